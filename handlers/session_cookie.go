@@ -54,11 +54,11 @@ func (s *Sessions) Allowed(r *http.Request) error {
 	return err
 }
 
-// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. It answers
-// unauthenticated, rate_limited, or forbidden for plain http and for a request that another site made.
-func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password string) (identity.Principal, error) {
+// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. organization chooses
+// if several have the user. It answers invalid_request with the field organization for such a choice, unauthenticated, rate_limited, or forbidden for plain http and for a request that another site made.
+func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password, organization string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
-		return s.sessions.Begin(r.Context(), email, password, s.client(r))
+		return s.sessions.Begin(r.Context(), email, password, organization, s.client(r))
 	})
 }
 
@@ -268,6 +268,9 @@ func loginRefusal(err error) error {
 			Code: errcode.RateLimited, RetryAfter: throttled.RetryAfter, Cause: err,
 			Message: "Too many logins have failed. Try again later.",
 		}
+	}
+	if several, ok := errors.AsType[*identity.SeveralOrganizationsError](err); ok {
+		return InvalidRequest("organization", "Which organization? The address and the password are yours in %s.", several.Names())
 	}
 	switch {
 	case errors.Is(err, identity.ErrWrongPassword):

@@ -22,8 +22,6 @@ type userAnswer struct {
 	Role          string `json:"role"`
 	Link          string `json:"link"`
 	LinkExpiresAt string `json:"linkExpiresAt"`
-	// Warning is why the link can't be used; empty if it can.
-	Warning string `json:"warning,omitempty"`
 }
 
 func (e *commandEnv) userAnswer(u store.User, link identity.Link) userAnswer {
@@ -37,9 +35,6 @@ func (u userAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "user\t%s\norganization\t%s\ne-mail\t%s\nrole\t%s\nlink\t%s\nlink expires\t%s\n",
 		u.ID, u.OrgID, u.Email, u.Role, u.Link, u.LinkExpiresAt)
 	fmt.Fprintln(w, "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once.")
-	if u.Warning != "" {
-		fmt.Fprintln(w, u.Warning)
-	}
 }
 
 func userCommand(f *commandFlags) *cobra.Command {
@@ -80,17 +75,7 @@ keys, provider keys and members), owner (also owners). An organization's first u
 		if err != nil {
 			return nil, err
 		}
-		invited := e.userAnswer(user, link)
-		// Only the operator may learn that the address has a user in another organization.
-		holder, found, err := e.db.Logins.ByEmail(ctx, user.Email)
-		if err != nil {
-			return nil, err
-		}
-		if found && holder.OrgID != user.OrgID {
-			invited.Warning = fmt.Sprintf(
-				"Organization %s has a user with this e-mail address: the link can't be used as long as it has.", holder.OrgID)
-		}
-		return invited, nil
+		return e.userAnswer(user, link), nil
 	})
 }
 

@@ -95,8 +95,11 @@ func signIn(t *testing.T, db *store.DB, orgID, name string, role identity.Role) 
 	link := store.UserLink{Hash: sha256.Sum256([]byte(name)), Purpose: "invite", Lifetime: 60_000}
 	require.NoError(t, db.Users.Invite(t.Context(), "test", user, link))
 	session := store.NewSession{Hash: sha256.Sum256([]byte(sessionToken(name))), Lifetime: 60_000}
-	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, "no password fits", session))
+	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, noPassword, "", session))
 }
+
+// noPassword is a hash that no password has.
+const noPassword = "$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 func sessionToken(name string) string {
 	hash := sha256.Sum256([]byte("session of " + name))

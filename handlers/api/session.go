@@ -64,8 +64,9 @@ type sessionOrganization struct {
 
 // sessionCreation is the body of POST /session.
 type sessionCreation struct {
-	Email    string `json:"email"    minLength:"1" maxLength:"254"`
-	Password string `json:"password" minLength:"1" maxLength:"256"`
+	Email        string `json:"email"    minLength:"1" maxLength:"254"`
+	Password     string `json:"password" minLength:"1" maxLength:"256"`
+	Organization string `json:"organization,omitempty" maxLength:"100" doc:"Id or name: which one, where several have the person under this address and password"` //nolint:lll // a struct tag can't be broken
 }
 
 // passwordChange is the body of POST /session/password.
@@ -97,7 +98,7 @@ func (g *session) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
 ) (*endpoint.JSON[sessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	user, err := g.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password)
+	user, err := g.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization)
 	if err != nil {
 		return nil, err
 	}

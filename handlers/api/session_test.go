@@ -48,6 +48,34 @@ func withCookie(r *http.Request, cookie *http.Cookie) *http.Request {
 	return r
 }
 
+// One address may have users of several organizations: the password decides, and where that is the same the person names one.
+func TestSignInToOneOfSeveralOrganizations(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	token := o.invite(t, "lan@example.com", handlers.RoleMember)
+	theirs := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:stranger", `{"email":"lan@example.com","role":"member"}`)
+	_, other, _ := strings.Cut(theirs["link"].(string), "#")
+	signIn := func(password, more string) map[string]any {
+		answer := o.ask(t, http.StatusCreated, http.MethodPost, "/session", "", `{"email":"lan@example.com","password":"`+password+`"`+more+`}`)
+		return answer["organization"].(map[string]any)
+	}
+	for password, token := range map[string]string{goodPassword: token, "another good password": other} {
+		o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"`+password+`"}`)
+	}
+	require.Equal(t, "org_1", signIn(goodPassword, "")["id"])
+	require.Equal(t, "org_2", signIn("another good password", "")["id"])
+	o.refused(t, errcode.Unauthenticated, "", http.MethodPost, "/session", "", `{"email":"lan@example.com","password":"`+goodPassword+`","organization":"org_2"}`)
+
+	reset := o.ask(t, http.StatusCreated, http.MethodPost, "/members/"+theirs["id"].(string)+"/link", "user:stranger", "")
+	_, other, _ = strings.Cut(reset["link"].(string), "#")
+	o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", `{"token":"`+other+`","password":"`+goodPassword+`"}`)
+	a := o.refused(t, errcode.InvalidRequest, "organization", http.MethodPost, "/session", "", `{"email":"lan@example.com","password":"`+goodPassword+`"}`)
+	require.Contains(t, a.Text, "org_1 (org_1)")
+	require.Contains(t, a.Text, "org_2 (org_2)")
+	require.Equal(t, "org_2", signIn(goodPassword, `,"organization":"org_2"`)["id"])
+	require.Equal(t, "org_1", signIn(goodPassword, `,"organization":"org_1"`)["id"])
+}
+
 // A person uses the link, gets the cookie, reads the session, signs out, signs in with the password, and signs out elsewhere.
 func TestSignInAndOut(t *testing.T) {
 	t.Parallel()
@@ -128,7 +156,7 @@ func TestPlainHTTP(t *testing.T) {
 		if name == "" {
 			require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code, host)
 			w := httptest.NewRecorder()
-			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword)
+			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword, "")
 			require.Equal(t, errcode.Forbidden, handlers.AsError(err).Code, host)
 			require.Contains(t, handlers.AsError(err).Message, "needs https", host)
 			require.Equal(t, errcode.Forbidden, handlers.AsError(sessions.Allowed(r)).Code)

@@ -69,12 +69,16 @@ func loginPage() page {
 	return page{
 		path: loginPath, template: "login", title: "Sign in", public: true,
 		show: func(req *pageRequest) (any, error) {
-			return req.signInPage(form{
+			f := form{
 				ID: "login", Submit: "Sign in", Fields: []field{
 					{Name: "email", Kind: emailField, Label: "E-mail address", Required: true, Autocomplete: "username"},
 					{Name: "password", Kind: secretField, Label: "Password", Required: true, Autocomplete: "current-password"},
 				},
-			})
+			}
+			if req.refused != nil && req.refused.Field == organizationName || req.text(organizationName) != "" {
+				f.Fields = append(f.Fields, field{Name: organizationName, Kind: textField, Label: "Organization", Required: true, Autocomplete: "organization"})
+			}
+			return req.signInPage(f)
 		},
 		actions: []action{
 			{form: "login", secrets: []string{"password"}, do: signIn},
@@ -83,9 +87,16 @@ func loginPage() page {
 }
 
 func signIn(req *pageRequest) (outcome, error) {
-	err := req.send(http.MethodPost, "/session", object{"email": req.text("email"), "password": req.text("password")}, nil)
+	body := object{"email": req.text("email"), "password": req.text("password")}
+	if organization := req.text(organizationName); organization != "" {
+		body[organizationName] = organization
+	}
+	err := req.send(http.MethodPost, "/session", body, nil)
 	return goTo(req.next()), err
 }
+
+// organizationName is the field of the sign-in that is asked for where several organizations have the person.
+const organizationName = "organization"
 
 // next returns the page that was asked for before signing in; always one of ours, whatever the address says.
 func (req *pageRequest) next() string {

@@ -114,3 +114,24 @@ func TestSignOut(t *testing.T) {
 	require.Contains(t, r.see(t, "/dashboard/login?done=logout"), "You are signed out.")
 	require.Equal(t, "/dashboard/login", r.open(t, "/dashboard/logout").Header().Get("Location"))
 }
+
+// Where several organizations have the person, the form asks which one, and sends what was chosen.
+func TestSignInAsksForTheOrganization(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	require.NotContains(t, r.see(t, "/dashboard/login"), "login-organization")
+	typed := url.Values{"email": {"lan@shop.example"}, "password": {"correct horse"}}
+	r.refuse("POST /session", http.StatusBadRequest, "invalid_request", "organization", "Which organization? The address and the password are yours in A (org_1), B (org_2).")
+	w := r.submit(t, "/dashboard/login", typed)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	element(t, w.Body.String(), "login-organization-error")
+	require.Contains(t, w.Body.String(), "yours in A (org_1), B (org_2).")
+
+	typed.Set("organization", "B")
+	r.answer("POST /session", http.StatusCreated, `{}`)
+	w = r.submit(t, "/dashboard/login", typed)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, "B", r.asked[len(r.asked)-1].body["organization"])
+	r.refuse("POST /session", http.StatusUnauthorized, "unauthenticated", "", "The e-mail address or the password is wrong.")
+	holds(t, r.submit(t, "/dashboard/login", typed).Body.String(), "login-organization", "B")
+}

@@ -136,38 +136,74 @@ func (p *passwords) turn(ctx context.Context, by asker) (done func(), err error)
 	return func() { p.processors.Release(1); turns.Leave(by.owner) }, nil
 }
 
-// hash returns the PHC string of argon2id with a random salt.
-func (p *passwords) hash(ctx context.Context, password string, by asker) (string, error) {
+// hash returns the PHC string of argon2id with the salt of another hash, or with a random one if that is empty.
+func (p *passwords) hash(ctx context.Context, password, salted string, by asker) (string, error) {
+	salt := make([]byte, saltBytes)
+	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
+	if salted != "" {
+		other, err := parseHash(salted)
+		if err != nil {
+			return "", err
+		}
+		salt = other.salt
+	}
 	done, err := p.turn(ctx, by)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	salt := make([]byte, saltBytes)
-	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
 	return encodedHash{
 		hashCost: p.cost, salt: salt,
 		sum: p.cost.sum(password, salt, hashBytes),
 	}.String(), nil
 }
 
-// check compares a password with a stored hash. For "", the hash of an unknown user, it does the same work and returns false,
-// so that the time doesn't reveal whether a user exists. stale reports that the stored hash has an outdated cost.
-func (p *passwords) check(ctx context.Context, stored, password string, by asker) (matches, stale bool, err error) {
-	known := encodedHash{hashCost: p.cost, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
-	if stored != "" {
-		if known, err = parseHash(stored); err != nil {
-			return false, false, err
+// check compares a password with the stored hashes of the users with one e-mail address, and returns the indexes of those that match.
+// Without one, or for "", the hash of a user without a password, it does the same work and matches nothing, so that the time doesn't
+// reveal whether a user exists. All hashes of an address have one salt, so it computes one sum; after a change of the cost, or an
+// import, they may have several, of which it computes mostSums.
+func (p *passwords) check(ctx context.Context, stored []string, password string, by asker) (matches []int, err error) {
+	known := make([]encodedHash, len(stored))
+	for i, text := range stored {
+		if text == "" {
+			continue
+		}
+		if known[i], err = parseHash(text); err != nil {
+			return nil, err
 		}
 	}
 	done, err := p.turn(ctx, by)
 	if err != nil {
-		return false, false, err
+		return nil, err
 	}
 	defer done()
-	sum := known.hashCost.sum(password, known.salt, len(known.sum))
-	matches = subtle.ConstantTimeCompare(sum, known.sum) == 1 && stored != ""
-	return matches, known.hashCost != p.cost || len(known.sum) != hashBytes, nil
+	sums := make(map[string][]byte, 1)
+	for i, h := range known {
+		if h.sum == nil {
+			continue
+		}
+		sum, computed := sums[h.kind()]
+		if !computed && len(sums) < mostSums {
+			sum = h.hashCost.sum(password, h.salt, len(h.sum))
+			sums[h.kind()] = sum
+		}
+		if subtle.ConstantTimeCompare(sum, h.sum) == 1 {
+			matches = append(matches, i)
+		}
+	}
+	if len(sums) == 0 {
+		p.cost.sum(password, make([]byte, saltBytes), hashBytes)
+	}
+	return matches, nil
+}
+
+// mostSums bounds how many hashes one sign-in computes.
+const mostSums = 4
+
+// stale reports whether a stored hash, which has matched, has an outdated cost.
+func (p *passwords) stale(stored string) bool {
+	h, err := parseHash(stored)
+	return err == nil && (h.hashCost != p.cost || len(h.sum) != hashBytes)
 }
 
 func (c hashCost) sum(password string, salt []byte, length int) []byte {
@@ -200,6 +236,11 @@ type encodedHash struct {
 func (h encodedHash) String() string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.time, h.threads,
 		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.sum))
+}
+
+// kind is equal for hashes that one sum is enough for.
+func (h encodedHash) kind() string {
+	return fmt.Sprint(h.hashCost, len(h.sum), " ", string(h.salt))
 }
 
 // errHash reveals nothing of the hash.

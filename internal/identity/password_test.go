@@ -21,32 +21,33 @@ const goodPassword = "correct horse battery"
 func TestPasswordHash(t *testing.T) {
 	t.Parallel()
 	p := newPasswords()
-	first, err := p.hash(t.Context(), goodPassword, stranger("192.0.2.1"))
+	first, err := p.hash(t.Context(), goodPassword, "", stranger("192.0.2.1"))
 	require.NoError(t, err)
-	second, err := p.hash(t.Context(), goodPassword, stranger("192.0.2.1"))
+	second, err := p.hash(t.Context(), goodPassword, "", stranger("192.0.2.1"))
 	require.NoError(t, err)
 	require.NotEqual(t, first, second, "each has its own salt")
 	// At least 19 MiB, two passes, one thread.
 	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, first)
 
 	for password, want := range map[string]bool{goodPassword: true, goodPassword + " ": false, "Correct horse battery": false, "": false} {
-		matches, stale, err := p.check(t.Context(), first, password, stranger("192.0.2.1"))
+		matches, err := p.check(t.Context(), []string{first}, password, stranger("192.0.2.1"))
 		require.NoError(t, err)
-		require.Equal(t, want, matches, password)
-		require.False(t, stale)
+		require.Equal(t, want, len(matches) == 1, password)
 	}
-	matches, _, err := p.check(t.Context(), "", goodPassword, stranger("192.0.2.1"))
+	require.False(t, p.stale(first))
+	matches, err := p.check(t.Context(), []string{"", first, second, ""}, goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
-	require.False(t, matches, "nobody has no password")
+	require.Equal(t, []int{1, 2}, matches, "nobody has no password")
 }
 
 // No password matches a user without one: the hash that it is compared with can't come from a password.
 func TestNobodyHasNoPassword(t *testing.T) {
 	t.Parallel()
-	matches, stale, err := newPasswords().check(t.Context(), "", "", stranger(""))
-	require.NoError(t, err)
-	require.False(t, matches)
-	require.False(t, stale)
+	for _, stored := range [][]string{nil, {""}, {"", ""}} {
+		matches, err := newPasswords().check(t.Context(), stored, "", stranger("192.0.2.1"))
+		require.NoError(t, err)
+		require.Empty(t, matches)
+	}
 }
 
 // A hash of another cost still matches, and is reported as stale.
@@ -54,10 +55,43 @@ func TestStaleHash(t *testing.T) {
 	t.Parallel()
 	salt := []byte("0123456789abcdef")
 	old := encodedHash{hashCost: hashCost{8, 1, 1}, salt: salt, sum: argon2.IDKey([]byte(goodPassword), salt, 1, 8, 1, 32)}
-	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword, stranger("192.0.2.1"))
+	matches, err := newPasswords().check(t.Context(), []string{old.String()}, goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
-	require.True(t, matches)
-	require.True(t, stale)
+	require.Len(t, matches, 1)
+	require.True(t, newPasswords().stale(old.String()))
+}
+
+// However many users have an e-mail address, a sign-in computes the one hash of their salt, and at most mostSums if they have more.
+func TestOneSumForAllOfAnAddress(t *testing.T) {
+	t.Parallel()
+	p := newPasswords()
+	p.cost = hashCost{8, 1, 1}
+	first, err := p.hash(t.Context(), goodPassword, "", stranger("192.0.2.1"))
+	require.NoError(t, err)
+	same := []string{first}
+	for i := range 20 {
+		hash, err := p.hash(t.Context(), fmt.Sprint("another password ", i), first, stranger("192.0.2.1"))
+		require.NoError(t, err)
+		require.Equal(t, strings.Split(first, "$")[4], strings.Split(hash, "$")[4])
+		same = append(same, hash)
+	}
+	for i := range 20 {
+		matches, err := p.check(t.Context(), same, fmt.Sprint("another password ", i), stranger("192.0.2.1"))
+		require.NoError(t, err)
+		require.Equal(t, []int{i + 1}, matches)
+	}
+	_, err = p.hash(t.Context(), goodPassword, "no hash", stranger("192.0.2.1"))
+	require.ErrorIs(t, err, errHash)
+
+	var others []string
+	for range mostSums + 1 {
+		hash, err := p.hash(t.Context(), goodPassword, "", stranger("192.0.2.1"))
+		require.NoError(t, err)
+		others = append(others, hash)
+	}
+	matches, err := p.check(t.Context(), others, goodPassword, stranger("192.0.2.1"))
+	require.NoError(t, err)
+	require.Len(t, matches, mostSums)
 }
 
 func TestHashThatCannotBeRead(t *testing.T) {
@@ -70,7 +104,7 @@ func TestHashThatCannotBeRead(t *testing.T) {
 		"$argon2id$v=19$m=9999999999,t=2,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=2000000,t=2,p=1$" + salt + "$" + sum,
 		"$argon2id$v=19$m=19456,t=2,p=1$!$" + sum, "$argon2id$v=19$m=19456,t=2,p=1$" + salt + "$", "$argon2id$v=19$m=19456,t=2,p=1$$" + sum,
 	} {
-		_, _, err := newPasswords().check(t.Context(), bad, goodPassword, stranger("192.0.2.1"))
+		_, err := newPasswords().check(t.Context(), []string{bad}, goodPassword, stranger("192.0.2.1"))
 		require.ErrorIs(t, err, errHash, bad)
 		require.NotContains(t, err.Error(), sum)
 	}
@@ -122,9 +156,9 @@ func TestPasswordTurns(t *testing.T) {
 		cancel(gone)
 		_, err = p.turn(ctx, lan)
 		require.ErrorIs(t, err, gone)
-		_, err = p.hash(ctx, goodPassword, lan)
+		_, err = p.hash(ctx, goodPassword, "", lan)
 		require.ErrorIs(t, err, gone)
-		_, _, err = p.check(ctx, "", goodPassword, lan)
+		_, err = p.check(ctx, nil, goodPassword, lan)
 		require.ErrorIs(t, err, gone)
 
 		// 100 guesses from one address wait before the attempt of another, which has its turn after one of them.

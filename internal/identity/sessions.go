@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -30,7 +31,7 @@ var (
 	ErrNoSession = errors.New("no login session")
 	// ErrWrongPassword: the user doesn't exist or has another password; callers can't tell which; 401 unauthenticated.
 	ErrWrongPassword = errors.New("the e-mail address or the password is wrong")
-	// ErrLinkUsed: the one-time link was used, has expired, never existed, or invites an e-mail address that has a user.
+	// ErrLinkUsed: the one-time link was used, has expired, never existed, or invites an e-mail address that has a user in the organization.
 	// Callers can't tell which; 400 invalid_request.
 	ErrLinkUsed = errors.New("the link was used, has expired, or its e-mail address can't be used here")
 )
@@ -41,6 +42,22 @@ type ThrottledError struct{ RetryAfter time.Duration }
 // Error says when to come back.
 func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("too many logins have failed, try again in %s", e.RetryAfter)
+}
+
+// SeveralOrganizationsError reports that users of several organizations have the e-mail address and the password; 400 invalid_request.
+type SeveralOrganizationsError struct{ Users []store.LoginRecord }
+
+// Names returns the names and ids of the organizations.
+func (e *SeveralOrganizationsError) Names() string {
+	names := make([]string, len(e.Users))
+	for i, user := range e.Users {
+		names[i] = fmt.Sprintf("%s (%s)", user.OrgName, user.OrgID)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (e *SeveralOrganizationsError) Error() string {
+	return "users of several organizations have the address and the password: " + e.Names()
 }
 
 // Sessions are the login sessions of users, kept in the store and read at each use: an ended session, another role and a
@@ -58,19 +75,27 @@ func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
 	return s
 }
 
-// Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Failures count against
-// the client's address, or against a known device alone. It returns [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the
-// store's error, after the same time whether or not the user exists.
-func (s *Sessions) Begin(ctx context.Context, email, password string, from Client) (token string, _ Principal, err error) {
+// Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Several organizations may
+// have a user with the e-mail address: the one with the password signs in. organization, an id or a name, chooses if that are
+// several; it may be empty. Failures count against the client's address, or against a known device alone. It returns
+// [ErrWrongPassword], a [SeveralOrganizationsError], a [ThrottledError], [ErrBusy], or the store's error, after the same time whether or
+// not the user exists.
+func (s *Sessions) Begin(ctx context.Context, email, password, organization string, from Client) (token string, _ Principal, err error) {
 	email, err = CleanEmail(email)
 	if err != nil || CheckPassword(password) != nil {
 		return "", Principal{}, ErrWrongPassword // no user has these
 	}
-	record, _, err := s.db.Logins.ByEmail(ctx, email)
+	records, err := s.db.Logins.ByEmail(ctx, email)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
 	}
-	device := knownDevice(record.Password, from.Device)
+	device, by, stored := "", stranger(from.Address), make([]string, len(records))
+	for i := range records {
+		stored[i] = records[i].Password
+		if known := knownDevice(stored[i], from.Device); known != "" {
+			device, by = known, knownUser(records[i].UserID)
+		}
+	}
 	login, err := s.db.Logins.Take(ctx, loginBounds(email, from.Address, device))
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("counting a login: %w", err)
@@ -78,25 +103,31 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	if login.RetryAfter > 0 {
 		return "", Principal{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
 	}
-	by := stranger(from.Address)
-	if device != "" {
-		by = knownUser(record.UserID)
-	}
-	matches, stale, err := s.passwords.check(ctx, record.Password, password, by)
+	matches, err := s.passwords.check(ctx, stored, password, by)
 	if errors.Is(err, ErrBusy) {
 		_ = s.db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
 	}
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
 	}
-	if !matches {
+	var matching []store.LoginRecord
+	for _, i := range matches {
+		if organization == "" || organization == records[i].OrgID || organization == records[i].OrgName {
+			matching = append(matching, records[i])
+		}
+	}
+	if len(matching) == 0 {
 		// It is written for every address alike, and the answer is the same if that fails.
-		_ = s.db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\n"+email)), record, from.Address)
+		_ = s.db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\n"+email)), records, from.Address)
 		return "", Principal{}, ErrWrongPassword
 	}
-	renewed := ""
-	if stale {
-		if renewed, err = s.passwords.hash(ctx, password, by); err != nil {
+	if len(matching) > 1 {
+		_ = s.db.Logins.GiveBack(ctx, login) // the password is right
+		return "", Principal{}, &SeveralOrganizationsError{matching}
+	}
+	record, renewed := matching[0], ""
+	if s.passwords.stale(record.Password) {
+		if renewed, err = s.passwords.hash(ctx, password, record.Password, by); err != nil {
 			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 		}
 	}
@@ -119,30 +150,48 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 	if !ok {
 		return "", Principal{}, ErrLinkUsed
 	}
+	token, session := newSession(from)
+	// The address may get its first user, whose salt counts, while the password is hashed.
+	for try := 0; ; try++ {
+		err = s.useLink(ctx, linkHash, password, session)
+		if !errors.Is(err, store.ErrSalt) || try == mostLinkTries {
+			break
+		}
+	}
+	if err != nil {
+		return "", Principal{}, err
+	}
+	return s.begun(ctx, token)
+}
+
+// mostLinkTries is how often the use of a link is repeated because of other uses for its address at the same moment.
+const mostLinkTries = 5
+
+// useLink sets the password of a link's user and begins a session.
+func (s *Sessions) useLink(ctx context.Context, linkHash [sha256.Size]byte, password string, session store.NewSession) error {
 	// The link is checked first, so that only its holder makes us compute a hash.
 	record, found, err := s.db.UserLinks.ByHash(ctx, linkHash)
 	if err != nil {
-		return "", Principal{}, fmt.Errorf("reading a link: %w", err)
+		return fmt.Errorf("reading a link: %w", err)
 	}
 	if !found || record.ExpiresAt <= record.NowMS {
-		return "", Principal{}, ErrLinkUsed
+		return ErrLinkUsed
 	}
 	if err := CheckNewPassword(password); err != nil {
-		return "", Principal{}, err
+		return err
 	}
-	hash, err := s.passwords.hash(ctx, password, knownUser(record.UserID))
+	hash, err := s.passwords.hash(ctx, password, record.Salted, knownUser(record.UserID))
 	if err != nil {
-		return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
+		return fmt.Errorf("hashing a password: %w", err)
 	}
-	token, session := newSession(from)
-	err = s.db.UserLinks.Use(ctx, linkHash, hash, session)
+	err = s.db.UserLinks.Use(ctx, linkHash, hash, record.Salted, session)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", Principal{}, ErrLinkUsed
+		return ErrLinkUsed
 	}
 	if err != nil {
-		return "", Principal{}, fmt.Errorf("using a link: %w", err)
+		return fmt.Errorf("using a link: %w", err)
 	}
-	return s.begun(ctx, token)
+	return nil
 }
 
 // ChangePassword replaces the password of a session's user and ends the user's other sessions and links. It returns
@@ -168,14 +217,14 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 	if err != nil {
 		return fmt.Errorf("reading a login: %w", err)
 	}
-	matches, _, err := s.passwords.check(ctx, record.Password, current, knownUser(user.UserID))
+	matches, err := s.passwords.check(ctx, []string{record.Password}, current, knownUser(record.UserID))
 	if err != nil {
 		return fmt.Errorf("checking a password: %w", err)
 	}
-	if !matches {
+	if len(matches) == 0 {
 		return ErrWrongPassword
 	}
-	hash, err := s.passwords.hash(ctx, password, knownUser(user.UserID))
+	hash, err := s.passwords.hash(ctx, password, record.Password, knownUser(record.UserID))
 	if err != nil {
 		return fmt.Errorf("hashing a password: %w", err)
 	}

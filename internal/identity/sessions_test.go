@@ -37,11 +37,11 @@ func TestSession(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		id, _ := o.join("lan@example.com", identity.Owner)
-		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, identity.Client{Address: "192.0.2.1"})
+		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, "", identity.Client{Address: "192.0.2.1"})
 		require.NoError(t, err)
 		require.Equal(t, id, principal.UserID)
 		require.Empty(t, principal.KeyID)
-		second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
+		second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{Address: "192.0.2.1"})
 		require.NoError(t, err)
 		require.NotEqual(t, first, second)
 		require.Len(t, first, 43)
@@ -115,7 +115,7 @@ func TestSessionsEnd(t *testing.T) {
 	c.pass(12 * time.Hour)
 	o.signedOut(idle)
 
-	token, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{})
+	token, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{})
 	require.NoError(t, err)
 	for range 14 {
 		_, err = o.sessions.Authenticate(t.Context(), token)
@@ -137,7 +137,7 @@ func TestListSessions(t *testing.T) {
 	lan := identity.Principal{OrgID: o.orgID, UserID: id}
 	_, others := o.join("mai@example.com", identity.Owner)
 	c.pass(time.Hour)
-	second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{Agent: "Browser"})
+	second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{Agent: "Browser"})
 	require.NoError(t, err)
 	listed := func(token string, sessions, current int) []store.LiveSession {
 		t.Helper()
@@ -162,9 +162,9 @@ func TestListSessions(t *testing.T) {
 	c.pass(3 * time.Hour)
 	listed(second, 0, -1) // it was used lately, and its seven days are over
 
-	session, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+	session, _, err := o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 	require.NoError(t, err)
-	others, _, err = o.sessions.Begin(ctx, "mai@example.com", password, identity.Client{})
+	others, _, err = o.sessions.Begin(ctx, "mai@example.com", password, "", identity.Client{})
 	require.NoError(t, err)
 	require.NoError(t, o.sessions.EndAll(ctx, lan))
 	o.signedOut(session)
@@ -202,12 +202,12 @@ func TestSessionsOfChangedUsers(t *testing.T) {
 		o.signedOut(session)
 		_, _, err = o.sessions.BeginWithLink(ctx, earlier.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed, "who made a link for a member doesn't sign in as more")
-		session, principal, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+		session, principal, err := o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 		require.NoError(t, err)
 		require.Equal(t, identity.Administrator, principal.Role)
 		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 		o.signedOut(session)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword)
 		_, err = o.sessions.Authenticate(ctx, owners)
 		require.NoError(t, err, "others stay signed in")
@@ -220,15 +220,15 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	o, _ := clocked(t)
 	o.join("lan@example.com", identity.Owner)
 	stored := func() string {
-		record, _, err := o.db.Logins.ByEmail(t.Context(), "lan@example.com")
+		records, err := o.db.Logins.ByEmail(t.Context(), "lan@example.com")
 		require.NoError(t, err)
-		return record.Password
+		return records[0].Password
 	}
 	cheap := stored()
 	require.Contains(t, cheap, "$m=8,t=1,p=1$")
 	today := identity.NewSessions(o.db, nil)
 	for range 2 {
-		_, _, err := today.Begin(t.Context(), "lan@example.com", password, identity.Client{})
+		_, _, err := today.Begin(t.Context(), "lan@example.com", password, "", identity.Client{})
 		require.NoError(t, err)
 		require.Contains(t, stored(), "$m=19456,t=2,p=1$")
 	}
@@ -252,14 +252,14 @@ func TestWrongPasswordsAreAllAlike(t *testing.T) {
 			{"lan", password},
 			{"lan\x00@example.com", password},
 		} {
-			_, _, err := o.sessions.Begin(t.Context(), c[0], c[1], identity.Client{})
+			_, _, err := o.sessions.Begin(t.Context(), c[0], c[1], "", identity.Client{})
 			require.Equal(t, identity.ErrWrongPassword, err)
 		}
 	})
 }
 
 func (o *fixture) fail(email, address string) error {
-	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", identity.Client{Address: address})
+	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", "", identity.Client{Address: address})
 	return err
 }
 
@@ -281,10 +281,10 @@ func TestThrottle(t *testing.T) {
 	for range 20 { // and however often it is tried, nobody else is kept out by this address
 		refused(o.fail("LAN@example.com", "192.0.2.1"))
 	}
-	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{Address: "192.0.2.1"})
 	refused(err)
 	for range 6 { // from elsewhere she gets in, and good logins don't count
-		_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.2"})
+		_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{Address: "192.0.2.2"})
 		require.NoError(t, err)
 	}
 	// 26 of the 30 of the address are used up by attempts on one user, those that were refused too; the rest by four others.
@@ -299,7 +299,7 @@ func TestThrottle(t *testing.T) {
 	refused(o.fail("lan@example.com", "192.0.2.99"))
 	refused(o.fail("lan@example.com", ""))
 	c.pass(59 * time.Second)
-	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{Address: "192.0.2.1"})
 	require.NoError(t, err, "the next window")
 }
 
@@ -320,7 +320,7 @@ func TestKnownDevice(t *testing.T) {
 		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("198.51.100.%d", i/5)), identity.ErrWrongPassword)
 	}
 	try := func(email, password, device string) error {
-		_, _, err := o.sessions.Begin(ctx, email, password, identity.Client{Address: "198.51.100.1", Device: device})
+		_, _, err := o.sessions.Begin(ctx, email, password, "", identity.Client{Address: "198.51.100.1", Device: device})
 		return err
 	}
 	var throttled *identity.ThrottledError
@@ -366,9 +366,9 @@ func TestKeptTurns(t *testing.T) {
 	require.NoError(t, err)
 	today := identity.NewSessions(o.db, nil) // hashes anew what was cheap
 	defer today.Occupy()()
-	_, _, err = today.Begin(ctx, "lan@example.com", "another password", identity.Client{Device: device})
+	_, _, err = today.Begin(ctx, "lan@example.com", "another password", "", identity.Client{Device: device})
 	require.NoError(t, err)
-	_, _, err = today.Begin(ctx, "lan@example.com", "another password", identity.Client{})
+	_, _, err = today.Begin(ctx, "lan@example.com", "another password", "", identity.Client{})
 	require.ErrorIs(t, err, identity.ErrBusy)
 }
 
@@ -406,7 +406,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 		require.ErrorIs(t, o.fail("lan@example.com", "192.0.2.1"), identity.ErrBusy)
 	}
 	release()
-	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{Address: "192.0.2.1"})
 	require.NoError(t, err)
 }
 
@@ -421,7 +421,7 @@ func TestThrottleOnSeveralNodes(t *testing.T) {
 	for i := range attempts {
 		go func() {
 			errs <- storetest.Insist(func() error {
-				_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", identity.Client{})
+				_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", "", identity.Client{})
 				return err
 			})
 		}()
@@ -446,7 +446,7 @@ func TestSessionsWithoutTheStore(t *testing.T) {
 	require.NoError(t, o.db.Close(t.Context()))
 	_, err := o.sessions.Authenticate(t.Context(), session)
 	require.ErrorIs(t, err, store.ErrClosed)
-	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{})
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "", identity.Client{})
 	require.ErrorIs(t, err, store.ErrClosed)
 	_, _, err = o.sessions.BeginWithLink(t.Context(), session, password, identity.Client{})
 	require.ErrorIs(t, err, store.ErrClosed)

@@ -3,6 +3,8 @@ package identity_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +90,7 @@ func TestInvite(t *testing.T) {
 		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "new@example.com", "boss")
 		require.ErrorAs(t, err, &field)
 
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword, "without a password nobody signs in")
 		_, principal, err := o.sessions.BeginWithLink(ctx, link.Token, password, identity.Client{})
 		require.NoError(t, err)
@@ -99,8 +101,15 @@ func TestInvite(t *testing.T) {
 		require.True(t, principal.Scopes.Has(identity.AgentsWrite))
 		require.False(t, principal.Scopes.Has(identity.ChannelsWrite))
 
-		_, _, err = o.sessions.BeginWithLink(ctx, theirs.Token, password, identity.Client{})
-		require.ErrorIs(t, err, identity.ErrLinkUsed, "who accepts first has the address")
+		_, principal, err = o.sessions.BeginWithLink(ctx, theirs.Token, "a password of their own", identity.Client{})
+		require.NoError(t, err, "nor does a user")
+		require.Equal(t, other.orgID, principal.OrgID)
+		named, err := db.Users.ByEmail(ctx, other.orgID, "lan@example.com")
+		require.NoError(t, err)
+		require.Equal(t, principal.UserID, named.ID)
+		require.Equal(t, "lan@example.com", named.Email)
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), other.orgID, "lan@example.com", identity.Member)
+		require.ErrorIs(t, err, store.ErrConflict, "an organization has one user with an address")
 
 		listed, err := db.Users.List(ctx, o.orgID, store.Page{})
 		require.NoError(t, err)
@@ -112,6 +121,109 @@ func TestInvite(t *testing.T) {
 		require.NoError(t, err, "it isn't told that there is a user")
 		require.False(t, again.Active)
 	})
+}
+
+// An organization that opens its own invitation of a stranger's address doesn't keep the stranger from an account elsewhere, nor gets
+// into it: each signs in with the own password, and neither learns of the other. A sign-in computes one hash for both.
+func TestAnAddressIsNobodysAlone(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, squatter, owner := t.Context(), newFixture(t, db, "Squatter"), newFixture(t, db, "Shop")
+		begin := func(password, organization string) (identity.Principal, error) {
+			_, principal, err := owner.sessions.Begin(ctx, "lan@example.com", password, organization, identity.Client{})
+			return principal, err
+		}
+		accept := func(o *fixture, password string) identity.Principal {
+			t.Helper()
+			_, link, err := o.users.Invite(ctx, as(identity.Owner), o.orgID, "lan@example.com", identity.Member)
+			require.NoError(t, err)
+			_, principal, err := o.sessions.BeginWithLink(ctx, link.Token, password, identity.Client{})
+			require.NoError(t, err)
+			return principal
+		}
+		squatted := accept(squatter, "the squatter's password")
+		lan := accept(owner, password)
+		require.Equal(t, owner.orgID, lan.OrgID)
+		for password, want := range map[string]identity.Principal{"the squatter's password": squatted, password: lan} {
+			for _, organization := range []string{"", want.OrgID} {
+				principal, err := begin(password, organization)
+				require.NoError(t, err)
+				require.Equal(t, []string{want.OrgID, want.UserID}, []string{principal.OrgID, principal.UserID})
+			}
+		}
+		for _, wrong := range [][2]string{{"the squatter's password", owner.orgID}, {password, "Squatter"}, {password, "org_x"}, {"another password", ""}} {
+			_, err := begin(wrong[0], wrong[1])
+			require.ErrorIs(t, err, identity.ErrWrongPassword)
+		}
+
+		// A reset and a change keep the salt.
+		link, err := owner.users.NewLink(ctx, as(identity.Owner), owner.orgID, lan.UserID)
+		require.NoError(t, err)
+		_, _, err = owner.sessions.BeginWithLink(ctx, link.Token, password, identity.Client{})
+		require.NoError(t, err)
+		token, _, err := squatter.sessions.Begin(ctx, "lan@example.com", "the squatter's password", "", identity.Client{})
+		require.NoError(t, err)
+		require.NoError(t, squatter.sessions.ChangePassword(ctx, token, "the squatter's password", password))
+		requireOneSalt(t, db, 2)
+
+		// Both have the same password now.
+		_, err = begin(password, "")
+		several, ok := errors.AsType[*identity.SeveralOrganizationsError](err)
+		require.True(t, ok, err)
+		require.ElementsMatch(t, []string{squatter.orgID, owner.orgID}, []string{several.Users[0].OrgID, several.Users[1].OrgID})
+		for organization, want := range map[string]string{"Shop": owner.orgID, owner.orgID: owner.orgID, "Squatter": squatter.orgID} {
+			principal, err := begin(password, organization)
+			require.NoError(t, err)
+			require.Equal(t, want, principal.OrgID)
+		}
+
+		// The one who leaves takes nothing along.
+		require.NoError(t, squatter.users.Remove(ctx, as(identity.Owner), squatter.orgID, squatted.UserID))
+		principal, err := begin(password, "")
+		require.NoError(t, err)
+		require.Equal(t, lan.UserID, principal.UserID)
+	})
+}
+
+// Invitations of one address that are used at the same moment get one salt, on any number of nodes.
+func TestOneSaltOfAnAddress(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			location := storetest.Location(t, engine)
+			const organizations = 4
+			start, errs := make(chan struct{}), make(chan error)
+			var dbs []*store.DB
+			for i := range organizations {
+				dbs = append(dbs, storetest.OpenAt(t, location, store.Options{}))
+				o := newFixture(t, dbs[i], fmt.Sprint("Shop ", i))
+				_, link, err := o.users.Invite(t.Context(), as(identity.Owner), o.orgID, "lan@example.com", identity.Owner)
+				require.NoError(t, err)
+				go func() {
+					<-start
+					_, _, err := o.sessions.BeginWithLink(context.WithoutCancel(t.Context()), link.Token, fmt.Sprint("the password number ", i), identity.Client{})
+					errs <- err
+				}()
+			}
+			close(start)
+			for range organizations {
+				require.NoError(t, <-errs)
+			}
+			requireOneSalt(t, dbs[0], organizations)
+		})
+	}
+}
+
+// requireOneSalt requires that the users with the address lan@example.com share their salt.
+func requireOneSalt(t *testing.T, db *store.DB, users int) {
+	t.Helper()
+	records, err := db.Logins.ByEmail(t.Context(), "lan@example.com")
+	require.NoError(t, err)
+	require.Len(t, records, users)
+	for _, record := range records {
+		require.Equal(t, strings.Split(records[0].Password, "$")[4], strings.Split(record.Password, "$")[4])
+	}
 }
 
 // A link works once, and only the newest one of a user.
@@ -147,7 +259,7 @@ func TestLinks(t *testing.T) {
 		o.signedOut(session)
 		_, err = o.sessions.Authenticate(ctx, third)
 		require.NoError(t, err)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword)
 		unused, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
 		require.NoError(t, err)
@@ -266,7 +378,7 @@ func TestUsersAreAudited(t *testing.T) {
 		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator), "no change, no entry")
 		link, err := o.users.NewLink(ctx, as(identity.Owner), o.orgID, id)
 		require.NoError(t, err)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "", identity.Client{})
 		require.NoError(t, err)
 		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 

@@ -13,7 +13,7 @@ const (
 // people are users and invitations alike. Processes of older versions keep an invited person as a user without a
 // password, whose invitation ends as others do.
 const people = `SELECT id, org_id, email, role, active, created_at, updated_at, expires_at, reset_by, reset_at FROM (
-		SELECT id, org_id, email, role, password <> '' AS active, created_at, updated_at,
+		SELECT id, org_id, ` + emailOfUser + ` AS email, role, password <> '' AS active, created_at, updated_at,
 			CASE WHEN password = '' THEN created_at + 604800000 ELSE 0 END AS expires_at, reset_by, reset_at FROM users
 		UNION ALL
 		SELECT id, org_id, email, role, FALSE AS active, created_at, updated_at, expires_at, '' AS reset_by, 0 AS reset_at
@@ -21,7 +21,7 @@ const people = `SELECT id, org_id, email, role, active, created_at, updated_at, 
 	) AS people`
 
 // Invite invites a person, with the link to set a password. Whether other organizations have invited the
-// address, or have a user with it, makes no difference here: [UserLinks.Use] decides. It returns [ErrConflict] when the
+// address, or have a user with it, makes no difference. It returns [ErrConflict] when the
 // organization itself has a user or an open invitation with the address, [ErrLimit] when it has [MaxMembers], and [ErrNotFound] for
 // an unknown organization. An
 // invitation of the address that has expired gives way, and invitations that expired long ago are deleted.
@@ -39,7 +39,7 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 		if err != nil {
 			return err
 		}
-		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, user.Email, user.OrgID)
+		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE `+hasEmail+` AND org_id = $2`, user.Email, user.OrgID)
 		if err != nil {
 			return err
 		}
@@ -69,10 +69,35 @@ func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, er
 	return user, err
 }
 
+// lockInvitations makes other uses of invitations of the address wait, in whichever organization, and returns the organization of
+// the open invitation with the hash, or [ErrNotFound].
+func lockInvitations(ctx context.Context, tx Tx, hash [32]byte) (email, orgID string, err error) {
+	const open = `SELECT email, org_id FROM invitations WHERE hash = $1 AND expires_at > $2`
+	if err := queryRow(ctx, tx, []any{&email, &orgID}, open, hash[:], tx.Now()); err != nil {
+		return "", "", err
+	}
+	_, err = QueryValues[string](ctx, tx, `SELECT id FROM invitations WHERE email = $1 ORDER BY id`+tx.LockRows(), email)
+	return email, orgID, err
+}
+
 // acceptInvitation makes the user of an open invitation, or returns [ErrNotFound] when the link is none of an open
-// invitation, or the address has a user by now, in any organization: the first acceptance takes the address. An
-// unused invitation that an older process keeps as a user gives the address up and becomes an invitation like others.
-func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password string) (user User, err error) {
+// invitation, or its organization has a user with the address. An unused invitation that an older process keeps as a user gives the
+// address up and becomes an invitation like others. Other users with the address must have the password salted, see [UserLinks.Use].
+func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salted string) (user User, err error) {
+	email, orgID, err := lockInvitations(ctx, tx, hash)
+	if err != nil {
+		return user, err
+	}
+	taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE `+hasEmail+` AND org_id = $2 AND password <> ''`, email, orgID)
+	if err == nil && taken {
+		err = ErrNotFound
+	}
+	if err == nil {
+		err = checkSalted(ctx, tx, email, salted)
+	}
+	if err != nil {
+		return user, err
+	}
 	err = queryRow(ctx, tx, []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt},
 		`DELETE FROM invitations WHERE hash = $1 AND expires_at > $2 RETURNING id, org_id, email, role, created_at`, hash[:], tx.Now())
 	if err != nil {
@@ -83,7 +108,33 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password string
 		FROM users u LEFT JOIN user_links l ON l.user_id = u.id WHERE u.email = $1 AND u.password = '' ON CONFLICT DO NOTHING`, user.Email)
 	tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id IN (SELECT id FROM users WHERE email = $1 AND password = '')`, user.Email)
 	tx.Queue(AnyRows, `DELETE FROM users WHERE email = $1 AND password = ''`, user.Email)
-	return user, change(ctx, tx, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (email) DO NOTHING RETURNING id`,
-		user.ID, user.OrgID, user.Email, user.Role, password, user.CreatedAt, tx.Now())
+	unique, address := user.Email, ""
+	if taken, err = Changed(ctx, tx, `SELECT id FROM users WHERE email = $1`, user.Email); taken {
+		unique, address = user.ID, user.Email
+	}
+	if err != nil {
+		return user, err
+	}
+	return user, change(ctx, tx, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at, address)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (email) DO NOTHING RETURNING id`,
+		user.ID, user.OrgID, unique, user.Role, password, user.CreatedAt, tx.Now(), address)
+}
+
+// checkSalted returns [ErrSalt] unless salted is the password that a new one of a user with the address shares its salt with.
+func checkSalted(ctx context.Context, tx Tx, email, salted string) error {
+	passwords, err := QueryValues[string](ctx, tx, saltedPassword, email)
+	if err == nil && firstOf(passwords) != salted {
+		err = ErrSalt
+	}
+	return err
+}
+
+// saltedPassword reads the password whose salt all users with the address $1 share.
+const saltedPassword = `SELECT password FROM users WHERE ` + hasEmail + ` AND password <> '' ORDER BY id LIMIT 1`
+
+func firstOf(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return texts[0]
 }

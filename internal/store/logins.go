@@ -11,23 +11,24 @@ type Logins struct{ db *DB }
 // LoginRecord is a user's password, for a login to check.
 type LoginRecord struct {
 	UserID, OrgID string
+	OrgName       string
 	Password      string // the encoded hash; "" for a user without one
 }
 
-// ByEmail reads the user with an e-mail address, and false when there is none.
-func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
-	return orAbsent(ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE email = $1`, email))
+// ByEmail reads the users with an e-mail address, at most one of an organization, in order of id.
+func (l Logins) ByEmail(ctx context.Context, email string) ([]LoginRecord, error) {
+	return ReadRows(ctx, l.db, "read logins", scanLogin, loginColumns+` WHERE `+hasEmail+` ORDER BY users.id`, email)
 }
 
 // ByID reads the password of an organization's user, or returns [ErrNotFound].
 func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
-	return ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE id = $1 AND org_id = $2`, userID, orgID)
+	return ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE users.id = $1 AND users.org_id = $2`, userID, orgID)
 }
 
-const loginColumns = `SELECT id, org_id, password FROM users`
+const loginColumns = `SELECT users.id, users.org_id, o.name, users.password FROM users JOIN organizations o ON o.id = users.org_id`
 
 func scanLogin(row Row) (record LoginRecord, err error) {
-	err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+	err = row.Scan(&record.UserID, &record.OrgID, &record.OrgName, &record.Password)
 	return record, err
 }
 
@@ -96,8 +97,8 @@ const failureWindow = 60 * 60_000
 
 // CountFailed counts a login that failed, by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on
 // within an hour of a user is in the audit log, with the client's address: a flood leaves a few rows, and the first of them at
-// once. record is empty when there is no such user; then it is only counted.
-func (l Logins) CountFailed(ctx context.Context, subject [32]byte, record LoginRecord, address string) error {
+// once. records are the users with the address; without one it is only counted.
+func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []LoginRecord, address string) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var count int64
 		// The window is named by its end, so that the windows of logins, which pass in minutes, don't take it away.
@@ -105,14 +106,17 @@ func (l Logins) CountFailed(ctx context.Context, subject [32]byte, record LoginR
 		err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
 			`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
 			ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], end)
-		if err != nil || record.UserID == "" {
+		if err != nil {
 			return err
 		}
 		round := int64(1)
 		for round < count {
 			round *= 10
 		}
-		if round == count {
+		if round != count {
+			return nil
+		}
+		for _, record := range records {
 			QueueAudit(tx, AuditEntry{
 				Actor: "login", Action: "session.fail", Target: record.UserID, OrgID: record.OrgID,
 				Detail: fmt.Sprintf("failed login number %d of this hour, from %s", count, address),

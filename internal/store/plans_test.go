@@ -372,7 +372,7 @@ func runReads(t *testing.T, db *store.DB) {
 		"user's mail": func() error { return missing(db.Users.ByEmail(ctx, "org_a", "lan@example.com")) },
 		"users":       func() error { _, err := db.Users.List(ctx, "org_a", store.Page{}); return err },
 		"link":        func() error { _, _, err := db.UserLinks.ByHash(ctx, [32]byte{1}); return err },
-		"login":       func() error { _, _, err := db.Logins.ByEmail(ctx, "lan@example.com"); return err },
+		"login":       func() error { _, err := db.Logins.ByEmail(ctx, "lan@example.com"); return err },
 		"session":     func() error { _, _, err := db.Sessions.ByHash(ctx, [32]byte{1}); return err },
 		"sessions":    func() error { _, err := db.Sessions.Live(ctx, "org_a", "usr_a", 1); return err },
 	}

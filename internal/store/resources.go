@@ -65,6 +65,8 @@ var (
 	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
 	// ErrLimit: the organization has as many as its plan, or the store, allows. Nothing happened.
 	ErrLimit = errors.New("store: limit reached")
+	// ErrSalt: a user with the same e-mail address has another password than the one whose salt was used. Nothing happened.
+	ErrSalt = errors.New("store: another salt")
 	// ErrTooSoon: the same was done a moment ago. Nothing happened.
 	ErrTooSoon = errors.New("store: too soon")
 	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.

@@ -9,6 +9,15 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
+// loginOf reads the only user with an e-mail address.
+func loginOf(t *testing.T, db *store.DB, email string) store.LoginRecord {
+	t.Helper()
+	records, err := db.Logins.ByEmail(t.Context(), email)
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	return records[0]
+}
+
 // A session begins only with the password that was checked: a change in between ends the sessions of the old one.
 func TestBeginSessionAfterAChange(t *testing.T) {
 	t.Parallel()
@@ -16,21 +25,17 @@ func TestBeginSessionAfterAChange(t *testing.T) {
 		ctx := t.Context()
 		createOrganization(t, db, "org_1")
 		joinUser(t, db, "org_1", "usr_1", "owner")
-		record, found, err := db.Logins.ByEmail(ctx, "usr_1@example.com")
-		require.NoError(t, err)
-		require.True(t, found)
+		record := loginOf(t, db, "usr_1@example.com")
 		fresh := store.NewSession{Hash: [32]byte{9}, Lifetime: 60_000}
 		require.NoError(t, db.Sessions.Begin(ctx, record, "renewed", fresh, store.Login{}))
 		require.ErrorIs(t, db.Sessions.Begin(ctx, record, "", store.NewSession{Hash: [32]byte{10}, Lifetime: 1}, store.Login{}), store.ErrNotFound)
-		record, _, err = db.Logins.ByEmail(ctx, "usr_1@example.com")
-		require.NoError(t, err)
-		require.Equal(t, "renewed", record.Password)
-		_, found, err = db.Sessions.ByHash(ctx, fresh.Hash)
+		require.Equal(t, "renewed", loginOf(t, db, "usr_1@example.com").Password)
+		_, found, err := db.Sessions.ByHash(ctx, fresh.Hash)
 		require.NoError(t, err)
 		require.True(t, found)
-		_, found, err = db.Logins.ByEmail(ctx, "nobody@example.com")
+		nobody, err := db.Logins.ByEmail(ctx, "nobody@example.com")
 		require.NoError(t, err)
-		require.False(t, found)
+		require.Empty(t, nobody)
 	})
 }
 
@@ -41,8 +46,7 @@ func TestExpiredSessionsAreDeleted(t *testing.T) {
 		createOrganization(t, db, "org_1")
 		old := joinUser(t, db, "org_1", "usr_1", "owner")
 		write(t, db, `UPDATE sessions SET expires_at = 1`)
-		record, _, err := db.Logins.ByEmail(t.Context(), "usr_1@example.com")
-		require.NoError(t, err)
+		record := loginOf(t, db, "usr_1@example.com")
 		require.NoError(t, db.Sessions.Begin(t.Context(), record, "", store.NewSession{Hash: [32]byte{9}, Lifetime: 60_000}, store.Login{}))
 		_, found, err := db.Sessions.ByHash(t.Context(), old.Hash)
 		require.NoError(t, err)

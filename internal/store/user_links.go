@@ -44,8 +44,9 @@ func queueLink(tx Tx, actor, orgID, userID string, link UserLink) {
 type LinkRecord struct {
 	UserID, OrgID, Purpose string
 	Email                  string
-	ExpiresAt              int64 // epoch milliseconds, as NowMS
-	NowMS                  int64 // the database's clock when the link was read
+	Salted                 string // a password of a user with the address, "" for none: see [UserLinks.Use]
+	ExpiresAt              int64  // epoch milliseconds, as NowMS
+	NowMS                  int64  // the database's clock when the link was read
 }
 
 // ByHash reads the one-time link with this SHA-256 hash, and false when there is none.
@@ -53,19 +54,29 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 	record, err = ReadRow(ctx, l.db, "read a link", func(row Row) (record LinkRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
-	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, u.email
-		FROM user_links l JOIN users u ON u.id = l.user_id WHERE l.hash = $1
+	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, `+emailOfUser+`
+		FROM user_links l JOIN users ON users.id = l.user_id WHERE l.hash = $1
 		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
-	if err == nil {
-		record.NowMS, err = l.db.Now(ctx)
+	if err != nil {
+		return orAbsent(record, err)
 	}
-	return orAbsent(record, err)
+	salted, err := ReadRows(ctx, l.db, "read a salt", ScanValue[string], saltedPassword, record.Email)
+	if err != nil {
+		return record, false, err
+	}
+	record.Salted = firstOf(salted)
+	record.NowMS, err = l.db.Now(ctx)
+	return record, err == nil, err
 }
 
 // Use takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
 // returns [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
-// has a user by now, in any organization.
-func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, session NewSession) error {
+// has a user in the organization by now.
+//
+// All users with one e-mail address, whose organizations may be several, share the salt of their passwords, so that a sign-in computes
+// one hash for all. salted is the password whose salt password has: [LinkRecord].Salted. [ErrSalt] says that it has changed: read
+// the link and hash again.
+func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted string, session NewSession) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID, purpose, author string
 		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose, &author) }
@@ -74,7 +85,7 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, sess
 			return err
 		}
 		if userID == "" {
-			user, err := acceptInvitation(ctx, tx, hash, password)
+			user, err := acceptInvitation(ctx, tx, hash, password, salted)
 			if err != nil {
 				return err
 			}

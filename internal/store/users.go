@@ -7,7 +7,7 @@ import (
 // User is a person of an organization.
 type User struct {
 	ID, OrgID string
-	Email     string // in lower case, unique over all organizations
+	Email     string // in lower case, unique within the organization
 	Role      string // member, administrator or owner
 	// Active users have a password; the others are invited and have never used their link.
 	Active bool
@@ -23,6 +23,12 @@ type User struct {
 }
 
 const roleOwner = "owner"
+
+const (
+	// emailOfUser reads the e-mail address of a row of users, and hasEmail is the condition that it is $1.
+	emailOfUser = `CASE WHEN users.address = '' THEN users.email ELSE users.address END`
+	hasEmail    = `(users.email = $1 OR users.address <> '' AND users.address = $1)`
+)
 
 func scanUser(row Row) (user User, err error) {
 	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt,
@@ -107,7 +113,7 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 			owners++
 		}
 		return nil
-	}, `SELECT id, org_id, email, role, password <> '' FROM users
+	}, `SELECT id, org_id, `+emailOfUser+`, role, password <> '' FROM users
 		WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
 	if err == nil && !found {
 		user, err = lockInvitation(ctx, tx, orgID, id)

@@ -22,7 +22,7 @@ func joinUser(t *testing.T, db *store.DB, orgID, id, role string) store.NewSessi
 	t.Helper()
 	link := inviteUser(t, db, orgID, id, role)
 	session := store.NewSession{Hash: [32]byte{2, id[len(id)-1]}, Lifetime: 60_000}
-	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", session))
+	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", "", session))
 	return session
 }
 
@@ -36,7 +36,7 @@ func TestUseExpiredLink(t *testing.T) {
 		link := inviteUser(t, db, "org_1", "usr_1", "owner")
 		write(t, db, `UPDATE invitations SET expires_at = 1`)
 		session := store.NewSession{Hash: [32]byte{9}, Lifetime: 60_000}
-		require.ErrorIs(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", session), store.ErrNotFound)
+		require.ErrorIs(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", "", session), store.ErrNotFound)
 		user, err := db.Users.ByID(t.Context(), "org_1", "usr_1")
 		require.NoError(t, err)
 		require.False(t, user.Active)
@@ -47,7 +47,7 @@ func TestUseExpiredLink(t *testing.T) {
 }
 
 // A person that a process of an older version keeps as a user without a password counts as invited: the list shows the person, the
-// link works and ends, and the first organization whose invitation is accepted gets the address.
+// link works and ends, and another organization's invitation of the address takes nothing from it.
 func TestInvitationsOfOlderProcesses(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
@@ -69,7 +69,7 @@ func TestInvitationsOfOlderProcesses(t *testing.T) {
 		require.Len(t, listed, 3)
 		require.False(t, listed[0].Active)
 		require.Equal(t, listed[0].CreatedAt+7*86_400_000, listed[0].ExpiresAt)
-		require.NoError(t, db.UserLinks.Use(t.Context(), first.Hash, "hash", session(1)))
+		require.NoError(t, db.UserLinks.Use(t.Context(), first.Hash, "hash", "", session(1)))
 		joined, err := db.Users.ByID(t.Context(), "org_1", "usr_a")
 		require.NoError(t, err)
 		require.Zero(t, joined.ResetAt, "the first password is no reset")
@@ -81,11 +81,15 @@ func TestInvitationsOfOlderProcesses(t *testing.T) {
 		require.ErrorIs(t, invite("org_1", "usr_d", "usr_b@example.com", 4), store.ErrConflict)
 		require.NoError(t, invite("org_1", "usr_e", "usr_c@example.com", 5), "it has expired")
 		require.NoError(t, invite("org_2", "usr_f", "usr_b@example.com", 6))
-		require.NoError(t, db.UserLinks.Use(t.Context(), [32]byte{6}, "hash", session(2)))
-		require.ErrorIs(t, db.UserLinks.Use(t.Context(), second.Hash, "hash", session(3)), store.ErrNotFound)
+		require.NoError(t, db.UserLinks.Use(t.Context(), [32]byte{6}, "hash", "", session(2)))
 		shown, err := db.Users.ByID(t.Context(), "org_1", "usr_b")
 		require.NoError(t, err, "it isn't told that the address has a user now")
 		require.False(t, shown.Active)
+		require.ErrorIs(t, db.UserLinks.Use(t.Context(), second.Hash, "other hash", "", session(3)), store.ErrSalt)
+		require.NoError(t, db.UserLinks.Use(t.Context(), second.Hash, "other hash", "hash", session(3)))
+		records, err := db.Logins.ByEmail(t.Context(), "usr_b@example.com")
+		require.NoError(t, err)
+		require.Equal(t, []string{"usr_b other hash", "usr_f hash"}, []string{records[0].UserID + " " + records[0].Password, records[1].UserID + " " + records[1].Password})
 	})
 }
 

@@ -35,7 +35,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		values []any
 	}{
 		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15), ('org_2', '', '', 0, 1, 0, $3, $3, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
-		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2, '', 0), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
+		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2, '', 0, ''), ('usr_2', 'org_2', 'usr_2', 'member', '$argon2id$', 1, 2, 'usr_1', 3, 'b@example.com')`, []any{oddText}},
 		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
 		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
 		{`INSERT INTO api_keys VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL, ''), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3, 'key_1')`, []any{"key_1", hash, make([]byte, 32)}},

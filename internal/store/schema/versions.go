@@ -41,6 +41,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 30, DDL: Dialect(engine, schemaProcesses)},
 		{Number: 31, DDL: Dialect(engine, schemaAliases)},
 		{Number: 32, DDL: Dialect(engine, schemaUnanswered), indexes: unansweredIndexes(), afterColumns: true},
+		{Number: 33, DDL: Dialect(engine, schemaAddresses)},
 	}
 }
 
@@ -384,3 +385,11 @@ func unansweredIndexes() []lateIndex {
 		rows: "(org_id) WHERE attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0))",
 	}}
 }
+
+// schemaAddresses lets several organizations have users with one e-mail address, by the rules of [schemaV1].
+const schemaAddresses = `
+-- Empty for the user who has the address in email, which is unique. Of another organization's user with the same address it is the
+-- address, and email the user's id. Processes of older versions don't find such users by their address.
+ALTER TABLE users ADD COLUMN address TEXT NOT NULL DEFAULT '';
+CREATE INDEX users_address ON users (address) WHERE address <> '';
+`
