@@ -76,7 +76,7 @@ type eventDeliveryObject struct {
 	Type      store.EventType `json:"type"`
 	State     string          `json:"state"     enum:"pending,delivered,failed"`
 	Attempts  int64           `json:"attempts"`
-	Outcome   *string         `json:"outcome"   doc:"Of the last try: delivered, http_status, timeout, no_connection, private_address, unsigned, endpoint_disabled; null before the first"` //nolint:lll // a struct tag can't be broken
+	Outcome   *string         `json:"outcome"   doc:"Of the last try: delivered, http_status, timeout, no_connection, unsigned, endpoint_disabled; null before the first"` //nolint:lll // a struct tag can't be broken
 	Status    *int64          `json:"status"    doc:"The HTTP status of the last try; null: there was no answer"`
 	NextTryAt *string         `json:"nextTryAt" format:"date-time" doc:"null: there is none"`
 	Payload   eventObject     `json:"payload"   doc:"The body that is sent"`

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -33,9 +34,9 @@ const (
 	MaxURLBytes = 2048
 )
 
-// Policy is which addresses may be called. The zero value allows public ones by https.
+// Policy is which addresses may be called. The zero value allows public ones by https, at its own port or one above 1023.
 type Policy struct {
-	// AllowPrivate allows every address, and http to this host itself. It is for trials, and for operators whose tenants they trust.
+	// AllowPrivate allows every address and port, and http to this host itself. It is for trials, and for operators whose tenants they trust.
 	AllowPrivate bool
 }
 
@@ -60,7 +61,20 @@ func (p Policy) Check(address string) (*url.URL, error) {
 	if isAddress == nil && !p.allows(host) {
 		return nil, errors.New("must be a public address")
 	}
+	if !p.AllowPrivate && !portAllowed(u.Port()) {
+		return nil, errors.New("must have the port 443, or one above 1023")
+	}
 	return u, nil
+}
+
+// portAllowed reports whether a port, "" for the usual one, is that of https or none that belongs to a well-known service: tenants
+// shall not try others' mail servers and consoles from this host.
+func portAllowed(port string) bool {
+	if port == "" || port == "443" {
+		return true
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && number > 1023
 }
 
 // Client returns a client for calls of at most so long each. [http.Client.CloseIdleConnections] frees what it holds.

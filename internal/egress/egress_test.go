@@ -37,6 +37,14 @@ func TestCheck(t *testing.T) {
 		"https://example.com/events?a=b":           "",
 		"https://example.com:8443":                 "",
 		"https://1.1.1.1/":                         "",
+		"https://example.com:443/":                 "",
+		"https://example.com:1024/":                "",
+		"https://example.com:65535/":               "",
+		"https://example.com:65536/":               "port 443",
+		"https://example.com:1023/":                "port 443",
+		"https://example.com:22/":                  "port 443",
+		"https://1.1.1.1:0/":                       "port 443",
+		"https://example.com:/":                    "",
 		"http://example.com/":                      "https://",
 		"ftp://example.com/":                       "https://",
 		"http://127.0.0.1/":                        "https://",
@@ -62,7 +70,7 @@ func TestCheck(t *testing.T) {
 	}
 	open := egress.Policy{AllowPrivate: true}
 	for address, allowed := range map[string]bool{
-		"http://127.0.0.1:8080/": true, "http://localhost/": true, "http://[::1]:1/": true, "https://10.0.0.1/": true,
+		"http://127.0.0.1:8080/": true, "http://localhost/": true, "http://[::1]:1/": true, "https://10.0.0.1:25/": true, "https://10.0.0.1/": true,
 		"http://10.0.0.1/": false, "http://example.com/": false, "http://localhost.example.com/": false,
 	} {
 		_, err := open.Check(address)

@@ -57,11 +57,10 @@ var retries = [...]time.Duration{
 // Outcomes of tries.
 const (
 	OutcomeDelivered = "delivered"
-	OutcomeStatus    = "http_status"     // the endpoint answered with another status than 2xx
-	OutcomeTimeout   = "timeout"         // no answer within [tryTime]
-	OutcomeConnect   = "no_connection"   // or no answer that HTTP allows
-	OutcomePrivate   = "private_address" // the name stands for an address that isn't public
-	OutcomeUnsigned  = "unsigned"        // the secret doesn't open with the master key
+	OutcomeStatus    = "http_status"   // the endpoint answered with another status than 2xx
+	OutcomeTimeout   = "timeout"       // no answer within [tryTime]
+	OutcomeConnect   = "no_connection" // or no answer that HTTP allows, or an address that isn't public
+	OutcomeUnsigned  = "unsigned"      // the secret doesn't open with the master key
 )
 
 // Config configures a [Deliverer]. DB and Ring are required.
@@ -167,7 +166,7 @@ func after(delivery *store.EventDelivery, outcome string, status int) store.Even
 func (d *Deliverer) try(ctx context.Context, endpoint *store.EventEndpoint, delivery *store.EventDelivery) (outcome string, status int) {
 	address, err := d.Policy.Check(endpoint.URL)
 	if err != nil { // the operator allowed it once
-		return OutcomePrivate, 0
+		return OutcomeConnect, 0
 	}
 	body := delivery.Payload
 	at := time.Now().Unix()
@@ -198,14 +197,12 @@ func (d *Deliverer) try(ctx context.Context, endpoint *store.EventEndpoint, deli
 
 func outcomeOf(err error) string {
 	var slow interface{ Timeout() bool }
-	switch {
-	case errors.Is(err, egress.ErrPrivate):
-		return OutcomePrivate
-	case errors.As(err, &slow) && slow.Timeout():
+	if errors.As(err, &slow) && slow.Timeout() {
 		return OutcomeTimeout
-	default:
-		return OutcomeConnect
 	}
+	// A name that leads to a private address has the same outcome as one that doesn't exist: the difference would tell tenants which
+	// names exist in the operator's network.
+	return OutcomeConnect
 }
 
 // watch tells of what time has made true.

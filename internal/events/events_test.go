@@ -404,6 +404,7 @@ func TestOrganizationsTakeTurns(t *testing.T) {
 	})
 }
 
+// A private address gets nothing, and its outcome is that of a name that doesn't exist.
 func TestPrivateAddressesGetNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(f *fixture) {
@@ -411,10 +412,13 @@ func TestPrivateAddressesGetNothing(t *testing.T) {
 		inside := receive(t, nil)
 		f.endpoint("org_1", "evep_1", inside.URL, store.EventAttention)
 		f.endpoint("org_1", "evep_2", strings.Replace(inside.URL, "http://127.0.0.1", "https://localhost", 1), store.EventAttention)
+		f.endpoint("org_1", "evep_3", "https://nothing.invalid", store.EventAttention)
 		f.tell(store.Event{OrgID: "org_1", Type: store.EventAttention})
 		f.start(events.Config{})
-		for _, id := range []string{"evep_1", "evep_2"} {
-			f.await("the try", func() bool { return f.deliveries("org_1", id)[0].Outcome == events.OutcomePrivate })
+		for _, id := range []string{"evep_1", "evep_2", "evep_3"} {
+			f.await("the try", func() bool { return f.deliveries("org_1", id)[0].Outcome != "" })
+			delivery := f.deliveries("org_1", id)[0]
+			require.Equal(t, []any{events.OutcomeConnect, int64(0), store.DeliveryPending}, []any{delivery.Outcome, delivery.Status, delivery.State})
 		}
 		require.Empty(t, inside.all())
 	})
