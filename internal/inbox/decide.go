@@ -142,8 +142,8 @@ func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, 
 	d.schedule(c, item)
 }
 
-// schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it falls into; it delays no
-// retry, and nothing that is due already.
+// schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it
+// falls into; it delays no retry, and nothing that is due already.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	if item.Kind == Media {

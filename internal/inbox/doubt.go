@@ -28,9 +28,9 @@ func (op *unmarkOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// GiveWay ends a running turn without an answer because a person has written to the customer meanwhile, or the turn's request is forgotten
-// ([Turn.Forgotten]): the turn's texts wait again, for a turn that knows what is there now. It returns [ErrHandedOver] when the turn was discarded, [ErrEnded], [ErrLeaseLost], or
-// a wrapped error of the store.
+// GiveWay ends a running turn without an answer because a person has written to the customer meanwhile, or the turn's request is
+// forgotten ([Turn.Forgotten]): the turn's texts wait again, for a turn that knows what is there now. It returns [ErrHandedOver] when the
+// turn was discarded, [ErrEnded], [ErrLeaseLost], or a wrapped error of the store.
 func (q *Queue) GiveWay(ctx context.Context, lease Lease, turnID string) error {
 	return q.do(ctx, "give way to a person", &giveWayOp{turnOp{leased: leased{lease: lease}, turnID: turnID}})
 }

@@ -62,10 +62,11 @@ const enqueueTries = 5
 // in part, changes nothing.
 //
 // Texts make the conversation due after its agent's quiet window, [Media] after some seconds, in which a text may come. While a person
-// has the conversation they stay open, and in a pause until its end. An echo is ours when its id or its text is that of a part, and automatic by
-// the platform's mark or, where that has none, its time or an earlier one with its text; any other means that a person has written: that
-// answers what the customer had sent before, the assistant is silent for the agent's pause, and its unsent answers are discarded. A part whose delivery was unknown is sent when its echo arrives. A block
-// closes the conversation until the customer writes again. Of a message that its sender has taken back, [WithdrawnText] is left.
+// has the conversation they stay open, and in a pause until its end. An echo is ours when its id or its text is that of a part, and
+// automatic by the platform's mark or, where that has none, its time or an earlier one with its text; any other means that a person has
+// written: that answers what the customer had sent before, the assistant is silent for the agent's pause, and its unsent answers are
+// discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
+// again. Of a message that its sender has taken back, [WithdrawnText] is left.
 //
 // It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
 // store, after which it may be repeated.

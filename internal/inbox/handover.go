@@ -143,7 +143,8 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 }
 
 // HandBack gives an organization's conversation back to the assistant, which answers in one reply what the customer has written since the
-// last message of the business; older than 24 hours, it stands with [codes.TooOld]. HandBack also ends a pause. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+// last message of the business; older than 24 hours, it stands with [codes.TooOld]. HandBack also ends a pause. It returns
+// [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandBack(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "hand back", &handBackOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }

@@ -10,7 +10,8 @@ import (
 
 // AnswerAndHandOver ends a running turn with the assistant's last words, and gives the conversation to people for a reason, such as
 // [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until one writes in it. Without
-// parts nothing is said, and the turn is discarded. The customer goes on waiting for an answer of a person; newer texts are open. sendFirst, the result and the errors are those of [Queue.Answer].
+// parts nothing is said, and the turn is discarded. The customer goes on waiting for an answer of a person; newer texts are open.
+// sendFirst, the result and the errors are those of [Queue.Answer].
 func (q *Queue) AnswerAndHandOver(
 	ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool,
 ) ([]Outbound, error) {

@@ -178,7 +178,8 @@ type requestOp struct {
 
 func (op *requestOp) run(_ context.Context, s *session) error {
 	if op.asking(s) != nil {
-		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1 AND request IS NOT NULL`, op.turnID, op.request, s.now)
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1 AND request IS NOT NULL`,
+			op.turnID, op.request, s.now)
 	}
 	return nil
 }

@@ -87,7 +87,8 @@ func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
 func (op *withdrawOp) read(s *session) {
 	op.received, op.sent, op.turn, op.asking, op.drafted = "", "", "", "", false
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at, &op.turn) },
-		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
+		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE channel_id = $1 AND platform_message_id = $2`,
+		op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
 		`SELECT id, created_at FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''
 			AND state = 'sent'`, op.key.channelID, op.key.platformID)
