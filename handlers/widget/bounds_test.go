@@ -57,10 +57,11 @@ func TestOneVisitorLeavesRoom(t *testing.T) {
 				}
 			}
 			require.Equal(t, 4, answered, "two thirds")
+			other := s.begin(t, `{}`)
 			for n := range 2 {
-				wholeStream(t, s.writeFrom(test.other, token, "o-"+strconv.Itoa(n)))
+				wholeStream(t, s.writeFrom(test.other, other, "o-"+strconv.Itoa(n)))
 			}
-			require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.writeFrom(test.other, token, "o-3")).Code(), "the channel's own rate")
+			require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.writeFrom(test.other, other, "o-3")).Code(), "the channel's own rate")
 		})
 	}
 }
@@ -70,12 +71,12 @@ func TestOneVisitorLeavesStreams(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
 	s.speaker.next = make(chan struct{})
-	answers := make(chan *httptest.ResponseRecorder, streamsPerAddress)
-	for range streamsPerAddress {
+	answers := make(chan *httptest.ResponseRecorder, streamsPerSource)
+	for range streamsPerSource {
 		token := s.begin(t, `{}`)
 		go func() { answers <- s.writeFrom("192.0.2.1", token, "m-1") }()
 	}
-	require.Eventually(t, func() bool { return s.Streams.Count() == streamsPerAddress }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Streams.Count() == streamsPerSource }, time.Minute, time.Millisecond)
 	token := s.begin(t, `{}`)
 	refused := handlertest.Checked(t, s.writeFrom("192.0.2.1", token, "m-1"))
 	require.Equal(t, string(errcode.RateLimited), refused.Code())
@@ -83,7 +84,7 @@ func TestOneVisitorLeavesStreams(t *testing.T) {
 	require.Empty(t, s.seen(t, token), "what is refused isn't stored")
 	go func() { answers <- s.writeFrom("192.0.2.2", token, "m-1") }()
 	close(s.speaker.next)
-	for range streamsPerAddress + 1 {
+	for range streamsPerSource + 1 {
 		wholeStream(t, <-answers)
 	}
 	require.Zero(t, s.Streams.Count())
@@ -110,11 +111,12 @@ func TestWidgetRates(t *testing.T) {
 		wholeStream(t, s.write(token, "m-1", "one"))
 	}
 	require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.write(token, "m-1", "one")).Code())
-	fromElsewhere := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-1","text":"one"}`)
+	another := s.begin(t, `{}`)
+	fromElsewhere := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", another, `{"id":"m-1","text":"one"}`)
 	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
 	wholeStream(t, handlertest.Served(s.Serve, fromElsewhere))
 
-	for range sessionsPerMinute - 1 {
+	for range sessionsPerMinute - 2 {
 		s.begin(t, `{}`)
 	}
 	again := visitorRequest(http.MethodPost, "/widget/chn_1/session", shop, "", `{}`)
@@ -125,11 +127,11 @@ func TestWidgetRates(t *testing.T) {
 		require.NoError(t, err)
 		defer closeStream()
 	}
-	fromElsewhere = visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-9","text":"nine"}`)
+	fromElsewhere = visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", another, `{"id":"m-9","text":"nine"}`)
 	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
 	refused = handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, fromElsewhere)
 	require.EqualValues(t, 1, refused.Fields["retryAfter"])
-	require.Len(t, s.seen(t, token), 2, "what is refused isn't stored")
+	require.Len(t, s.seen(t, another), 2, "what is refused isn't stored")
 	require.Equal(t, streamsPerChannel, s.Streams.Count())
 	_, err := s.Streams.Open("chn_1", streamsPerChannel)
 	require.Error(t, err, "all streams are the channel's: the organization's own are not counted here")
@@ -146,8 +148,47 @@ func TestWidgetReadRate(t *testing.T) {
 	}
 	again := visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")
 	require.EqualValues(t, 30, handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, again).Fields["retryAfter"])
-	again.RemoteAddr = "198.51.100.7:1234"
-	require.Equal(t, http.StatusOK, handlertest.Served(s.Serve, again).Code)
+	another := visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", s.begin(t, `{}`), "")
+	handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, another)
+	for _, r := range []*http.Request{again, another} {
+		r.RemoteAddr = "198.51.100.7:1234"
+	}
+	handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, again)
+	require.Equal(t, http.StatusOK, handlertest.Served(s.Serve, another).Code)
+}
+
+// TestOneVisitorFromManyAddresses guarantees that a visitor has no more messages and streams because they write from many addresses, and
+// that others have theirs.
+func TestOneVisitorFromManyAddresses(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	s.Limiter = limit.NewMemory(func() time.Time { return time.Unix(1_800_000_030, 0) })
+	s.configure(t, store.WidgetSettings{RequestsPerMinute: 100})
+	token := s.begin(t, `{}`)
+	address := func(n int) string { return "192.0.2." + strconv.Itoa(n%10) }
+	for n := range messagesPerMinute {
+		wholeStream(t, s.writeFrom(address(n), token, "m-"+strconv.Itoa(n)))
+	}
+	refused := handlertest.Checked(t, s.writeFrom("198.51.100.7", token, "m-one-more"))
+	require.Equal(t, string(errcode.RateLimited), refused.Code())
+	require.EqualValues(t, 30, refused.Fields["retryAfter"])
+	wholeStream(t, s.writeFrom("192.0.2.1", s.begin(t, `{}`), "m-1"))
+
+	s.Limiter = limit.NewMemory(nil)
+	s.speaker.next = make(chan struct{})
+	answers := make(chan *httptest.ResponseRecorder, streamsPerSource)
+	for n := range streamsPerSource {
+		go func() { answers <- s.writeFrom(address(n), token, "open-"+strconv.Itoa(n)) }()
+	}
+	require.Eventually(t, func() bool { return s.Streams.Count() == streamsPerSource }, time.Minute, time.Millisecond)
+	refused = handlertest.Checked(t, s.writeFrom("198.51.100.7", token, "open-one-more"))
+	require.Equal(t, string(errcode.RateLimited), refused.Code())
+	require.EqualValues(t, 1, refused.Fields["retryAfter"])
+	close(s.speaker.next)
+	for range streamsPerSource {
+		<-answers
+	}
+	require.Zero(t, s.Streams.Count())
 }
 
 // TestDecodersAreFrugal bounds what a decoder of foreign bytes allocates for each byte.

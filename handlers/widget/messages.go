@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -27,8 +28,8 @@ const (
 	shownMessages = 100
 	// streamsPerChannel bounds the answers of a channel that are written, or waited for, at once in this process.
 	streamsPerChannel = 50
-	// streamsPerAddress bounds those of one address.
-	streamsPerAddress = 10
+	// streamsPerSource bounds those of one address, and of one visitor.
+	streamsPerSource = 10
 )
 
 // waitingNotice is shown to a visitor when there is no answer at once. The reason isn't shown: it is the business's own.
@@ -72,9 +73,9 @@ func writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessage
 	if strings.TrimSpace(in.Body.Text) == "" {
 		return nil, handlers.InvalidRequest("text", "text is blank.")
 	}
-	// One address is counted first, and has two thirds of the channel's rate at most: the rest is for others.
+	// One visitor and one address are counted first, and have two thirds of the channel's rate at most: the rest is for others.
 	perMinute := v.channel.Settings.RequestsPerMinute
-	if err := v.admit(ctx, "messages "+v.address, min(messagesPerMinute, max(perMinute*2/3, 1))); err != nil {
+	if err := v.admitSource(ctx, "messages", min(messagesPerMinute, max(perMinute*2/3, 1))); err != nil {
 		return nil, err
 	}
 	if err := v.admit(ctx, "messages", perMinute); err != nil {
@@ -86,21 +87,31 @@ func writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessage
 // taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
 func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
 
-// openStream takes a place among the streams of the visitor's address, then of the channel, and returns how to leave both.
+// openStream takes a place among the streams of the visitor, of their address and of the channel, and returns how to leave them.
 func (v *visitRequest) openStream() (leave func(), err error) {
-	leaveAddress, err := v.byAddress.Open(v.channel.ChannelID+" "+v.address, streamsPerAddress)
-	if err != nil {
-		return nil, err
+	var left []func()
+	leave = func() {
+		for _, leave := range left {
+			leave()
+		}
 	}
-	leaveChannel, err := v.Streams.Open(v.channel.ChannelID, streamsPerChannel)
-	if err != nil {
-		leaveAddress()
-		return nil, err
+	for _, place := range []struct {
+		streams *v1.Streams
+		owner   string
+		most    int
+	}{
+		{v.bySource, v.channel.ChannelID + " " + v.visit.Visitor, streamsPerSource},
+		{v.bySource, v.channel.ChannelID + " " + v.address, streamsPerSource},
+		{v.Streams, v.channel.ChannelID, streamsPerChannel},
+	} {
+		one, err := place.streams.Open(place.owner, place.most)
+		if err != nil {
+			leave()
+			return nil, err //nolint:wrapcheck // it is a public error
+		}
+		left = append(left, one)
 	}
-	return func() {
-		leaveChannel()
-		leaveAddress()
-	}, nil
+	return leave, nil
 }
 
 // answer stores the message and writes what comes of it.
@@ -156,7 +167,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 // about it.
 func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*endpoint.JSON[visitMessageList], error) {
 	v := visitFrom(ctx)
-	if err := v.admit(ctx, "reads "+v.address, readsPerMinute); err != nil {
+	if err := v.admitSource(ctx, "reads", readsPerMinute); err != nil {
 		return nil, err
 	}
 	said := visitMessageList{Data: []VisitMessageObject{}}

@@ -18,9 +18,9 @@ import (
 const (
 	// sessionsPerMinute is how many sessions of a channel one address may begin; a page needs one.
 	sessionsPerMinute = 30
-	// messagesPerMinute is how many messages one address may write to a channel, more than a person can type.
+	// messagesPerMinute is how many messages one address, or one visitor, may write to a channel, more than a person can type.
 	messagesPerMinute = 20
-	// readsPerMinute is how often one address may read conversations of a channel: an open page reads 20 times, and an office
+	// readsPerMinute is how often one address, or one visitor, may read conversations of a channel: an open page reads 20 times, and an office
 	// may have one address.
 	readsPerMinute = 600
 )
@@ -89,6 +89,15 @@ func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*en
 }
 
 // admit counts one request against a bound of this channel.
+// admitSource counts a request of the visitor and of their address, each of which has so many a minute: a token can be used from many
+// addresses, and an address gets many tokens.
+func (v *visitRequest) admitSource(ctx context.Context, what string, perMinute int64) error {
+	if err := v.admit(ctx, what+" "+v.visit.Visitor, perMinute); err != nil {
+		return err
+	}
+	return v.admit(ctx, what+" "+v.address, perMinute)
+}
+
 func (v *visitRequest) admit(ctx context.Context, what string, perMinute int64) error {
 	d, err := v.Limiter.Take(ctx, "widget "+v.channel.ChannelID+" "+what, perMinute)
 	if err != nil {

@@ -73,9 +73,9 @@ type Deps struct {
 type Widget struct {
 	Deps
 
-	server    *endpoint.Server
-	byAddress *v1.Streams // the open streams of each address in a channel
-	answers   *answerPlaces
+	server   *endpoint.Server
+	bySource *v1.Streams // the open streams of each address and each visitor in a channel
+	answers  *answerPlaces
 }
 
 // New returns a widget whose JSON operations are those of server.
@@ -86,7 +86,7 @@ func New(server *endpoint.Server, deps Deps) *Widget {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Widget{Deps: deps, server: server, byAddress: new(v1.Streams), answers: new(answerPlaces)}
+	return &Widget{Deps: deps, server: server, bySource: new(v1.Streams), answers: new(answerPlaces)}
 }
 
 // Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.
