@@ -120,6 +120,7 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 		return nil, fmt.Errorf("%s: the app %s is a %T", name, appName, configured)
 	}
 	app.attach()
+	rememberConn(ctx)
 	return app, app.requireFree(ctx)
 }
 

@@ -3,10 +3,12 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -51,7 +53,7 @@ func (a *App) handle(
 		return routable(handlers.Busy(startingRetryAfter, err))
 	}
 	defer leave()
-	answer := &responseWriter{ResponseWriter: w}
+	answer := &responseWriter{ResponseWriter: w, r: r}
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = a.panicked(answer, r, cause)
@@ -81,8 +83,37 @@ var errPanicked = errors.New("the handler panicked")
 type responseWriter struct {
 	http.ResponseWriter
 
+	r     *http.Request
 	begun bool
 }
+
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+// rememberConn lets requests to the server that is provisioned find their connection.
+func rememberConn(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return // outside of a site
+	}
+	server.RegisterConnContext(func(ctx context.Context, conn net.Conn) context.Context {
+		if ctx.Value(connKey{}) != nil { // another handler of the server has registered this
+			return ctx
+		}
+		return context.WithValue(ctx, connKey{}, conn)
+	})
+}
+
+// HangUp implements [handlers.HangUpper]: the deadline of an HTTP/2 stream ends nothing if the connection can't be written to.
+func (w *responseWriter) HangUp() func() {
+	conn, ok := w.r.Context().Value(connKey{}).(net.Conn)
+	if !ok || w.r.ProtoMajor != 2 {
+		return nil
+	}
+	return func() { _ = conn.Close() }
+}
+
+var _ handlers.HangUpper = (*responseWriter)(nil)
 
 func (w *responseWriter) WriteHeader(status int) {
 	w.begun = true

@@ -14,7 +14,32 @@ const (
 	// answerPiece is the size of a write in bytes, so that a slow client has the grace for each piece and not for all of a large
 	// answer.
 	answerPiece = 32 << 10
+	// stalledGrace is how long a write to a stream of HTTP/2 may last. The stream's deadline resets it, which takes a frame, and a client
+	// that reads nothing from its connection never gets one. Then the connection ends.
+	stalledGrace = answerGrace + 5*time.Second
+	// serverBuffer is the size in bytes up to which net/http keeps a write, so that it doesn't wait.
+	serverBuffer = 4 << 10
 )
+
+// HangUpper is implemented by response writers that can end the connection of their request.
+type HangUpper interface {
+	// HangUp returns the function that ends the connection, nil if deadlines do.
+	HangUp() func()
+}
+
+// hangUp returns the function that ends the connection of w, nil if there is none.
+func hangUp(w http.ResponseWriter) func() {
+	for {
+		switch inner := w.(type) {
+		case HangUpper:
+			return inner.HangUp()
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
 
 // Room is the memory of one answer, charged to an account of a [ByteBudget] from before the answer is built until the client has
 // it. It is for answers that must not be refused once there is something to answer: a change that is made, a call that is paid.
@@ -154,7 +179,17 @@ func (a *AnswerWriter) Write(text []byte) (int, error) {
 
 // write leaves the deadline of the last piece in place.
 func (a *AnswerWriter) write(text []byte) (written int, err error) {
+	var stalled *time.Timer
+	if len(text) > serverBuffer {
+		if end := hangUp(a.w); end != nil {
+			stalled = time.AfterFunc(stalledGrace, end)
+			defer stalled.Stop()
+		}
+	}
 	for written < len(text) && err == nil {
+		if stalled != nil {
+			stalled.Reset(stalledGrace)
+		}
 		// Writers without deadlines are those of tests, and the dashboard's requests to the API.
 		a.armed = a.conn.SetWriteDeadline(time.Now().Add(answerGrace)) == nil
 		var n int

@@ -287,3 +287,19 @@ func TestPausesOfABodyInPieces(t *testing.T) {
 		require.True(t, client.Reset(stream))
 	})
 }
+
+// A client of HTTP/2 that reads nothing from its connection doesn't get the end of its stream either: the connection ends.
+func TestStalledConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, budget := answers(t)
+		client := handlertest.OpenStalled(t, server)
+		require.Equal(t, "200", client.Status(client.Send(http.MethodGet, "/", "", "X-Org", "org_1")))
+		time.Sleep(14 * time.Second) //nolint:forbidigo // the fake clock
+		synctest.Wait()
+		require.Equal(t, int64(answerBytes), budget.Used())
+		time.Sleep(2 * time.Second) //nolint:forbidigo // as above
+		synctest.Wait()
+		require.Zero(t, budget.Used())
+	})
+}

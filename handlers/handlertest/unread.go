@@ -2,6 +2,7 @@ package handlertest
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -48,10 +49,38 @@ func Serve(t *testing.T, h http.Handler) Pipes {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	listener := make(Pipes)
-	server := &http.Server{Protocols: protocols, Handler: h} //nolint:gosec // the client is the test
-	go server.Serve(listener)                                //nolint:errcheck // it ends with the listener
+	server := &http.Server{ //nolint:gosec // the client is the test
+		Protocols: protocols,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(&hangUpper{w, r}, r)
+		}),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+	go server.Serve(listener) //nolint:errcheck // it ends with the listener
 	t.Cleanup(func() { _ = server.Close() })
 	return listener
+}
+
+type connKey struct{}
+
+// hangUpper ends connections as the server's own response writer does.
+type hangUpper struct {
+	http.ResponseWriter
+
+	r *http.Request
+}
+
+// Unwrap lets an [http.ResponseController] find the connection.
+func (w *hangUpper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// HangUp implements [handlers.HangUpper].
+func (w *hangUpper) HangUp() func() {
+	if w.r.ProtoMajor != 2 {
+		return nil
+	}
+	return func() { _ = w.r.Context().Value(connKey{}).(net.Conn).Close() } //nolint:forcetypeassert,errcheck // Serve sets it
 }
 
 // Handler is the http.Handler of a handler, with WriteError for its error.
@@ -67,6 +96,8 @@ func Handler(h handlers.Handler) http.Handler {
 type NoWindow struct {
 	t    *testing.T
 	conn net.Conn
+	// window is that of each stream; with one the client reads nothing after its first answer's headers.
+	window uint32
 
 	write   sync.Mutex
 	framer  *http2.Framer
@@ -83,7 +114,18 @@ type NoWindow struct {
 // OpenNoWindow connects such a client.
 func OpenNoWindow(t *testing.T, server Pipes) *NoWindow {
 	t.Helper()
-	c := &NoWindow{t: t, conn: server.Dial(), next: 1, statuses: map[uint32]chan string{}, reset: map[uint32]bool{}}
+	return open(t, server, 0)
+}
+
+// OpenStalled connects a client of HTTP/2 that gives a window, and reads nothing any more from the first answer on.
+func OpenStalled(t *testing.T, server Pipes) *NoWindow {
+	t.Helper()
+	return open(t, server, 1<<20)
+}
+
+func open(t *testing.T, server Pipes, window uint32) *NoWindow {
+	t.Helper()
+	c := &NoWindow{t: t, conn: server.Dial(), window: window, next: 1, statuses: map[uint32]chan string{}, reset: map[uint32]bool{}}
 	t.Cleanup(c.Close)
 	c.framer = http2.NewFramer(c.conn, c.conn)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -93,7 +135,7 @@ func OpenNoWindow(t *testing.T, server Pipes) *NoWindow {
 	go c.read()
 	c.write.Lock()
 	defer c.write.Unlock()
-	require.NoError(t, c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+	require.NoError(t, c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
 	return c
 }
 
@@ -118,6 +160,9 @@ func (c *NoWindow) read() {
 			}
 		case *http2.MetaHeadersFrame:
 			c.status(frame.StreamID) <- frame.PseudoValue("status")
+			if c.window > 0 {
+				return
+			}
 		case *http2.RSTStreamFrame:
 			c.state.Lock()
 			c.reset[frame.StreamID] = true
