@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
@@ -33,8 +34,16 @@ const (
 	conversationClosed  = "closed"
 )
 
-// Customer returns the customer's name, or the platform's id of a customer without one.
-func (c *conversation) Customer() string { return cmp.Or(c.CustomerName, c.CustomerID) }
+// Customer returns the customer's name, or the platform's id of a customer without one. It leaves out the controls of the direction of
+// text, with which a name could make the text around it read as another one.
+func (c *conversation) Customer() string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, cmp.Or(c.CustomerName, c.CustomerID))
+}
 
 var conversationStates = map[string]string{
 	answeredByAssistant: "The assistant answers",

@@ -25,7 +25,7 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
 // CleanName trims white space and requires a name of 1 to [MaxNameLength] code points in valid UTF-8 without control
-// characters. It returns a [FieldError] for field otherwise.
+// characters, also those of the direction of text. It returns a [FieldError] for field otherwise.
 func CleanName(field, name string) (string, error) {
 	name = strings.TrimSpace(name)
 	switch length := utf8.RuneCountInString(name); {
@@ -35,12 +35,16 @@ func CleanName(field, name string) (string, error) {
 		return "", &FieldError{field, "is empty"}
 	case length > MaxNameLength:
 		return "", &FieldError{field, fmt.Sprintf("has %d characters, at most %d are allowed", length, MaxNameLength)}
-	case strings.ContainsFunc(name, unicode.IsControl):
+	case strings.ContainsFunc(name, controls):
 		return "", &FieldError{field, "contains a control character"}
 	default:
 		return name, nil
 	}
 }
+
+// controls reports whether a character is a control, also of the direction of text: in a name it can make the text around it read as
+// another one.
+func controls(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }
 
 // ExpiryInDays returns the moment days after now. It returns a [FieldError] unless days is 1 to 3650.
 func ExpiryInDays(now time.Time, days int64) (time.Time, error) {

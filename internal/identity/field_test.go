@@ -29,6 +29,9 @@ func TestCleanName(t *testing.T) {
 		strings.Repeat("Ế", 101): "name: has 101 characters, at most 100 are allowed",
 		"a\x00b":                 "name: contains a control character",
 		"a\nb":                   "name: contains a control character",
+		"a\u202eb":               "name: contains a control character",
+		"\u2066a\u2069":          "name: contains a control character",
+		"a\u061c":                "name: contains a control character",
 		"a\u009bb":               "name: contains a control character",
 		"a\xffb":                 "name: is not valid UTF-8",
 	} {
