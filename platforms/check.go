@@ -174,13 +174,13 @@ func checkKind(in *Inbound) error {
 	ofChannel := in.Kind == TokenExpiring || in.Kind == AccessRefused
 	message := in.Kind != Blocked && in.Kind != ErasureWanted && !ofChannel
 	switch {
-	case in.Kind < Text || in.Kind > UnmarkedEcho:
+	case in.Kind < Text || in.Kind > Edited:
 		return errors.New("it has no known kind")
 	case (in.MessageID != "") != message:
 		return errors.New("its message id is missing, or its kind has none")
 	case (in.Conversation == "") != ofChannel:
 		return errors.New("its conversation is missing, or its kind has none")
-	case (in.Kind <= Media || in.IsEcho() || in.Kind == Event) && strings.TrimSpace(in.Text) == "":
+	case (in.Kind <= Media || in.IsEcho() || in.Kind == Event || in.Kind == Edited) && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
 	case in.Wordless && (!in.IsEcho() || in.Text != MediaName(in.Text)):
 		return errors.New("it is wordless, and its kind is never, or its text is no name of its content")

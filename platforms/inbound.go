@@ -57,6 +57,9 @@ const (
 	// UnmarkedEcho is like HumanEcho where the platform doesn't say whether a person typed it. The queue takes it for an automatic reply if it
 	// came sooner after the customer's message than a person could have answered, or repeats the text of such a one.
 	UnmarkedEcho
+	// Edited: its sender, the customer or somebody of the business, has changed the text of the message MessageID, of which Text is the
+	// whole new text. It isn't answered by itself: a text that waits or is being answered is answered as it reads now.
+	Edited
 )
 
 // Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
@@ -87,8 +90,8 @@ type Inbound struct {
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
 	Text string
-	// Attached are the files of a Text, Media or HumanEcho that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
-	// pointer because few of a delivery's items have files, and a delivery may have very many.
+	// Attached are the files of a Text, Media, HumanEcho or UnmarkedEcho that can be fetched, at most MaxAttachments, nil for none; see
+	// [Collector.Attach]. It is a pointer because few of a delivery's items have files, and a delivery may have very many.
 	Attached *[]Attachment
 	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds. After [CustomerBlocked] the conversation is closed,
 	// unless the customer has written since the message was sent.
@@ -158,6 +161,15 @@ func (in *Inbound) IsEcho() bool {
 	return in.Kind == HumanEcho || in.Kind == AutomaticEcho || in.Kind == UnmarkedEcho
 }
 
+// AsEdited returns a [Text] as the new text of a message, whoever wrote it, and anything else without a kind.
+func (in Inbound) AsEdited() Inbound {
+	if in.Kind != Text {
+		return Inbound{}
+	}
+	in.Kind, in.Unsure = Edited, false
+	return in
+}
+
 // MediaName is the platform's name of a kind of message if it looks like one, so that nothing else gets into the
 // conversation; otherwise "attachment".
 func MediaName(name string) string {
@@ -222,7 +234,7 @@ func (c *Collector) All() []Inbound { return c.all }
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {
-	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent, Event, UnmarkedEcho:
+	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent, Event, UnmarkedEcho, Edited:
 		routed = routed && in.Conversation != "" && in.MessageID != ""
 	case Blocked, ErasureWanted:
 		routed = routed && in.Conversation != ""

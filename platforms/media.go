@@ -82,7 +82,7 @@ func isReference(s string) bool {
 // checkAttachments checks the attachments of an item.
 func checkAttachments(in *Inbound) error {
 	attached := in.Attachments()
-	if len(attached) > 0 && in.Kind != Text && in.Kind != Media && in.Kind != HumanEcho || len(attached) > MaxAttachments {
+	if len(attached) > 0 && in.Kind != Text && in.Kind != Media && (!in.IsEcho() || in.Kind == AutomaticEcho) || len(attached) > MaxAttachments {
 		return errors.New("it has too many attachments, or its kind has none")
 	}
 	for i := range attached {

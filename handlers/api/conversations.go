@@ -207,6 +207,7 @@ type MessageObject struct {
 	Code    *string `json:"code"   doc:"The error code of a delivery that failed or has to wait"`
 	TurnID  *string `json:"turnId" doc:"The same for an answer and the messages that it answers"`
 	Handled bool    `json:"handled" doc:"It came in, and nobody has to answer it"`
+	Edited  bool    `json:"edited" doc:"It came in, and its sender has changed it since"`
 	At      string  `json:"at"     format:"date-time"`
 
 	Files []fileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it, or that it is"`
@@ -215,7 +216,7 @@ type MessageObject struct {
 func showMessage(m *inbox.Message) MessageObject {
 	return MessageObject{
 		ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: endpoint.TextOrNull(m.State), Code: endpoint.TextOrNull(m.Code),
-		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, At: endpoint.Timestamp(m.At), Files: showFiles(m.Files),
+		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, Edited: m.Edited, At: endpoint.Timestamp(m.At), Files: showFiles(m.Files),
 	}
 }
 

@@ -98,7 +98,7 @@ func TestListMessages(t *testing.T) {
 	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.messages = []inbox.Message{
-		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000, Files: []media.File{
+		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000, Edited: true, Files: []media.File{
 			{ID: "med_1", Kind: "image", State: media.Stored, Name: "a.png", MediaType: "image/png", Bytes: 7},
 			{ID: "med_2", Kind: "file", State: media.Failed, Code: media.CodeExpired},
 		}},
@@ -108,7 +108,7 @@ func TestListMessages(t *testing.T) {
 	require.Equal(t, []any{
 		map[string]any{
 			"id": "msg_1", "author": "customer", "kind": "text", "text": "hi", "state": nil, "code": nil, "turnId": "trn_1",
-			"handled": false, "at": "1970-01-01T00:00:01.000Z", "files": []any{map[string]any{
+			"handled": false, "edited": true, "at": "1970-01-01T00:00:01.000Z", "files": []any{map[string]any{
 				"id": "med_1", "kind": "image", "state": "stored", "code": nil, "name": "a.png", "mediaType": "image/png", "bytes": 7.0,
 			}, map[string]any{
 				"id": "med_2", "kind": "file", "state": "failed", "code": "media_expired", "name": nil, "mediaType": nil, "bytes": nil,
@@ -116,7 +116,7 @@ func TestListMessages(t *testing.T) {
 		},
 		map[string]any{
 			"id": "msg_2", "author": "assistant", "kind": "text", "text": "hello", "state": "failed", "code": "service_window_expired",
-			"turnId": "trn_1", "handled": false, "at": "1970-01-01T00:00:02.000Z", "files": []any{},
+			"turnId": "trn_1", "handled": false, "edited": false, "at": "1970-01-01T00:00:02.000Z", "files": []any{},
 		},
 	}, page["data"])
 	newest := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages?order=newest", "owner", "")["data"].([]any)
@@ -132,7 +132,7 @@ func TestSendAsHuman(t *testing.T) {
 	path := "/conversations/" + id + "/messages"
 	sent := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"Hello"}`)
 	require.Equal(t, map[string]any{
-		"id": "msg_1", "author": "human", "kind": "text", "text": "Hello", "state": "pending", "code": nil, "turnId": nil, "handled": false,
+		"id": "msg_1", "author": "human", "kind": "text", "text": "Hello", "state": "pending", "code": nil, "turnId": nil, "handled": false, "edited": false,
 		"at": "2026-11-21T10:00:00.000Z", "parts": []any{"msg_1"}, "files": []any{},
 	}, sent)
 	require.Equal(t, []string{"Hello"}, o.inbox.sent)

@@ -236,6 +236,8 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	case platforms.AccessRefused:
 		h.log.Warn("the platform says that a channel's account may not send", "channel", route.ChannelID, "type", route.Type)
 		item.Kind = inbox.AccessRefused
+	case platforms.Edited:
+		item.Kind = inbox.Edited
 	case platforms.Unsent:
 		item.Kind = inbox.Unsent
 	case platforms.ErasureWanted:

@@ -107,6 +107,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		platforms.Media: inbox.Media, platforms.Event: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
 		platforms.AccessRefused: inbox.AccessRefused, platforms.AutomaticEcho: inbox.AutomaticEcho,
 		platforms.UnmarkedEcho: inbox.HumanEcho,
+		platforms.Edited:       inbox.Edited,
 	}
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {

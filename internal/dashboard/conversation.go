@@ -22,6 +22,7 @@ type message struct {
 	Code    string `json:"code"`
 	TurnID  string `json:"turnId"`
 	Handled bool   `json:"handled"`
+	Edited  bool   `json:"edited"`
 	At      string `json:"at"`
 
 	Files []sentFile `json:"files"`

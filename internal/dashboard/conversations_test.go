@@ -153,7 +153,7 @@ func TestMessagesAreShown(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
 	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, `{"data":[
-		{"id":"msg_6","author":"human","kind":"text","text":"from the app","state":null},
+		{"id":"msg_6","author":"human","kind":"text","text":"from the app","state":null,"edited":true},
 		{"id":"msg_5","author":"assistant","kind":"text","text":"late","state":"failed","code":"service_window_expired"},
 		{"id":"msg_4","author":"assistant","kind":"text","text":"maybe","state":"delivery_unknown","code":"delivery_unknown"},
 		{"id":"msg_3","author":"human","kind":"text","text":"mine","state":"pending"},
@@ -175,6 +175,8 @@ func TestMessagesAreShown(t *testing.T) {
 	require.Contains(t, item("msg_5"), "last message is too old")
 	require.Contains(t, item("msg_5"), "Not delivered")
 	require.Contains(t, item("msg_6"), "in the platform&#39;s app")
+	require.Contains(t, item("msg_6"), ", edited, ")
+	require.NotContains(t, item("msg_5"), "edited")
 	require.Contains(t, page, `href="/dashboard/conversations/cnv_1?cursor=before"`)
 
 	older := r.see(t, "/dashboard/conversations/cnv_1?cursor=before")

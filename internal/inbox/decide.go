@@ -107,7 +107,7 @@ func (d *decisions) decide(item *arrivedItem) {
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			d.close(c, codes.CustomerBlocked)
 		}
-	case AccessRefused, Unsent, ErasureWanted: // see [Queue.Enqueue], which has left them out
+	case AccessRefused, Unsent, ErasureWanted, Edited: // see [Queue.Enqueue], which has left them out
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	Unsent                         // its sender has taken a message back: MessageID, of either direction
 	ErasureWanted                  // the customer asks for the deletion of all that is stored about them
 	Media                          // a customer's message without text that waits for a notice or a person; Text is a short name of it
+	Edited                         // its sender has changed the text of MessageID to Text
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -163,9 +164,9 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			switch {
 			case item.Kind == Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > Media:
+			case item.Kind < Text || item.Kind > Edited:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == AccessRefused, item.Kind == Unsent, item.Kind == ErasureWanted, // see refuse and withdraw
+			case item.Kind == AccessRefused, item.Kind == Unsent, item.Kind == ErasureWanted, item.Kind == Edited, // see refuse and withdraw
 				item.Kind == Blocked && item.CustomerRef == "",
 				item.Kind == FailedDelivery && item.MessageID == "",
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:

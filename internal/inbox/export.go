@@ -37,6 +37,7 @@ type exportedMessage struct {
 	Code              string `json:"code,omitzero"`
 	TurnID            string `json:"turnId,omitzero"`
 	PlatformMessageID string `json:"platformMessageId,omitzero"`
+	Edited            bool   `json:"edited,omitzero"`
 	At                string `json:"at"`
 
 	Files []exportedFile `json:"files,omitzero"`
@@ -113,7 +114,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		for i, m := range messages {
 			all[i] = exportedMessage{
 				ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: m.State, Code: m.Code, TurnID: m.TurnID,
-				PlatformMessageID: m.PlatformMessageID, At: exportTime(m.At), Files: exportFiles(m.Files),
+				PlatformMessageID: m.PlatformMessageID, Edited: m.Edited, At: exportTime(m.At), Files: exportFiles(m.Files),
 			}
 		}
 		return all, err

@@ -12,10 +12,10 @@ import (
 // The columns of a message of either direction, read alike.
 const (
 	inboundColumns = `id, org_id, author, kind, body, '' AS state, '' AS code, turn_id, platform_message_id,
-		sent_at AS at, received_at AS placed_at, handled FROM messages`
+		sent_at AS at, received_at AS placed_at, handled, edited FROM messages`
 	outboundColumns = `id, org_id, author,
 		CASE WHEN template IS NOT NULL THEN 'template' WHEN file_id IS NOT NULL THEN 'event' ELSE 'text' END AS kind, body, state, code, turn_id,
-		platform_message_id, created_at AS at, created_at AS placed_at, FALSE AS handled FROM outbound_messages`
+		platform_message_id, created_at AS at, created_at AS placed_at, FALSE AS handled, FALSE AS edited FROM outbound_messages`
 )
 
 // placedMessage is a message and its position in the conversation, the moment when it was stored.
@@ -55,7 +55,7 @@ func (q *Queue) openMessage(row store.Row, aad func(orgID, messageID string) vau
 	var body []byte
 	var turnID sql.NullString
 	err = row.Scan(&m.ID, &orgID, &m.Author, &m.Kind, &body, &m.State, &m.Code, &turnID, &m.PlatformMessageID,
-		&m.At, &m.placedAt, &m.Handled)
+		&m.At, &m.placedAt, &m.Handled, &m.Edited)
 	if err != nil {
 		return m, nil, err
 	}

@@ -16,8 +16,8 @@ const WithdrawnText = "[This message was deleted by its sender.]"
 // platformActor is the actor of what platforms demand, in the audit log.
 const platformActor = "platform"
 
-// withdraw deletes what a delivery asks to have deleted: messages that their senders have taken back, and all that is stored about customers
-// who want that. It is rare, and has transactions of its own, after that of the delivery's messages. It may be repeated.
+// withdraw changes what a delivery asks to have changed, and deletes what it asks to have deleted: messages that their senders have taken
+// back, and all that is stored about customers who want that. It is rare, and has transactions of its own, after that of the delivery's messages. It may be repeated.
 func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
@@ -27,6 +27,10 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 			case Unsent:
 				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{
 					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID},
+				})
+			case Edited:
+				err = q.do(ctx, "change a message", &editOp{
+					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID}, text: item.Text,
 				})
 			case ErasureWanted:
 				err = q.eraseWanted(ctx, route, item)

@@ -122,6 +122,7 @@ type Message struct {
 	PlatformMessageID string // "" until the platform has accepted it
 	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
 	Handled           bool   // incoming, and needs no answer
+	Edited            bool   // incoming, and its sender has changed it
 	Unreadable        bool   // Text is [UnreadableText]
 	// Files are those that the customer sent with it, or that a person sent as it, where messages are listed.
 	Files []media.File

@@ -64,7 +64,7 @@ func (Driver) Describe() *platforms.Description {
 			After: []string{
 				"Call the platform's method setWebhook with url = %u",
 				"In the same call give secret_token = the secret that you noted.",
-				`In the same call give allowed_updates = ["message", "my_chat_member"], so that only these updates are sent.`,
+				`In the same call give allowed_updates = ["message", "edited_message", "my_chat_member"], so that only these updates are sent.`,
 				"Write to the bot from a private chat: the conversation appears here. Groups are not answered.",
 			},
 			WindowHelp: "The bot can always write to a person who has written to it.",

@@ -18,6 +18,7 @@ func TestContract(t *testing.T) {
 		Channels: map[platforms.Type]platformtest.Sample{Type: {
 			Credentials: platforms.Credentials{botToken: "110201543:bot-token-0123456789", secretToken: "delivery-secret_1"},
 			Text:        `{"message":{"message_id":%m,"from":{"id":5,"is_bot":false},"chat":{"id":5,"type":"private"},"date":1763650000,"text":"%t"}}`,
+			Edited:      `{"edited_message":{"message_id":%m,"from":{"id":5,"is_bot":false},"chat":{"id":5,"type":"private"},"date":1763650000,"edit_date":1763650009,"text":"%t"}}`,
 			Sent:        `{"ok":true,"result":{"message_id":%m,"chat":{"id":5}}}`,
 			Identified:  `{"ok":true,"result":{"id":110201543,"is_bot":true}}`,
 			Failures: []platformtest.Failure{

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, or
-// that the customer blocked the bot. Groups, other bots, edits, reactions and all other updates hold nothing.
+// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, its
+// new text, or that the customer blocked the bot. Groups, other bots, reactions and all other updates hold nothing.
 func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
 	update, err := platforms.ParseObject(body)
 	if err != nil {
@@ -23,6 +23,9 @@ func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
 		found.Attach(&in, m.attachment())
 	}
 	found.Add(in)
+	var edited message
+	edited.read(update.Member("edited_message"))
+	found.Add(edited.inbound().AsEdited())
 	found.Add(blocked(update.Member("my_chat_member")))
 	return found.All(), nil
 }

@@ -250,6 +250,27 @@ func (s Suite) deliveries(t testing.TB) {
 	}
 }
 
+// A change is one item that names the message as the delivery of the message does.
+func (s Suite) changes(t testing.TB) {
+	t.Helper()
+	description := s.Driver.Describe()
+	p := s.platform(t, unreachable, nil)
+	for _, of := range s.types() {
+		sample := s.Channels[of]
+		if sample.Edited == "" {
+			continue
+		}
+		before := RequireSound(t, description, p, []byte(sample.body("1001", "hello")))
+		after := RequireSound(t, description, p, []byte(Sample{Text: sample.Edited}.body("1001", "goodbye")))
+		require.Len(t, before, 1, "%s: the sample is one message", of)
+		require.Len(t, after, 1, "%s: the change is one", of)
+		require.Equal(t, platforms.Edited, after[0].Kind, "%s", of)
+		require.Equal(t, "goodbye", after[0].Text, "%s: the new text is whole", of)
+		require.Equal(t, before[0].MessageID, after[0].MessageID, "%s: it names the message", of)
+		require.Equal(t, before[0].Conversation, after[0].Conversation, "%s", of)
+	}
+}
+
 // A text arrives however JSON allows it to be written.
 func (s Suite) writtenTexts(t testing.TB) {
 	t.Helper()

@@ -52,6 +52,9 @@ type Sample struct {
 	// Text is the body of a delivery to the channel: a customer's message with the id %m, a whole number, whose text is the
 	// JSON string "%t".
 	Text string
+	// Edited is the body of a delivery to the channel: the customer has changed the message %m to the JSON string "%t". Empty for platforms
+	// that don't report changes.
+	Edited string
 	// Sent is the answer to a message that was taken under the id %m, a whole number.
 	Sent string
 	// Uploaded is the answer to the first of two requests by which a [platforms.FileSender] sends a file; empty if one suffices.
@@ -95,6 +98,7 @@ var checks = []check{
 	{"verification", Suite.verification},
 	{"own signatures", Suite.ownSignatures},
 	{"deliveries", Suite.deliveries},
+	{"changes", Suite.changes},
 	{"written texts", Suite.writtenTexts},
 	{"truncated deliveries", Suite.truncatedDeliveries},
 	{"odd deliveries", Suite.oddDeliveries},

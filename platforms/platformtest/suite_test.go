@@ -144,7 +144,11 @@ func (f *fake) extracted(body []byte) ([]platforms.Inbound, error) {
 		Address: object.Member("customer").ID(), MessageID: object.Member("id").ID(),
 	}
 	found := platforms.Collect(len(body))
-	found.Add(in.WithContent(object.Member("text").Text(platforms.MaxText), ""))
+	in = in.WithContent(object.Member("text").Text(platforms.MaxText), "")
+	if object.Member("edited").Flag() {
+		in = in.AsEdited()
+	}
+	found.Add(in)
 	return found.All(), nil
 }
 
@@ -229,9 +233,10 @@ func suiteOf(f fake) Suite {
 		Handshake: url.Values{"secret": {fakeSecret}}, HandshakeAnswer: fakeChallenge,
 		Channels: map[platforms.Type]Sample{fakeType: {
 			ExternalID: "77", Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
-			Own:  []platforms.Credentials{{"secret": "own-secret-0123456789"}},
-			Text: `{"account":"77","customer":"5","id":"%m","text":"%t"}`,
-			Sent: `{"id":"%m"}`, Identified: `{"id":"77"}`, Refreshed: `{"access_token":"%a","refresh_token":"%r","expires_in":3600}`,
+			Own:    []platforms.Credentials{{"secret": "own-secret-0123456789"}},
+			Text:   `{"account":"77","customer":"5","id":"%m","text":"%t"}`,
+			Edited: `{"account":"77","customer":"5","id":"%m","text":"%t","edited":true}`,
+			Sent:   `{"id":"%m"}`, Identified: `{"id":"77"}`, Refreshed: `{"access_token":"%a","refresh_token":"%r","expires_in":3600}`,
 			Failures: []Failure{{Status: 400, Body: `{"error":"retry"}`, Class: platforms.Retry}},
 		}},
 	}
@@ -299,6 +304,16 @@ func TestEveryCheckFails(t *testing.T) {
 		"another long id": {items(func(in *platforms.Inbound) {
 			in.Other = &platforms.OtherIDs{Alias: strings.Repeat("x", platforms.MaxID+1)}
 		}), []string{"deliveries"}},
+		"changes another message": {items(func(in *platforms.Inbound) {
+			if in.Kind == platforms.Edited {
+				in.MessageID += "x"
+			}
+		}), []string{"changes"}},
+		"changes without a text": {items(func(in *platforms.Inbound) {
+			if in.Kind == platforms.Edited {
+				in.Text = " "
+			}
+		}), []string{"changes"}},
 		"one id for all":    {items(func(in *platforms.Inbound) { in.MessageID = "1" }), []string{"deliveries"}},
 		"trimmed text":      {items(func(in *platforms.Inbound) { in.Text = strings.TrimSpace(in.Text) }), []string{"written texts"}},
 		"shortened text":    {items(func(in *platforms.Inbound) { in.Text = in.Text[:min(len(in.Text), 100)] }), []string{"written texts"}},

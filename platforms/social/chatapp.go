@@ -17,7 +17,7 @@ const maxClasses = 64
 
 // chatAppChange adds what a change of a chat-app business account holds
 // (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
-// app, those of both that were taken back, sends that failed, and errors of the account. Groups, reactions, edits, receipts and changes of
+// app, those of both that were changed or taken back, sends that failed, and errors of the account. Groups, reactions, receipts and changes of
 // settings hold nothing. A change belongs to one phone number; some fields of changes have no metadata and belong to none.
 func (s *reader) chatAppChange(field string, value platforms.Value) {
 	var phone chatAppPhone
@@ -117,6 +117,10 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 		s.Add(m.unsent(in))
 		return
 	}
+	if m.kind == edited {
+		s.Add(m.changed(in))
+		return
+	}
 	in.CustomerName = s.contacts[in.Address].name
 	in = in.WithContent(m.content())
 	if in.Kind != 0 {
@@ -134,6 +138,8 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	case m.group != "":
 	case m.kind == revoked:
 		s.Add(m.unsent(in))
+	case m.kind == edited:
+		s.Add(m.changed(in))
 	case text != "" || media != "":
 		in = in.AsEcho(text, media)
 		s.Attach(&in, m.attachment())
@@ -214,7 +220,8 @@ type chatAppMessage struct {
 	group                      string
 	timestamp                  time.Time
 	kind                       string
-	original                   string // the message that was taken back
+	original                   string          // the message that was changed or taken back
+	now                        platforms.Value // what the message is after its change
 	// Where the words may be, by the kind.
 	text, button, image, video, document, interactive, order platforms.Value
 	audio, sticker                                           platforms.Value
@@ -241,6 +248,8 @@ func (m *chatAppMessage) read(value platforms.Value) {
 			m.kind = w.Value.Word()
 		case "revoke":
 			m.original = w.Value.Member("original_message_id").ID()
+		case "edit":
+			m.original, m.now = w.Value.Member("original_message_id").ID(), w.Value.Member("message")
 		case "text":
 			m.text = w.Value
 		case "button":
@@ -273,8 +282,20 @@ func (m *chatAppMessage) unsent(in platforms.Inbound) platforms.Inbound {
 	return in
 }
 
+// edited is the type of a message that changes another one, by edit.original_message_id and edit.message.
+const edited = "edit"
+
+// changed returns in as the change of the message that m names.
+func (m *chatAppMessage) changed(in platforms.Inbound) platforms.Inbound {
+	var now chatAppMessage
+	now.read(m.now)
+	text, _ := now.content()
+	in.MessageID = m.original
+	return in.WithContent(text, "").AsEdited()
+}
+
 // content returns the words of a message, and a short name of what it is without them; both empty for what is no
-// message: reactions, edits, and what the platform says itself.
+// message: reactions, and what the platform says itself.
 func (m *chatAppMessage) content() (text, media string) {
 	switch m.kind {
 	case "text":

@@ -104,6 +104,9 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				Text: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
 					`"contacts":[{"profile":{"name":"Lan"},"wa_id":"2"}],"messages":[{"from":"2","id":"wamid.%m","timestamp":"1763650000","type":"text",` +
 					`"text":{"body":"%t"}}]}}]}]}`,
+				Edited: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
+					`"messages":[{"from":"2","id":"wamid.0","timestamp":"1763650009","type":"edit",` +
+					`"edit":{"original_message_id":"wamid.%m","message":{"type":"text","text":{"body":"%t"}}}}]}}]}]}`,
 				Sent: `{"messages":[{"id":"wamid.%m"}]}`, Uploaded: `{"id":"7"}`, Identified: `{"id":"1001","display_phone_number":"+1 555 078 3881"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(131047, 0), Class: platforms.TemplateRequired},

@@ -12,12 +12,12 @@ const shortestDirect = 51
 
 // directMessage adds what an event of a conversation with a page or photo account holds
 // (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, a
-// pressed button, or that a message was taken back. Receipts, reactions, edits, referrals, hand-overs between apps and comments hold
+// pressed button, or that a message was changed or taken back. Receipts, reactions, referrals, hand-overs between apps and comments hold
 // nothing.
 func (s *reader) directMessage(account string, value platforms.Value) {
 	var sender, recipient string
 	var timestamp time.Time
-	var message, postback platforms.Value
+	var message, postback, edit platforms.Value
 	for w := value.Members(); w.Next(); {
 		switch w.Key() {
 		case "sender":
@@ -30,15 +30,20 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 			message = w.Value
 		case "postback":
 			postback = w.Value
+		case "message_edit":
+			edit = w.Value
 		}
 	}
 	in := platforms.Inbound{Type: s.channel, ExternalID: account, Conversation: sender, Address: sender, SentAt: timestamp}
 	var m directMessage
 	m.read(message)
-	if m.isEcho || m.isDeleted && sender == account {
+	if m.isEcho || (m.isDeleted || edit.Given()) && sender == account {
 		in.Conversation, in.Address = recipient, recipient
 	}
 	switch {
+	case edit.Given():
+		in.MessageID = edit.Member("mid").ID()
+		s.Add(in.WithContent(edit.Member("text").Text(platforms.MaxText), "").AsEdited())
 	case m.isDeleted:
 		in.Kind, in.MessageID = platforms.Unsent, m.id
 		s.Add(in)

@@ -51,7 +51,10 @@ func TestExtractDirect(t *testing.T) {
 				"delivery":            {of(`"delivery":{"mids":["m_1"],"watermark":1763650000100}`), nil},
 				"read":                {of(`"read":{"watermark":1763650000100}`), nil},
 				"reaction":            {of(`"reaction":{"mid":"m_1","action":"react","emoji":"❤"}`), nil},
-				"edit":                {of(`"message_edit":{"mid":"m_1","text":"x","num_edit":1}`), nil},
+				"edit":                {of(`"message_edit":{"mid":"m_1","text":"x","num_edit":1}`), one(platforms.Edited, "m_1", "x")},
+				"edit of ours":        {fromUs(`"message_edit":{"mid":"m_1","text":"x","num_edit":1}`), one(platforms.Edited, "m_1", "x")},
+				"edit to nothing":     {of(`"message_edit":{"mid":"m_1","text":" "}`), nil},
+				"edit of nothing":     {of(`"message_edit":{"text":"x"}`), nil},
 				"referral":            {of(`"referral":{"ref":"R","source":"SHORTLINK"}`), nil},
 				"optin":               {of(`"optin":{"ref":"R"}`), nil},
 				"hand-over":           {of(`"pass_thread_control":{"new_owner_app_id":"1"}`), nil},
@@ -103,6 +106,11 @@ func TestExtractChatApp(t *testing.T) {
 	change := func(field, rest string) string {
 		return `{"object":"whatsapp_business_account","entry":[{"id":"106","changes":[{"field":"` + field + `","value":{"messaging_product":"whatsapp",` + rest + `}}]}]}`
 	}
+	edited := func(id, text string) []platforms.Inbound {
+		items := one(platforms.Edited, text)
+		items[0].MessageID, items[0].CustomerName = id, ""
+		return items
+	}
 	const number = `"metadata":{"display_phone_number":"15550783881","phone_number_id":"106"},`
 	platformtest.RequireDeliveries(t, platformtest.New(t, Driver{}, nil), platformtest.Deliveries{
 		"text":              {of(`"type":"text","text":{"body":"Xin chào"}`), one(platforms.Text, "Xin chào")},
@@ -133,10 +141,16 @@ func TestExtractChatApp(t *testing.T) {
 			of(`"type":"order","order":{"catalog_id":"194","text":"Without ice, please","product_items":[{"product_retailer_id":"sku","quantity":2,"item_price":3.5,"currency":"USD"}]}`),
 			one(platforms.Text, "Without ice, please"),
 		},
-		"unsupported":      {of(`"type":"unsupported","errors":[{"code":131051}]`), one(platforms.Media, "unsupported")},
-		"reaction":         {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":"😮"}`), nil},
-		"reaction removed": {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":""}`), nil},
-		"edit":             {of(`"type":"edit","edit":{"original_message_id":"wamid.0","message":{"type":"text","text":{"body":"x"}}},"text":{"body":"x"}`), nil},
+		"unsupported":       {of(`"type":"unsupported","errors":[{"code":131051}]`), one(platforms.Media, "unsupported")},
+		"reaction":          {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":"😮"}`), nil},
+		"reaction removed":  {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":""}`), nil},
+		"edit":              {of(`"type":"edit","edit":{"original_message_id":"wamid.0","message":{"type":"text","text":{"body":"without ice"}}},"text":{"body":"x"}`), edited("wamid.0", "without ice")},
+		"edit of a caption": {of(`"type":"edit","edit":{"original_message_id":"wamid.0","message":{"type":"image","image":{"caption":"this one","id":"1"}}}`), edited("wamid.0", "this one")},
+		"edit without text": {of(`"type":"edit","edit":{"original_message_id":"wamid.0","message":{"type":"image","image":{"id":"1"}}}`), nil},
+		"edit of nothing":   {of(`"type":"edit","edit":{"message":{"type":"text","text":{"body":"x"}}}`), nil},
+		"edited in the app": {change("smb_message_echoes", number+`"message_echoes":[{"to":"84901234567","id":"wamid.F","type":"edit","edit":{"original_message_id":"wamid.E","message":{"type":"text","text":{"body":"x"}}}}]`), []platforms.Inbound{
+			{Type: ChatApp, ExternalID: "106", Kind: platforms.Edited, Conversation: "84901234567", Address: "84901234567", MessageID: "wamid.E", Text: "x"},
+		}},
 		"revoke": {of(`"type":"revoke","revoke":{"original_message_id":"wamid.0"}`), []platforms.Inbound{{
 			Type: ChatApp, ExternalID: "106", Kind: platforms.Unsent, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.13491208655302741918"}, Address: "84901234567", MessageID: "wamid.0",
 			SentAt: platformtest.Unix(1763650000000),

@@ -60,6 +60,7 @@ func TestExtractFiles(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Len(t, items, 1, name)
 		require.Equal(t, c.want, items[0].Attachments(), name)
+		require.NoError(t, Driver{}.Describe().CheckInbound(&items[0]), name)
 	}
 	// A delivery of many small ones takes little memory.
 	one := `{"sender":{"id":"2"},"message":{"mid":"m","attachments":[{"type":"image","payload":{"url":"a://b"}}]}},`

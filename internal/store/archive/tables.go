@@ -48,7 +48,7 @@ var allTables = [...]struct{ name, columns string }{
 		"retried_at:int closed_until:int doubt_since:int"},
 	{"customer_aliases", "channel_id alias conversation_id"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
-		"sent_at:int received_at:int"},
+		"sent_at:int received_at:int edited:bool"},
 	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +
 		"run_at:int created_at:int updated_at:int"},
 	{"media_pieces", "media_id position:int body:bytes"},

@@ -42,6 +42,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 31, DDL: Dialect(engine, schemaAliases)},
 		{Number: 32, DDL: Dialect(engine, schemaUnanswered), indexes: unansweredIndexes(), afterColumns: true},
 		{Number: 33, DDL: Dialect(engine, schemaAddresses)},
+		{Number: 34, DDL: Dialect(engine, schemaEdited)},
 	}
 }
 
@@ -392,4 +393,9 @@ const schemaAddresses = `
 -- address, and email the user's id. Processes of older versions don't find such users by their address.
 ALTER TABLE users ADD COLUMN address TEXT NOT NULL DEFAULT '';
 CREATE INDEX users_address ON users (address) WHERE address <> '';
+`
+
+// schemaEdited adds which messages their senders have changed, by the rules of [schemaV1].
+const schemaEdited = `
+ALTER TABLE messages ADD COLUMN edited BOOLEAN NOT NULL DEFAULT FALSE;
 `
