@@ -15,7 +15,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 	"github.com/caddy-svc/caddy-svc/tests/abuse"
 )
 
@@ -23,6 +25,9 @@ import (
 // it: without one the collector lets garbage grow with what lives, by a factor. The process's own size says nothing here: the race
 // detector multiplies it.
 const memoryLimit = 448 << 20
+
+// attackersAppSecret is that of an application of the attacker's own at the social platform.
+const attackersAppSecret = "secret-of-the-attackers-application"
 
 // usualRounds is how often the bystander does all its work, at least, while an attack lasts.
 const usualRounds = 5
@@ -48,6 +53,16 @@ func TestAbuse(t *testing.T) {
 		"wrong credentials":              {Workers: 8, Connections: several(20, 400)},
 		"prompts that are hard to count": {Workers: several(5, 25), Connections: several(1, 5)},
 		"slow readers":                   {Connections: several(50, 500)},
+		"unread lists":                   {Connections: several(24, 100), Workers: 4},
+		"unread streams":                 {Connections: several(200, 800), Workers: 4},
+		"unread replays":                 {Connections: several(50, 400), Workers: 1},
+		"half-sent headers":              {Connections: several(500, 7000)},
+		"documents that are hard to cut": {Connections: several(2, 8), Workers: several(2, 8)},
+		"searches":                       {Connections: several(16, 48), Workers: several(16, 48)},
+		"many changes":                   {Connections: several(1, 4), Workers: several(4, 16)},
+		"own deliveries":                 {Connections: 1, Workers: several(1, 4)},
+		"questions to platforms":         {Connections: several(20, 200), Workers: several(4, 16)},
+		"guesses from many addresses":    {Connections: several(20, 250), Workers: several(16, 250)},
 	}
 	for _, attack := range abuse.Attacks() {
 		t.Run(attack.Name, func(t *testing.T) {
@@ -70,6 +85,7 @@ func startAbused(t *testing.T) *abused {
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) {
 		d.App += "limits {\nbody_grace 2s\nbody_grace_with_key 2s\n}\n"
 		d.Whole = true
+		d.Global = "servers {\nprotocols h1 h2 h2c\n}\n"
 		d.env = append(d.env, fmt.Sprint("GOMEMLIMIT=", memoryLimit))
 	})
 	a := &abused{connectedProduct: c, bystander: newBystander(t, c)}
@@ -98,7 +114,9 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 		all = append(all, string(scope))
 	}
 	_, greedy.Key = greedy.newKey(t, identity.KeyRequest{Scopes: all})
+	long := c.up.script(func(call *upstreamCall) { call.answer(strings.Repeat("word ", 160_000), usualUsage) })
 	bot := greedy.line(t, bot.Type)
+	own := greedy.lineWith(t, social.Messenger, greedy.AgentID, platforms.Credentials{"appSecret": attackersAppSecret})
 	widget := greedy.post(t, "/channels", map[string]any{
 		"type": "widget", "name": "Site", "agentId": greedy.AgentID, "origins": []string{abuse.Origin},
 	}, http.StatusCreated)["id"].(string)
@@ -107,8 +125,8 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 		"Origin", abuse.Origin, "Content-Type", "application/json")
 	require.NoError(t, json.Unmarshal(begun.Body, &visit), "%s", begun.Body)
 	return &abuse.Target{
-		Address: strings.TrimPrefix(c.BaseURL, "http://"), Key: greedy.Key, Model: modelStd, Endless: endless.Mark,
-		Bot: bot.ID, BotSecret: bot.Secret, Widget: widget, VisitorToken: visit.Token, Person: victim.email, Sign: signSocial,
+		Address: strings.TrimPrefix(c.BaseURL, "http://"), Key: greedy.Key, Model: modelStd, Endless: endless.Mark, Long: long.Mark,
+		Page: own.External, PageSecret: attackersAppSecret, Bot: bot.ID, BotSecret: bot.Secret, Widget: widget, VisitorToken: visit.Token, Person: victim.email, Sign: signSocial,
 	}
 }
 

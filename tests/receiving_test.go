@@ -141,10 +141,17 @@ func (b *business) line(t testing.TB, kind platforms.Type) *line {
 // lineTo is line for another assistant, or none.
 func (b *business) lineTo(t testing.TB, kind platforms.Type, agentID string) *line {
 	t.Helper()
+	return b.lineWith(t, kind, agentID, nil)
+}
+
+// lineWith is lineTo for a channel with credentials of its own besides the platform's.
+func (b *business) lineWith(t testing.TB, kind platforms.Type, agentID string, own platforms.Credentials) *line {
+	t.Helper()
 	n := businesses.Add(1)
 	l := &line{Type: kind, baseURL: b.product.BaseURL, number: n}
 	account := fmt.Sprintf("%d", 947_000_000+n)
-	credentials := b.product.Platform.Account(kind, account)
+	credentials := maps.Clone(b.product.Platform.Account(kind, account))
+	maps.Copy(credentials, own)
 	if kind == bot.Type {
 		l.Secret, l.Token = credentials["secretToken"], credentials["botToken"]
 	} else {

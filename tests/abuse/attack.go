@@ -25,12 +25,15 @@ type Target struct {
 	Address string
 	// Key has all scopes, and its organization enough credits.
 	Key string
-	// Model is one that the organization may call. Endless is a prompt whose answer is a stream of several MiB.
-	Model, Endless string
+	// Model is one that the organization may call. Endless is a prompt whose answer is a stream of several MiB, Long one whose whole
+	// answer has 0.8 MiB.
+	Model, Endless, Long string
 	// Person is the e-mail address of another tenant, whose password the attacker guesses.
 	Person string
 	// Bot and Widget are channels of the attacker's; VisitorToken is a session of the widget.
 	Bot, BotSecret, Widget, VisitorToken string
+	// Page is the attacker's page on the social platform, whose deliveries PageSecret signs: the secret of an application of their own.
+	Page, PageSecret string
 	// Sign returns the signature of a social platform's delivery, which an attacker has for their own page only.
 	Sign func(body []byte) string
 }
@@ -55,6 +58,8 @@ type Siege struct {
 // Attack is one way of misbehaving.
 type Attack struct {
 	Name string
+	// Works: the product does what is asked for, as it must for a tenant, so that others may feel some of the machine's load.
+	Works bool
 	// Run attacks in waves until enough, at least once, and reports an answer that the contract doesn't allow. When ctx
 	// ends it closes its connections at once.
 	Run func(ctx context.Context, s *Siege) error
@@ -78,12 +83,22 @@ func Attacks() []Attack {
 		}
 	}
 	return []Attack{
-		{"slow bodies", waves(slowBodies)},
-		{"idle connections", waves(idleConnections)},
-		{"hostile JSON", waves(hostileJSON)},
-		{"wrong credentials", waves(wrongCredentials)},
-		{"prompts that are hard to count", waves(hardPrompts)},
-		{"slow readers", waves(slowReaders)},
+		{"slow bodies", false, waves(slowBodies)},
+		{"idle connections", false, waves(idleConnections)},
+		{"hostile JSON", false, waves(hostileJSON)},
+		{"wrong credentials", false, waves(wrongCredentials)},
+		{"prompts that are hard to count", false, waves(hardPrompts)},
+		{"slow readers", false, waves(slowReaders)},
+		{"unread lists", true, waves(unreadLists)},
+		{"unread streams", true, waves(unreadStreams)},
+		{"unread replays", true, waves(unreadReplays)},
+		{"half-sent headers", true, waves(halfSent)},
+		{"documents that are hard to cut", true, waves(hardDocuments)},
+		{"searches", true, waves(searches)},
+		{"many changes", true, waves(manyChanges)},
+		{"own deliveries", true, waves(ownDeliveries)},
+		{"questions to platforms", true, waves(platformQuestions)},
+		{"guesses from many addresses", true, waves(guesses)},
 	}
 }
 

@@ -26,8 +26,11 @@ const (
 var (
 	// abuseBar is the 99th percentile of the bystander's work under attack to that of the same work alone.
 	abuseBar = bar{must: 3, goal: 2}
-	// abuseMemory is the product's resident memory over that of the idle product, in MiB.
+	// abuseTime replaces abuseBar where the product does what the attacker asks for: the 99th percentile under attack, in milliseconds.
+	abuseTime = bar{must: 500, goal: 100}
+	// abuseMemory is the product's resident memory over that of the idle product, in MiB. workMemory replaces it as abuseTime does.
 	abuseMemory = bar{must: 400, goal: 200}
+	workMemory  = bar{must: 300, goal: 150}
 )
 
 var errFelt = errors.New("an attack was felt by another tenant, or took too much memory")
@@ -43,6 +46,16 @@ func force(attack string) *abuse.Siege {
 		"wrong credentials":              {Workers: 8, Connections: 100},
 		"prompts that are hard to count": {Workers: 4, PerSecond: 10, Connections: 10},
 		"slow readers":                   {Connections: 500, PerSecond: 200},
+		"unread lists":                   {Connections: 100, Workers: 4, PerSecond: 50},
+		"unread streams":                 {Connections: 800, Workers: 4, PerSecond: 200},
+		"unread replays":                 {Connections: 400, Workers: 1, PerSecond: 200},
+		"half-sent headers":              {Connections: 7000, PerSecond: 1000},
+		"documents that are hard to cut": {Connections: 8, Workers: 8},
+		"searches":                       {Connections: 200, Workers: 48},
+		"many changes":                   {Connections: 10, Workers: 8},
+		"own deliveries":                 {Connections: 4, Workers: 4},
+		"questions to platforms":         {Connections: 200, Workers: 16},
+		"guesses from many addresses":    {Connections: 500, Workers: 250},
 	}[attack]
 }
 
@@ -175,17 +188,24 @@ func ownCPU() time.Duration {
 
 // report prints the row, and reports whether the attack was felt.
 func (r *abuseRow) report(to *sheet) (felt bool) {
-	fmt.Printf("\n%s\n  %-10s %8s %12s %12s %15s %15s   ratio of the p99\n", abuseRowName(r.attack), "work", "n", "alone p50 ms", "alone p99 ms", "attacked p50 ms", "attacked p99 ms")
+	fmt.Printf("\n%s\n  %-10s %8s %12s %12s %15s %15s   p99: the ratio, or where it works for the attacker the ms\n", abuseRowName(r.attack), "work", "n", "alone p50 ms", "alone p99 ms", "attacked p50 ms", "attacked p99 ms")
 	for _, kind := range workKinds {
 		alone, under := []figures{{latency: r.alone[kind]}}, []figures{{latency: r.under[kind]}}
-		ratio := percentile(under, .99) / percentile(alone, .99)
-		felt = felt || ratio > abuseBar.must
+		figure, of, what := percentile(under, .99)/percentile(alone, .99), abuseBar, "p99"
+		if r.attack.Works {
+			figure, of, what = percentile(under, .99), abuseTime, "p99 ms"
+		}
+		felt = felt || figure > of.must
 		fmt.Printf("  %-10s %8d %12.2f %12.2f %15.2f %15.2f   %s\n", kind, len(r.under[kind]), percentile(alone, .5), percentile(alone, .99),
-			percentile(under, .5), percentile(under, .99), to.judge(abuseRowName(r.attack), variant(kind), "p99", ratio, abuseBar, true))
+			percentile(under, .5), percentile(under, .99), to.judge(abuseRowName(r.attack), variant(kind), what, figure, of, true))
 	}
 	over := float64(r.most-r.idle) / 1024
-	felt = felt || over > abuseMemory.must
+	memory := abuseMemory
+	if r.attack.Works {
+		memory = workMemory
+	}
+	felt = felt || over > memory.must
 	fmt.Printf("  memory: %.0f MiB idle, at most %s over it; processors: product %.2f, attackers, vendor and bystander %.2f\n",
-		float64(r.idle)/1024, to.judge(abuseRowName(r.attack), "product", "MiB over idle", over, abuseMemory, true), r.productCPU, r.attackersCPU)
+		float64(r.idle)/1024, to.judge(abuseRowName(r.attack), "product", "MiB over idle", over, memory, true), r.productCPU, r.attackersCPU)
 	return felt
 }

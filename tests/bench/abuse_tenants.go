@@ -27,14 +27,17 @@ const bystanders = 10
 // workKinds are what a bystander does, and workPace how often in a second. That leaves the machine mostly idle: what is
 // measured is one request beside an attack, not the bystander's own load.
 var (
-	workKinds = []string{"call", "webhook", "login"}
-	workPace  = map[string]int{"call": 50, "webhook": 50, "login": 5}
+	workKinds = []string{"call", "webhook", "login", "page"}
+	workPace  = map[string]int{"call": 50, "webhook": 50, "login": 5, "page": 10}
 )
 
 const (
 	bystanderEmail    = "lan@example.com"
 	bystanderPassword = "correct horse battery"
 	attackersSecret   = "secret-of-the-attackers-bot"
+	// attackersPage is a page on the social platform, whose deliveries an application of the attacker's own signs.
+	attackersPage      = "948000001"
+	attackersAppSecret = "secret-of-the-attackers-application"
 )
 
 // abuseCaddyfile is the product with all its routes and its limits as they come.
@@ -43,6 +46,9 @@ const abuseCaddyfile = `{
 	persist_config off
 	log {
 		level ERROR
+	}
+	servers {
+		protocols h1 h2 h2c
 	}
 	svc {
 		base_url http://127.0.0.1
@@ -139,6 +145,7 @@ type tenants struct {
 	product  *product
 	platform *webhooks
 	login    []byte // the bystander's request
+	page     []byte // the request for the bystander's page
 	target   *abuse.Target
 }
 
@@ -172,12 +179,16 @@ func (t *tenants) signUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	device := ""
+	device, session := "", ""
 	for _, cookie := range cookies {
-		if strings.HasSuffix(cookie.Name, "svc_device") {
+		switch {
+		case strings.HasSuffix(cookie.Name, "svc_device"):
 			device = cookie.Name + "=" + cookie.Value
+		case strings.HasSuffix(cookie.Name, "svc_session"):
+			session = cookie.Name + "=" + cookie.Value
 		}
 	}
+	t.page = fmt.Appendf(nil, "GET /dashboard/agents HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\n\r\n", t.product.address, session)
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, bystanderEmail, bystanderPassword)
 	t.login = fmt.Appendf(nil, "POST /session HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		t.product.address, device, len(body), body)
@@ -192,17 +203,17 @@ func (t *tenants) arm(ctx context.Context) error {
 		return err
 	}
 	t.target = &abuse.Target{
-		Address: p.address, Key: made.Key, Model: "bench/m", Endless: floodPrompt, BotSecret: attackersSecret, Person: bystanderEmail,
+		Address: p.address, Key: made.Key, Model: "bench/m", Endless: floodPrompt, Long: storyPrompt,
+		Page: attackersPage, PageSecret: attackersAppSecret, BotSecret: attackersSecret, Person: bystanderEmail,
 		Sign: signSocial,
 	}
-	file := filepath.Join(p.dir, "bot.json")
-	if err := os.WriteFile(file, []byte(`{"botToken":"1:bench","secretToken":"`+attackersSecret+`"}`), 0o600); err != nil {
-		return fmt.Errorf("writing a token: %w", err)
-	}
-	if err := p.command(ctx, &made, "channel", "create", "--org", p.countedOrg, "--type", "bot", "--name", "bot", "--credentials-file", file); err != nil {
+	var err error
+	if t.target.Bot, err = t.channel(ctx, "bot", `{"botToken":"1:bench","secretToken":"`+attackersSecret+`"}`); err != nil {
 		return err
 	}
-	t.target.Bot = made.ID
+	if _, err = t.channel(ctx, "social_messenger", `{"accessToken":"bench","appSecret":"`+attackersAppSecret+`"}`, "--external-id", attackersPage); err != nil {
+		return err
+	}
 	bearer := http.Header{"Authorization": {"Bearer " + t.target.Key}}
 	if _, err := t.post(ctx, "/agents", bearer, map[string]any{"name": "Mai", "model": "bench/m", "instructions": "You are Mai."}, &made); err != nil {
 		return err
@@ -212,9 +223,22 @@ func (t *tenants) arm(ctx context.Context) error {
 		return err
 	}
 	t.target.Widget = made.ID
-	_, err := t.post(ctx, "/widget/"+made.ID+"/session", http.Header{"Origin": {abuse.Origin}}, map[string]any{}, &made)
+	_, err = t.post(ctx, "/widget/"+made.ID+"/session", http.Header{"Origin": {abuse.Origin}}, map[string]any{}, &made)
 	t.target.VisitorToken = made.Token
 	return err
+}
+
+// channel gives the attacker a channel and returns its id.
+func (t *tenants) channel(ctx context.Context, kind, credentials string, args ...string) (id string, err error) {
+	file := filepath.Join(t.product.dir, kind+".json")
+	if err := os.WriteFile(file, []byte(credentials), 0o600); err != nil {
+		return "", fmt.Errorf("writing credentials: %w", err)
+	}
+	var made struct{ ID string }
+	err = t.product.command(ctx, &made, append([]string{
+		"channel", "create", "--org", t.product.countedOrg, "--type", kind, "--name", kind, "--credentials-file", file,
+	}, args...)...)
+	return made.ID, err
 }
 
 // post sends JSON and decodes the answer into out, which may be nil.
@@ -292,12 +316,16 @@ func (t *tenants) begin(kind string) (do func() error, hangUp func(), err error)
 			return nil, nil, err
 		}
 		return d.deliver, func() { _ = d.conn.Close() }, nil
-	case "login":
-		c, err := dial(t.product.address, t.login)
+	case "login", "page":
+		request, status := t.login, http.StatusCreated
+		if kind == "page" {
+			request, status = t.page, http.StatusOK
+		}
+		c, err := dial(t.product.address, request)
 		if err != nil {
 			return nil, nil, err
 		}
-		return c.signIn, func() { _ = c.conn.Close() }, nil
+		return func() error { return c.expect(status) }, func() { _ = c.conn.Close() }, nil
 	default:
 		c, err := dial(t.product.address, t.product.request(paid, row{}))
 		if err != nil {
@@ -323,8 +351,8 @@ func paced(ctx context.Context, due time.Time, every time.Duration, do func() er
 	}
 }
 
-// signIn sends a login, which must succeed.
-func (c *client) signIn() error {
+// expect sends the request, whose answer must have the status.
+func (c *client) expect(status int) error {
 	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
 	}
@@ -341,7 +369,7 @@ func (c *client) signIn() error {
 	if err != nil {
 		return fmt.Errorf("reading the body: %w", err)
 	}
-	if response.StatusCode != http.StatusCreated {
+	if response.StatusCode != status {
 		return fmt.Errorf("status %d: %.200s", response.StatusCode, c.body.Bytes())
 	}
 	return nil

@@ -20,6 +20,9 @@ const (
 	// floodPrompt asks for a stream of chunks of so many words each.
 	floodPrompt = "Tell me everything."
 	floodWords  = 8000
+	// storyPrompt asks for a whole answer of storyWords words, 0.8 MiB.
+	storyPrompt = "Tell me a long story."
+	storyWords  = 160_000
 	// floodBuffer is what the kernel keeps of a flood for the vendor, in bytes. It would keep all of it, a gigabyte for 500
 	// streams, which a real vendor's machine does and which makes every request on this one slower.
 	floodBuffer = 64 << 10
@@ -41,6 +44,7 @@ type upstream struct {
 	answer  []byte
 	stream  []byte
 	flood   []byte // a stream of 2 MB
+	story   []byte // an answer of 0.8 MiB
 	// gate lets go on the streams that wait in their middle, when it is closed.
 	gate chan struct{}
 }
@@ -50,7 +54,7 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), story: plainAnswer(strings.Repeat("word ", storyWords)), stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute, ConnContext: withConn}
 	go func() { _ = u.server.Serve(listener) }()
 	return u, nil
@@ -93,6 +97,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if strings.Contains(string(body), storyPrompt) {
+		_, _ = w.Write(u.story)
+		return
+	}
 	_, _ = w.Write(u.answer)
 }
 
@@ -109,8 +117,7 @@ func (u *upstream) send(w http.ResponseWriter, body []byte) {
 	fmt.Fprintf(w, `{"ok":true,"result":{"message_id":%d,"chat":{"id":%s}}}`, u.sent.add(message.Chat.String()), message.Chat)
 }
 
-func plainAnswer() []byte {
-	text := strings.Repeat("All work and no play. ", 20)
+func plainAnswer(text string) []byte {
 	return fmt.Appendf(nil, `{"id":"x","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,`+
 		`"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],`+
 		`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`,
