@@ -357,6 +357,38 @@ func TestFairness(t *testing.T) {
 	})
 }
 
+// TestNobodyIsLeftBehind guarantees that each customer who writes while another organization's vendor hangs is answered within a minute:
+// 60 customers at a time, and in make soak 200 times, since one in 840 once was not.
+func TestNobodyIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		stuck := c.hold()
+		hung, quick := c.business(t, 1_000_000_000, stuck.script, nil), c.business(t, 1_000_000_000, c.up.script(replying), nil)
+		crowd, alone := hung.line(t, social.Messenger), quick.line(t, bot.Type)
+		write := func(l *line, from int) {
+			together(10, func(i int) {
+				for k := range 6 {
+					answer, err := c.tryDeliver(l.from(from + 6*i + k).says("hello"))
+					if failOn(t, err) && !answer.accepted() {
+						t.Errorf("a delivery was answered %d %s", answer.Status, answer.Body)
+					}
+				}
+			})
+		}
+		write(crowd, 1)
+		c.awaitAsked(stuck.script, 1)
+		for round := range several(1, 200) {
+			write(alone, 1+60*round)
+			c.platform.WaitSent(t, 60*(round+1))
+		}
+		for customer := range 60 * several(1, 200) {
+			require.Len(t, c.sentTo(alone.from(1+customer)), 1)
+		}
+		stuck.gate.open()
+	})
+}
+
 // TestPlatformFaults guarantees what becomes of a reply when the platform doesn't take it, and where the business sees
 // that: on the message, on the channel, on the conversation.
 func TestPlatformFaults(t *testing.T) {
