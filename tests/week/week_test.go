@@ -109,7 +109,7 @@ func (w *world) judge(p plan) result {
 			continue
 		}
 		switch end := w.endOf(m); {
-		case end.handled && end.handoverReason != "", w.looked[end.turnID]:
+		case end.handled && end.handoverReason != "", end.state == inbox.StateHuman, w.looked[end.turnID]:
 			r.withPeople++
 		case end.attention != "" && end.events > 0:
 			r.standing[string(m.tenant.kind)+" "+end.attention]++
