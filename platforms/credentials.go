@@ -175,10 +175,18 @@ func (f *CredentialField) problem(c Credentials) (problem string) {
 	case value == "":
 		return "is missing"
 	case f.Check != nil:
-		return f.Check(value)
+		problem = f.Check(value)
+	default:
+		problem = CheckToken(value)
 	}
-	return CheckToken(value)
+	if problem == "" && (f.Proposed || f.Signs) && len(value) < minSecret {
+		return fmt.Sprintf("has %d characters, at least %d are required", len(value), minSecret)
+	}
+	return problem
 }
+
+// minSecret is the length in bytes of the shortest secret that may prove deliveries: shorter ones can be guessed.
+const minSecret = 16
 
 // SameSecret reports whether two secrets are equal, in a time that doesn't depend on where they differ.
 func SameSecret(one, other string) bool {

@@ -85,7 +85,7 @@ func TestBrowserBadInput(t *testing.T) {
 		},
 		"a bot without a token": {
 			path: "/dashboard/channels?type=bot", form: "channel-create", wrong: "credentials.botToken",
-			fields:    []typed{{"name", "Bot"}, {"agentId", b.AgentID}, {"credentials.botToken", ""}, {"credentials.secretToken", "mine-1"}},
+			fields:    []typed{{"name", "Bot"}, {"agentId", b.AgentID}, {"credentials.botToken", ""}, {"credentials.secretToken", "mine-0123456789abcdef"}},
 			forgotten: []string{"credentials.botToken"},
 		},
 		"a page without its id": {

@@ -72,7 +72,7 @@ func TestChannels(t *testing.T) {
 		_, tight.Key = tight.newKey(t, identity.KeyRequest{Scopes: groupScopes})
 		small := &business{customer: tight, product: r.product}
 		bot := func(name string) map[string]any {
-			return map[string]any{"type": "bot", "name": name, "credentials": map[string]string{"secretToken": "s", "botToken": "1:t"}}
+			return map[string]any{"type": "bot", "name": name, "credentials": map[string]string{"secretToken": "s-0123456789abcdef", "botToken": "1:t"}}
 		}
 		small.post(t, "/channels", bot("one"), http.StatusCreated)
 		requireError(t, small.ask(t, http.MethodPost, "/channels", bot("two")), "plan_limit_exceeded")

@@ -21,7 +21,7 @@ import (
 
 const (
 	botToken       = "4711:plantedBotToken"
-	botCredentials = `{"secretToken":"planted-secret","botToken":"` + botToken + `"}`
+	botCredentials = `{"secretToken":"planted-secret-0123456789","botToken":"` + botToken + `"}`
 )
 
 // db opens the store of the command line beside it.
@@ -205,7 +205,7 @@ func TestChannelCreateRefuses(t *testing.T) {
 		{"the credentials are not one JSON object", botCredentials + botCredentials, "--type bot --name A"},
 		{"the credentials are not one JSON object", botCredentials + "}", "--type bot --name A"},
 		{"the credentials are not one JSON object", strings.Repeat(" ", 70_000) + botCredentials, "--type bot --name A"},
-		{"botToken: is missing", `{"secretToken":"planted"}`, "--type bot --name A"},
+		{"botToken: is missing", `{"secretToken":"planted-0123456789"}`, "--type bot --name A"},
 		{"accessToken: is missing", `{"refreshToken":"planted"}`, "--type market_a --name A --external-id 1"},
 		{"secretToken: ", `{"secretToken":"planted planted","botToken":"` + botToken + `"}`, "--type bot --name A"},
 	} {

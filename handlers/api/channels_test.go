@@ -28,7 +28,7 @@ import (
 )
 
 func botBody(name string) string {
-	return `{"type":"bot","name":"` + name + `","credentials":{"secretToken":"secret_T-1","botToken":"1:ABC"}}`
+	return `{"type":"bot","name":"` + name + `","credentials":{"secretToken":"secret_T-1-0123456789","botToken":"1:ABC"}}`
 }
 
 func pageBody(name, externalID, token string) string {
@@ -59,7 +59,7 @@ func TestBotChannel(t *testing.T) {
 	require.NotContains(t, string(channel.Credentials), "ABC")
 	credentials, err := webhook.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
-	require.Equal(t, platforms.Credentials{"secretToken": "secret_T-1", "botToken": "1:ABC"}, credentials)
+	require.Equal(t, platforms.Credentials{"secretToken": "secret_T-1-0123456789", "botToken": "1:ABC"}, credentials)
 	_, err = webhook.OpenCredentials(o.Ring, "org_2", id, channel.Credentials)
 	require.ErrorIs(t, err, vault.ErrCorrupt)
 }
@@ -96,9 +96,9 @@ func TestChannelRefusals(t *testing.T) {
 		{`{"type":"widget","name":"a","dailySpendMicros":"1.5"}`, "dailySpendMicros"},
 		{`{"type":"widget","name":"a","requestsPerMinute":0}`, "requestsPerMinute"},
 		{`{"type":"widget","name":"a","requestsPerMinute":6001}`, "requestsPerMinute"},
-		{`{"type":"bot","name":"a","origins":[],"credentials":{"secretToken":"a","botToken":"1:A"}}`, "origins"},
-		{`{"type":"bot","name":"a","dailySpendMicros":null,"credentials":{"secretToken":"a","botToken":"1:A"}}`, "dailySpendMicros"},
-		{`{"type":"bot","name":"a","requestsPerMinute":1,"credentials":{"secretToken":"a","botToken":"1:A"}}`, "requestsPerMinute"},
+		{`{"type":"bot","name":"a","origins":[],"credentials":{"secretToken":"a-0123456789abcde","botToken":"1:A"}}`, "origins"},
+		{`{"type":"bot","name":"a","dailySpendMicros":null,"credentials":{"secretToken":"a-0123456789abcde","botToken":"1:A"}}`, "dailySpendMicros"},
+		{`{"type":"bot","name":"a","requestsPerMinute":1,"credentials":{"secretToken":"a-0123456789abcde","botToken":"1:A"}}`, "requestsPerMinute"},
 		{`{"type":"telegram","name":"a","credentials":{}}`, "type"},
 		{`{"type":null,"name":"a","credentials":{}}`, "type"},
 		{`{"type":"bot","name":"a"}`, "credentials"},
@@ -106,11 +106,13 @@ func TestChannelRefusals(t *testing.T) {
 		{`{"type":"bot","name":"a","credentials":null}`, "credentials"},
 		{`{"type":"bot","name":"a","credentials":{"botToken":"1:A"}}`, "credentials.secretToken"},
 		{`{"type":"bot","name":"a","credentials":{"secretToken":"a b","botToken":"1:A"}}`, "credentials.secretToken"},
+		{`{"type":"bot","name":"a","credentials":{"secretToken":"` + strings.Repeat("a", 15) + `","botToken":"1:A"}}`, "credentials.secretToken"},
+		{`{"type":"photo_dm","name":"a","externalId":"7","credentials":{"accessToken":"t","appSecret":"` + strings.Repeat("a", 15) + `"}}`, "credentials.appSecret"},
 		{`{"type":"bot","name":"a","credentials":{"secretToken":"` + strings.Repeat("a", 257) + `","botToken":"1:A"}}`, "credentials.secretToken"},
 		{`{"type":"bot","name":"a","credentials":{"secretToken":7,"botToken":"1:A"}}`, "credentials.secretToken"},
 		{`{"type":"bot","name":"a","credentials":{"secretToken":"\u0000","botToken":"1:A"}}`, "credentials.secretToken"},
-		{`{"type":"bot","name":"a","credentials":{"secretToken":"a","botToken":"1:A","accessToken":"x"}}`, "credentials.accessToken"},
-		{`{"type":"bot","name":"a","externalId":"7","credentials":{"secretToken":"a","botToken":"1:A"}}`, "externalId"},
+		{`{"type":"bot","name":"a","credentials":{"secretToken":"a-0123456789abcde","botToken":"1:A","accessToken":"x"}}`, "credentials.accessToken"},
+		{`{"type":"bot","name":"a","externalId":"7","credentials":{"secretToken":"a-0123456789abcde","botToken":"1:A"}}`, "externalId"},
 		{`{"type":"photo_dm","name":"a","credentials":{"accessToken":"x"}}`, "externalId"},
 		{`{"type":"photo_dm","name":"a","externalId":"a b","credentials":{"accessToken":"x"}}`, "externalId"},
 		{`{"type":"photo_dm","name":"a","externalId":7,"credentials":{"accessToken":"x"}}`, "externalId"},

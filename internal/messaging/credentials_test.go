@@ -21,7 +21,7 @@ import (
 func TestCheckCredentials(t *testing.T) {
 	t.Parallel()
 	type c = platforms.Credentials
-	botOf := func(token string) c { return c{"secretToken": "s", "botToken": token} }
+	botOf := func(token string) c { return c{"secretToken": "s-0123456789abcdef", "botToken": token} }
 	for name, test := range map[string]struct {
 		platform    platforms.Type
 		credentials c
@@ -32,14 +32,14 @@ func TestCheckCredentials(t *testing.T) {
 		"bot, secret too long":         {bot.Type, c{"secretToken": strings.Repeat("a", 257), "botToken": "1:a"}, "secretToken"},
 		"bot, secret with other signs": {bot.Type, c{"secretToken": "a b", "botToken": "1:a"}, "secretToken"},
 		"bot, no secret":               {bot.Type, c{"botToken": "1:a"}, "secretToken"},
-		"bot, no token":                {bot.Type, c{"secretToken": "s"}, "botToken"},
+		"bot, no token":                {bot.Type, c{"secretToken": "s-0123456789abcdef"}, "botToken"},
 		"bot, no colon":                {bot.Type, botOf("1a"), "botToken"},
 		"bot, nothing behind it":       {bot.Type, botOf("1:"), "botToken"},
 		"bot, no id":                   {bot.Type, botOf(":a"), "botToken"},
 		"bot, path":                    {bot.Type, botOf("1:a/b"), "botToken"},
 		"bot, too long":                {bot.Type, botOf("1:" + strings.Repeat("a", 4096)), "botToken"},
-		"bot, other token":             {bot.Type, c{"secretToken": "s", "botToken": "1:a", "accessToken": "x"}, "accessToken"},
-		"bot, unheard-of field":        {bot.Type, c{"secretToken": "s", "botToken": "1:a", "pigeon": "x"}, "pigeon"},
+		"bot, other token":             {bot.Type, c{"secretToken": "s-0123456789abcdef", "botToken": "1:a", "accessToken": "x"}, "accessToken"},
+		"bot, unheard-of field":        {bot.Type, c{"secretToken": "s-0123456789abcdef", "botToken": "1:a", "pigeon": "x"}, "pigeon"},
 		"messenger":                    {social.Messenger, c{"accessToken": "EAAG|x"}, ""},
 		"photo":                        {social.PhotoDM, c{"accessToken": "x"}, ""},
 		"chat app":                     {social.ChatApp, c{"accessToken": "x"}, ""},
@@ -70,7 +70,7 @@ func TestCheckCredentials(t *testing.T) {
 
 func TestFieldErrorNeverQuotesTheValue(t *testing.T) {
 	t.Parallel()
-	err := typeOf(t, bot.Type).CheckCredentials(platforms.Credentials{"secretToken": "s", "botToken": secretToken + " "})
+	err := typeOf(t, bot.Type).CheckCredentials(platforms.Credentials{"secretToken": "s-0123456789abcdef", "botToken": secretToken + " "})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), secretToken)
 }

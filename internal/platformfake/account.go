@@ -30,7 +30,7 @@ func (s *Server) Account(t platforms.Type, externalID string) platforms.Credenti
 	owner := &account{platform: t, externalID: externalID}
 	s.issue(owner)
 	if t == bot.Type {
-		return platforms.Credentials{"botToken": owner.access, "secretToken": "secret-" + externalID}
+		return platforms.Credentials{"botToken": owner.access, "secretToken": "delivery-secret-" + externalID}
 	}
 	credentials := platforms.Credentials{platforms.AccessToken: owner.access}
 	if owner.fresh != "" {

@@ -275,7 +275,7 @@ func (l *backlog) organization(ctx context.Context, ring *vault.Ring, i int, rou
 // bot makes a channel with the number as its bot's.
 func (l *backlog) bot(ctx context.Context, ring *vault.Ring, org, agent, number string) (route store.Route, err error) {
 	channel := store.NewID("chn")
-	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": "bench"})
+	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": "bench-0123456789abcdef"})
 	if err != nil {
 		return route, fmt.Errorf("writing credentials: %w", err)
 	}
