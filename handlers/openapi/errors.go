@@ -111,8 +111,9 @@ var specificCodes = map[string][]errcode.Code{
 	"signOut":     {errcode.Forbidden},
 
 	"createEventEndpoint": {errcode.PlanLimitExceeded}, "testEventEndpoint": {errcode.Conflict},
-	"createAPIKey": {errcode.PlanLimitExceeded, errcode.Conflict},
-	"createAgent":  {errcode.PlanLimitExceeded, errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
+	"createAPIKey":        {errcode.PlanLimitExceeded, errcode.Conflict},
+	"createAgent":         {errcode.PlanLimitExceeded, errcode.UnsupportedModel, errcode.Conflict},
+	"updateAgent":         {errcode.UnsupportedModel, errcode.Conflict},
 	"createKnowledgeBase": {errcode.PlanLimitExceeded, errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
 	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},

@@ -76,7 +76,9 @@ func loginPage() page {
 				},
 			}
 			if req.refused != nil && req.refused.Field == organizationName || req.text(organizationName) != "" {
-				f.Fields = append(f.Fields, field{Name: organizationName, Kind: textField, Label: "Organization", Required: true, Autocomplete: "organization"})
+				f.Fields = append(f.Fields, field{
+					Name: organizationName, Kind: textField, Label: "Organization", Required: true, Autocomplete: "organization",
+				})
 			}
 			return req.signInPage(f)
 		},

@@ -166,7 +166,7 @@ func TestOneTestEventASecond(t *testing.T) {
 			require.NoError(t, err, "another organization")
 			require.NoError(t, dbs[0].EventEndpoints.Delete(ctx, "cli", "org_2", "org_2_a"))
 			moved := func(by int64) error {
-				return dbs[0].Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+				return dbs[0].Exec(ctx, func(_ context.Context, tx store.Tx) error {
 					tx.Queue(1, `UPDATE event_deliveries SET created_at = $1 WHERE org_id = 'org_2'`, tx.Now()+by)
 					return nil
 				})
