@@ -323,7 +323,7 @@ func (g *conversations) queueText(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error) {
-	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
+	if err := g.checkSendable(channel, conversation, inbox.KindText); err != nil {
 		return nil, false, err
 	}
 	parts, err := g.split(channel, in.Body.Text)
@@ -345,7 +345,7 @@ func (g *conversations) queueTemplate(
 	if !g.Platforms.HasTemplates(platforms.Type(channel.Type)) {
 		return nil, false, handlers.InvalidRequest("template", "Channels of type %s have no templates.", channel.Type)
 	}
-	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindTemplate); err != nil {
+	if err := g.checkSendable(channel, conversation, inbox.KindTemplate); err != nil {
 		return nil, false, err
 	}
 	template, err := g.fillTemplate(ctx, channel, in.Body.Template)
@@ -417,16 +417,15 @@ func (g *conversations) showSent(
 	return endpoint.Replay(sent, replayed), nil
 }
 
-// checkSendable returns the reason why no message of the author and kind can be sent now: the state of the channel or of the
-// conversation, or, of a text, the end of the window in which the platform lets the author write to a customer.
-func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
+// checkSendable returns an error if the channel, the conversation or the platform's messaging window doesn't allow a person's message of the kind.
+func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, messageKind string) error {
 	if err := usable(channel); err != nil {
 		return err
 	}
 	if conversation.State == inbox.StateClosed {
 		return customerBlocked(nil)
 	}
-	return g.checkWindow(channel, conversation, author, messageKind)
+	return g.checkWindow(channel, conversation, inbox.AuthorHuman, messageKind)
 }
 
 // checkWindow returns an error if the window is over in which the platform lets the author write text to the customer, or if this build

@@ -93,7 +93,7 @@ func (g *conversations) sendDraft(
 			return g.showSent(ctx, principal, in.ID, sent, true, err)
 		}
 	}
-	if err := g.checkSendable(&channel, &conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
+	if err := g.checkSendable(&channel, &conversation, inbox.KindText); err != nil {
 		return nil, err
 	}
 	parts, changed, err := g.draftParts(ctx, principal, in, &channel)

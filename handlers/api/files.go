@@ -28,8 +28,8 @@ type CustomerFiles interface {
 type fileObject struct {
 	ID        string  `json:"id"`
 	Kind      string  `json:"kind"      enum:"image,audio,video,sticker,file"`
-	State     string  `json:"state"     enum:"waiting,stored,failed" doc:"waiting: a worker fetches it from the platform; stored: GET …/files/{fileId} has it; failed: nobody will"`                              //nolint:lll // a struct tag can't be broken
-	Code      *string `json:"code"      doc:"Why it failed: media_too_large, media_type, media_expired, media_refused, media_unavailable or media_storage_full; the last one also of a file that waits for room"` //nolint:lll // a struct tag can't be broken
+	State     string  `json:"state"     enum:"waiting,stored,failed" doc:"waiting: a worker fetches it from the platform; stored: GET …/files/{fileId} has it; failed: nobody will"`                                  //nolint:lll // a struct tag can't be broken
+	Code      *string `json:"code"      doc:"Why it failed: media_too_large, media_type, media_expired, media_refused, media_unavailable, media_storage_full (also of a file that waits for room) or media_replaced"` //nolint:lll // a struct tag can't be broken
 	Name      *string `json:"name"      doc:"The name that the file has"`
 	MediaType *string `json:"mediaType" doc:"Of a stored file, by its content"`
 	Bytes     *int64  `json:"bytes"     doc:"The size of a stored file"`

@@ -29,7 +29,7 @@ func (g *conversations) queueFile(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error) {
-	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindEvent); err != nil {
+	if err := g.checkSendable(channel, conversation, inbox.KindEvent); err != nil {
 		return nil, false, err
 	}
 	content, err := base64.StdEncoding.DecodeString(in.Body.File.Content)

@@ -61,6 +61,7 @@ var fileTexts = map[string]string{
 	"media_expired":      "The platform no longer had it when it was fetched. Ask the customer to send it again.",
 	"media_refused":      "Its address is none that may be called.",
 	"media_unavailable":  "It could not be fetched for too long. Look at it in the platform's own app.",
+	"media_replaced":     "It made room for newer files of this customer. Look at it in the platform's own app.",
 	"media_storage_full": "Your files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.",
 }
 

@@ -330,6 +330,6 @@ func (d *decisions) write(s *session) {
 		s.tx.Queue(store.AnyRows, insertMessages[size], args...)
 	})
 	for _, m := range d.messages {
-		media.Queue(s.tx, m.route.OrgID, m.key.channelID, m.id, m.files)
+		media.Queue(s.tx, m.route.OrgID, m.key.channelID, m.conversationID, m.id, m.files)
 	}
 }

@@ -230,6 +230,9 @@ func (f *Fetcher) store(ctx context.Context, t *try, a about) error {
 	if err != nil {
 		return err
 	}
+	if err := t.replace(ctx, f.DB, f.Ring, bytes, f.OrgBytes); err != nil {
+		return err
+	}
 	return t.finish(ctx, f.DB, about{Name: a.Name}.seal(f.Ring, t.orgID, t.id), mediaType, bytes, pieces, f.OrgBytes)
 }
 

@@ -18,6 +18,9 @@ const (
 	PieceBytes = 256 << 10
 	// OrgBytes bounds the stored files of an organization, but for those that are stored at the same moment.
 	OrgBytes = 1 << 30
+	// customerShare is which part of an organization's bytes one customer may have: the oldest files make room for newer ones of the same
+	// customer, so that none fills the space of all others.
+	customerShare = 8
 	// LeastBytes is as how many a smaller file counts, so that an organization can't have any number of them.
 	LeastBytes = 64 << 10
 )
@@ -29,7 +32,7 @@ const (
 	Failed  = "failed" // it is not fetched any more; its code says why
 )
 
-// Codes of failed files, the last one also of files that wait for room.
+// Codes of failed files. CodeStorageFull is also that of files that wait for room.
 const (
 	CodeTooLarge    = "media_too_large"    // it has more than [MaxBytes]
 	CodeType        = "media_type"         // what came is no file of its kind
@@ -37,6 +40,7 @@ const (
 	CodeRefused     = "media_refused"      // its address is none that may be called
 	CodeUnavailable = "media_unavailable"  // it could not be fetched for too long
 	CodeStorageFull = "media_storage_full" // the organization has [OrgBytes]
+	CodeReplaced    = "media_replaced"     // it was stored, and made room for a newer one of the same customer
 )
 
 // Reference is a file of a message that arrives; see [platforms.Attachment].
@@ -82,12 +86,12 @@ func Rows(ring *vault.Ring, orgID string, references []Reference) []Row {
 }
 
 // Queue writes the rows of a message's files, to be fetched at once, in the transaction that writes the message.
-func Queue(tx store.Tx, orgID, channelID, messageID string, rows []Row) {
+func Queue(tx store.Tx, orgID, channelID, conversationID, messageID string, rows []Row) {
 	for i := range rows {
 		tx.Queue(store.AnyRows, `INSERT INTO media (id, org_id, channel_id, message_id, position, kind, state, code, about, media_type, bytes,
-				pieces, attempts, run_at, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, 'waiting', '', $7, '', 0, 0, 0, $8, $8, $8)`,
-			rows[i].id, orgID, channelID, messageID, int64(i), rows[i].kind, rows[i].about, tx.Now())
+				pieces, attempts, run_at, created_at, updated_at, conversation_id)
+			VALUES ($1, $2, $3, $4, $5, $6, 'waiting', '', $7, '', 0, 0, 0, $8, $8, $8, $9)`,
+			rows[i].id, orgID, channelID, messageID, int64(i), rows[i].kind, rows[i].about, tx.Now(), conversationID)
 	}
 }
 

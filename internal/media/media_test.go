@@ -2,8 +2,10 @@ package media_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -393,6 +395,39 @@ func TestFilesWaitForRoom(t *testing.T) {
 		f.exec(`UPDATE media SET created_at = created_at - $1, run_at = 0 WHERE state = 'waiting'`, (7*24*time.Hour + time.Minute).Milliseconds())
 		one := f.settled("org_1", last)[0]
 		require.Equal(t, []string{media.Failed, media.CodeStorageFull}, []string{one.State, one.Code})
+		f.healthy()
+	})
+}
+
+// TestACustomersOldestFilesGoFirst guarantees that one customer has at most an eighth of the organization's space, exactly that, and that their
+// newest files are those that are kept. The conversation says what became of the others, which keep their names.
+func TestACustomersOldestFilesGoFirst(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		const share = 3
+		f.channel("org_1", "chn_1", bot.Type)
+		small := f.platform.PutFile(picture(150))
+		f.start(func(c *media.Config) { c.OrgBytes = 8 * share * media.LeastBytes })
+		sends := func(customer string, n int) []string {
+			var conversation string
+			for i := range n {
+				conversation = f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: small, Name: fmt.Sprint(i)})
+				f.settled("org_1", conversation)
+			}
+			var became []string
+			for _, one := range f.files("org_1", conversation) {
+				became = append(became, one.Name+" "+cmp.Or(one.Code, one.State))
+			}
+			return became
+		}
+		require.Equal(t, []string{"0 stored", "1 stored", "2 stored"}, sends("other", share), "exactly the share")
+		require.Equal(t, []string{"0 media_replaced", "1 media_replaced", "2 stored", "3 stored", "4 stored"}, sends("greedy", share+2))
+		require.Zero(t, f.number(`SELECT count(*) FROM media m JOIN conversations c ON c.id = m.conversation_id
+			WHERE c.customer_ref = 'other' AND m.state <> 'stored'`), "nobody else's")
+		_, err := media.Sweep(t.Context(), f.DB)
+		require.NoError(t, err)
+		require.EqualValues(t, 2*share, f.number(`SELECT count(*) FROM media_pieces`))
 		f.healthy()
 	})
 }

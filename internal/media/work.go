@@ -21,6 +21,7 @@ const clearedPieces = 8
 // try is a file that this process fetches.
 type try struct {
 	id, orgID, channelID string
+	conversationID       string // "" for a file of an older version
 	kind                 string
 	about                []byte // sealed
 	attempts             int64  // this one included
@@ -71,11 +72,11 @@ func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next 
 func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int64) (leased []try, err error) {
 	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		leased = nil
-		text := `SELECT id, org_id, channel_id, kind, about, attempts, created_at FROM media
+		text := `SELECT id, org_id, channel_id, conversation_id, kind, about, attempts, created_at FROM media
 			WHERE org_id = $1 AND state = 'waiting' AND run_at <= $2 ORDER BY run_at LIMIT $3` + skipLocked(tx)
 		err := tx.Query(ctx, func(row store.Row) error {
 			var t try
-			err := row.Scan(&t.id, &t.orgID, &t.channelID, &t.kind, &t.about, &t.attempts, &t.createdAt)
+			err := row.Scan(&t.id, &t.orgID, &t.channelID, &t.conversationID, &t.kind, &t.about, &t.attempts, &t.createdAt)
 			leased = append(leased, t)
 			return err
 		}, text, orgID, tx.Now(), atMost)
@@ -162,10 +163,71 @@ func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position 
 var selectStored = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
 	FROM (SELECT bytes FROM media WHERE org_id = $1 AND state = 'stored' UNION ALL SELECT bytes FROM sent_files WHERE org_id = $1) AS files`
 
+// selectCustomers sums up what the stored files of a customer take.
+var selectCustomers = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
+	FROM media WHERE conversation_id = $1 AND state = 'stored' AND message_id IS NOT NULL`
+
 var least = strconv.Itoa(LeastBytes)
 
 // counted returns how many bytes of its organization's space a file takes.
 func counted(bytes int64) int64 { return max(bytes, LeastBytes) }
+
+// replace deletes the oldest stored files of the try's customer until a new one of so many bytes is within the customer's share of limit, a
+// few in each transaction. In the conversation a failed file with [CodeReplaced] takes the place of each; the sweep deletes the content.
+func (t *try) replace(ctx context.Context, db *store.DB, ring *vault.Ring, bytes, limit int64) error {
+	if t.conversationID == "" {
+		return nil
+	}
+	for {
+		stored, err := store.ReadRow(ctx, db, "sum up a customer's files", store.ScanValue[int64], selectCustomers, t.conversationID)
+		if err != nil {
+			return err
+		}
+		over := stored + counted(bytes) - limit/customerShare
+		if over <= 0 || stored == 0 {
+			return nil
+		}
+		if err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error { return t.replaceSome(ctx, tx, ring, over) }); err != nil {
+			return err
+		}
+	}
+}
+
+// replaceSome replaces the oldest stored files of the customer, of over bytes together or a little more. A file that another process has
+// replaced or lost its message meanwhile ends the transaction.
+func (t *try) replaceSome(ctx context.Context, tx store.Tx, ring *vault.Ring, over int64) error {
+	type old struct {
+		id    string
+		about []byte
+	}
+	var oldest []old
+	err := tx.Query(ctx, func(row store.Row) error {
+		var o old
+		var bytes int64
+		err := row.Scan(&o.id, &o.about, &bytes)
+		if over > 0 {
+			oldest = append(oldest, o)
+		}
+		over -= counted(bytes)
+		return err
+	}, `SELECT id, about, bytes FROM media WHERE conversation_id = $1 AND state = 'stored' AND message_id IS NOT NULL
+		ORDER BY created_at, id LIMIT $2`, t.conversationID, clearedPieces)
+	for _, o := range oldest {
+		a, unopened := openAbout(ring, t.orgID, o.id, o.about)
+		if unopened != nil {
+			a = about{} // its name is lost
+		}
+		id := store.NewID("med")
+		tx.Queue(1, `INSERT INTO media (id, org_id, channel_id, message_id, position, kind, state, code, about, media_type, bytes,
+				pieces, attempts, run_at, created_at, updated_at, conversation_id)
+			SELECT $2, org_id, channel_id, message_id, position, kind, 'failed', $3, $4, '', 0, 0, attempts, run_at, created_at, $5, conversation_id
+			FROM media WHERE id = $1`, o.id, id, CodeReplaced, about{Name: a.Name}.seal(ring, t.orgID, id), tx.Now())
+	}
+	for _, o := range oldest { // the messages are locked first, as their deletion does
+		tx.Queue(1, `UPDATE media SET message_id = NULL, updated_at = $2 WHERE id = $1 AND message_id IS NOT NULL`, o.id, tx.Now())
+	}
+	return err
+}
 
 // hasRoom reports whether the organization has less than limit bytes.
 func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, error) {

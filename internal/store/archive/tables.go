@@ -50,7 +50,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int edited:bool"},
 	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +
-		"run_at:int created_at:int updated_at:int"},
+		"run_at:int created_at:int updated_at:int conversation_id"},
 	{"media_pieces", "media_id position:int body:bytes"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
 		"created_at:int updated_at:int draft:bytes"},

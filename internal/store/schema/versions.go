@@ -43,6 +43,8 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 32, DDL: Dialect(engine, schemaUnanswered), indexes: unansweredIndexes(), afterColumns: true},
 		{Number: 33, DDL: Dialect(engine, schemaAddresses)},
 		{Number: 34, DDL: Dialect(engine, schemaEdited)},
+		{Number: 35, DDL: Dialect(engine, schemaFilesOfCustomers)},
+		{Number: 36, indexes: indexesOfFiles(), afterColumns: true},
 	}
 }
 
@@ -399,3 +401,14 @@ CREATE INDEX users_address ON users (address) WHERE address <> '';
 const schemaEdited = `
 ALTER TABLE messages ADD COLUMN edited BOOLEAN NOT NULL DEFAULT FALSE;
 `
+
+// schemaFilesOfCustomers adds whose files are kept, by the rules of [schemaV1].
+const schemaFilesOfCustomers = `
+-- The conversation of the file's message, '' for a file of an older process, which counts for no customer.
+ALTER TABLE media ADD COLUMN conversation_id TEXT NOT NULL DEFAULT '';
+`
+
+// indexesOfFiles is the way to a customer's stored files, the oldest first.
+func indexesOfFiles() []lateIndex {
+	return []lateIndex{{name: "media_customer", table: "media", rows: "(conversation_id, created_at, id) WHERE state = 'stored'"}}
+}
