@@ -55,8 +55,8 @@ func (s *Sessions) Allowed(r *http.Request) error {
 }
 
 // SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. organization chooses
-// if several have the user. It answers invalid_request with the field organization for such a choice, unauthenticated,
-// rate_limited, or forbidden for plain http and for a request that another site made.
+// if several have the user. The error is invalid_request with the field organization for such a choice, unauthenticated, rate_limited, or
+// forbidden for plain http and for a request that another site made.
 func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password, organization string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
 		return s.sessions.Begin(r.Context(), email, password, organization, s.client(r))

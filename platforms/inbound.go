@@ -157,7 +157,7 @@ func (in Inbound) AsAutomatic(text, media string) Inbound {
 }
 
 // IsEcho reports whether in is a message of the business itself.
-func (in *Inbound) IsEcho() bool {
+func (in Inbound) IsEcho() bool {
 	return in.Kind == HumanEcho || in.Kind == AutomaticEcho || in.Kind == UnmarkedEcho
 }
 

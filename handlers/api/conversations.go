@@ -417,7 +417,8 @@ func (g *conversations) showSent(
 	return endpoint.Replay(sent, replayed), nil
 }
 
-// checkSendable returns an error if the channel, the conversation or the platform's messaging window doesn't allow a person's message of the kind.
+// checkSendable returns an error if the channel, the conversation or the platform's window doesn't allow a message of the kind that a
+// person writes.
 func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, messageKind string) error {
 	if err := usable(channel); err != nil {
 		return err

@@ -17,7 +17,8 @@ const WithdrawnText = "[This message was deleted by its sender.]"
 const platformActor = "platform"
 
 // withdraw changes what a delivery asks to have changed, and deletes what it asks to have deleted: messages that their senders have taken
-// back, and all that is stored about customers who want that. It is rare, and has transactions of its own, after that of the delivery's messages. It may be repeated.
+// back, and all that is stored about customers who want that. It is rare, and has transactions of its own, after that of the delivery's
+// messages. It may be repeated.
 func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
