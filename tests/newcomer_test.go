@@ -115,8 +115,12 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	require.NotEqual(t, caddyfile, changed)
 	vendor, err := os.ReadFile("../caddymodule/command/vendors/openai.caddyfile")
 	require.NoError(t, err)
-	_, ofInit, _ := strings.Cut(string(vendor), "\n") // after the comment
-	require.Contains(t, caddyfile, "\t\t"+strings.ReplaceAll(strings.TrimSpace(ofInit), "\n", "\n\t\t"), "init and README have one provider and model")
+	_, block, _ := strings.Cut(caddyfile, "\t\tprovider openai {\n")
+	block, _, _ = strings.Cut(block, "\n\t}\n")
+	require.Contains(t, block, "model openai/gpt-5-mini")
+	for line := range strings.Lines(block) {
+		require.Contains(t, string(vendor), strings.TrimSpace(line), "init and README have one provider and model")
+	}
 	for _, named := range regexp.MustCompile(`openai/gpt[\w.-]*`).FindAllString(string(readme), -1) {
 		require.Equal(t, "openai/gpt-5-mini", named)
 	}
