@@ -49,7 +49,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		agent := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 		channel := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", `{"agentId":"`+agent+`",`+botBody("Bot")[1:])["id"].(string)
 		update := func(id int, text string) *http.Request {
-			return delivered("/webhooks/bot/"+channel, "X-Bot-Api-Secret-Token", "secret_T-1", fmt.Sprintf(
+			return delivered("/webhooks/bot/"+channel, "X-Bot-Api-Secret-Token", "secret_T-1-0123456789", fmt.Sprintf(
 				`{"message":{"message_id":%d,"from":{"id":77,"first_name":"Lan"},"chat":{"id":77,"type":"private"},"date":1763650000,"text":%q}}`, id, text))
 		}
 		queues(t, hooks.Receiver("bot"), update(1, "Chào"), 1)
