@@ -147,7 +147,7 @@ func (d *Description) CheckInbound(in *Inbound) error {
 	case (in.ExternalID == "") != d.ChannelWebhooks:
 		return errors.New("its external id is missing, or its channels have none")
 	case !storable(in.ExternalID, MaxID), !storable(in.Conversation, MaxID), !storable(in.Address, MaxID), !storable(in.MessageID, maxMessageID),
-		!storable(in.Mark, MaxID), !storable(in.OtherIDs().Business, MaxID), !storable(in.OtherIDs().Alias, MaxID):
+		!storable(in.OtherIDs().Mark, MaxID), !storable(in.OtherIDs().Business, MaxID), !storable(in.OtherIDs().Alias, MaxID):
 		return errors.New("one of its ids is too long, or isn't UTF-8 without NUL")
 	case !storable(in.CustomerName, MaxName), !storable(in.Text, MaxText):
 		return errors.New("its name or text is too long, or isn't UTF-8 without NUL")
@@ -190,7 +190,7 @@ func checkKind(in *Inbound) error {
 		return errors.New("its sender is unsure, and its kind has none, or one of the two ids is missing")
 	case in.OtherIDs().Alias != "" && in.Conversation == "":
 		return errors.New("it has another id of a customer, and no conversation")
-	case in.Mark != "" && in.Kind != FailedDelivery:
+	case in.OtherIDs().Mark != "" && in.Kind != FailedDelivery:
 		return errors.New("it has a mark, and its kind has none")
 	case in.Failure != "" && (in.Kind != FailedDelivery || !slices.Contains(Classes(), in.Failure)):
 		return errors.New("its failure is no known class, or its kind has none")

@@ -84,8 +84,6 @@ type Inbound struct {
 	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring,
 	// AccessRefused and ErasureWanted.
 	MessageID string
-	// Mark is [Outgoing.Mark] of a FailedDelivery where the platform repeats it; it finds messages whose id never arrived.
-	Mark string
 	// CustomerName is the platform's name of the customer, up to MaxName bytes; empty if it has none.
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
@@ -108,6 +106,8 @@ type OtherIDs struct {
 	// Business is the platform's id of the business's side of the conversation, in the form of Address; empty where the platform always
 	// says who wrote.
 	Business string
+	// Mark is [Outgoing.Mark] of a FailedDelivery where the platform repeats it; it finds messages whose id never arrived.
+	Mark string
 }
 
 // OtherIDs returns the ids that only some platforms have.

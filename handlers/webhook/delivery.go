@@ -206,8 +206,11 @@ func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
 // item returns the queue's form of a delivered message or event; wanted is false for one that the queue doesn't store.
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
-		CustomerRef: in.Conversation, Alias: in.OtherIDs().Alias, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
-		Mark: in.Mark, Text: in.Text, Business: in.OtherIDs().Business, Unsure: in.Unsure, Code: messaging.FailureCode(in.Failure),
+		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
+		Mark: in.OtherIDs().Mark, Text: in.Text, Unsure: in.Unsure, Code: messaging.FailureCode(in.Failure),
+	}
+	if other := in.OtherIDs(); other.Alias != "" || other.Business != "" {
+		item.Other = &inbox.OtherIDs{Alias: other.Alias, Business: other.Business}
 	}
 	if in.Wordless {
 		item.Text, item.Media = "", in.Text

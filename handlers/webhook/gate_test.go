@@ -224,7 +224,7 @@ func everyPlatform() []platform {
 				`"from_user_name":"lan","to_id":9,"message_type":"text","content":{"text":"Chào"},"conversation_id":"7091",` +
 				`"created_timestamp":1726044721}},"shop_id":94704,"code":10,"timestamp":1726044722}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_ma"}, Items: []inbox.Item{{
-				CustomerRef: "7091", Address: "165105353", Business: "9", Unsure: true, CustomerName: "lan", MessageID: "2302748948493123953", Text: "Chào", SentAt: 1726044721000,
+				CustomerRef: "7091", Address: "165105353", Other: &inbox.OtherIDs{Business: "9"}, Unsure: true, CustomerName: "lan", MessageID: "2302748948493123953", Text: "Chào", SentAt: 1726044721000,
 			}}},
 		},
 		{

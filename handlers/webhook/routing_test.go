@@ -113,7 +113,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	for from, to := range kinds {
 		items := []platforms.Inbound{{
 			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
-			Mark: "msg_1.0", Failure: platforms.NeedsReauth, SentAt: at,
+			Other: &platforms.OtherIDs{Mark: "msg_1.0"}, Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
 		queued, err := g.route(t.Context(), items)
@@ -129,7 +129,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		Other: &platforms.OtherIDs{Alias: "x", Business: "y"},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, []inbox.Item{{Kind: inbox.HumanEcho, CustomerRef: "c", MessageID: "m", Media: "image", Alias: "x", Business: "y"}}, g.arrivals[0].Items)
+	require.Equal(t, []inbox.Item{{Kind: inbox.HumanEcho, CustomerRef: "c", MessageID: "m", Media: "image", Other: &inbox.OtherIDs{Alias: "x", Business: "y"}}}, g.arrivals[0].Items)
 	enqueues := g.enqueues
 	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
 		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})

@@ -13,14 +13,16 @@ var (
 )
 
 // aliasKey is the key of a conversation that begins while the platform names the customer by the other id alone.
-func (i *arrivedItem) aliasKey() conversationKey { return conversationKey{i.route.ChannelID, i.Alias} }
+func (i *arrivedItem) aliasKey() conversationKey {
+	return conversationKey{i.route.ChannelID, i.alias()}
+}
 
 // uniteKeys gives the items of one customer one key, if an item of the batch has both ids.
 func uniteKeys(ops []*enqueueOp) {
 	var keys map[conversationKey]conversationKey
 	for _, op := range ops {
 		for _, item := range op.items {
-			if item.Alias != "" && item.Alias != item.CustomerRef {
+			if item.alias() != "" && item.alias() != item.CustomerRef {
 				if keys == nil {
 					keys = map[conversationKey]conversationKey{}
 				}
@@ -44,7 +46,7 @@ func uniteKeys(ops []*enqueueOp) {
 func (d *delivery) namedByAlias() (keys []conversationKey) {
 	for _, op := range d.ops {
 		for _, item := range op.items {
-			if item.Alias != "" {
+			if item.alias() != "" {
 				keys = append(keys, item.key, item.aliasKey())
 			}
 		}
@@ -69,7 +71,7 @@ func (d *delivery) queueAliases(tx store.Tx, keys []conversationKey) {
 func (d *delivery) resolveAliases() {
 	for _, op := range d.ops {
 		for _, item := range op.items {
-			if item.Alias == "" {
+			if item.alias() == "" {
 				continue
 			}
 			direct, alias := item.key, item.aliasKey()
@@ -89,7 +91,7 @@ func (d *delivery) writeAliases(s *session) {
 	for _, op := range d.ops {
 		for _, item := range op.items {
 			c := d.decided.rows[item.key]
-			if item.Alias == "" || c == nil || d.rows[c.id] == nil {
+			if item.alias() == "" || c == nil || d.rows[c.id] == nil {
 				continue
 			}
 			for _, key := range []conversationKey{item.aliasKey(), {item.route.ChannelID, item.CustomerRef}} {

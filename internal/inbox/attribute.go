@@ -13,7 +13,7 @@ func (d *delivery) attribute() {
 		if item.Unsure && d.decided.byBusiness(item) {
 			item.becomeEcho()
 		}
-		if hash := businessDigest(item, item.Business); !d.decided.businesses[hash] {
+		if hash := businessDigest(item, item.business()); !d.decided.businesses[hash] {
 			d.decided.businesses[hash] = true
 			d.decided.learned = append(d.decided.learned, hash[:])
 		}
@@ -24,7 +24,7 @@ func (d *delivery) attribute() {
 func (d *delivery) withBusiness() (items []*arrivedItem) {
 	for _, op := range d.ops {
 		for _, item := range op.items {
-			if item.Business != "" {
+			if item.business() != "" {
 				items = append(items, item)
 			}
 		}
@@ -36,7 +36,7 @@ func (d *delivery) withBusiness() (items []*arrivedItem) {
 func (d *delivery) queueBusinesses(tx store.Tx) {
 	var hashes [][sha256.Size]byte
 	for _, item := range d.withBusiness() {
-		hashes = append(hashes, businessDigest(item, item.Business))
+		hashes = append(hashes, businessDigest(item, item.business()))
 		if item.Unsure {
 			hashes = append(hashes, businessDigest(item, item.Address))
 		}
@@ -61,7 +61,7 @@ func (d *delivery) queueBusinesses(tx store.Tx) {
 // is the business's. An id that was learned from such a message of a new conversation may be the customer's: if both ids are known, the
 // customer wrote, so that nobody waits in vain.
 func (d *decisions) byBusiness(item *arrivedItem) bool {
-	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.Business)]
+	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.business())]
 	c := d.rows[item.key]
 	switch {
 	case d.sent[messageKey{item.key.channelID, item.MessageID}] != nil:
@@ -69,7 +69,7 @@ func (d *decisions) byBusiness(item *arrivedItem) bool {
 	case writer || reader:
 		return !reader
 	}
-	return c != nil && c.address == item.Business
+	return c != nil && c.address == item.business()
 }
 
 // becomeEcho makes a customer's message one of the business.
@@ -78,7 +78,7 @@ func (i *arrivedItem) becomeEcho() {
 		i.Text, i.Media = "", i.Text
 	}
 	i.Kind, i.Unsure, i.CustomerName = HumanEcho, false, ""
-	i.Address, i.Business = i.Business, i.Address
+	i.Address, i.Other = i.business(), &OtherIDs{Alias: i.alias(), Business: i.Address}
 }
 
 // businessDigest is the hash that is kept of a business's id on a channel, among those of deleted messages. It reveals nothing.

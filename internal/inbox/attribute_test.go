@@ -18,7 +18,7 @@ func TestUnsureMessages(t *testing.T) {
 				conversation = to
 			}
 			return Item{
-				Kind: Text, CustomerRef: "c-" + conversation, Address: from, Business: to, Unsure: true, MessageID: id, Text: text, CustomerName: "n" + from,
+				Kind: Text, CustomerRef: "c-" + conversation, Address: from, Other: &OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: text, CustomerName: "n" + from,
 			}
 		}
 		of := func(customer string) Conversation {
@@ -58,8 +58,8 @@ func TestUnsureMessages(t *testing.T) {
 func TestBusinessesAreLearned(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		unsure := Item{Kind: Text, CustomerRef: "c-7", Address: "1", Business: "7", Unsure: true, MessageID: "2", Text: "We have it"}
-		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "c-6", Address: "6", Business: "1", MessageID: "1", Text: "Welcome"}, unsure)
+		unsure := Item{Kind: Text, CustomerRef: "c-7", Address: "1", Other: &OtherIDs{Business: "7"}, Unsure: true, MessageID: "2", Text: "We have it"}
+		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "c-6", Address: "6", Other: &OtherIDs{Business: "1"}, MessageID: "1", Text: "Welcome"}, unsure)
 		q.idle(t)
 		other := q.channel(t, "org_2", "chn_2")
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{unsure}}}))

@@ -12,7 +12,7 @@ import (
 )
 
 // ItemKind is the kind of an [Item].
-type ItemKind int
+type ItemKind int8
 
 // The kinds of items.
 const (
@@ -39,19 +39,40 @@ type Arrival struct {
 // UTF-8 without NUL.
 type Item struct {
 	Kind         ItemKind
-	CustomerRef  string // the platform's key of the conversation
-	Alias        string // another id of the customer, or CustomerRef where the delivery has that one only; "" where customers have one id
-	Address      string // where replies go
-	CustomerName string // "" unknown
-	Business     string // the platform's id of the business, in the form of Address; "" where the platform always says who wrote
-	Unsure       bool   // of a Text or Media: the platform doesn't say whether the customer wrote it or the business
-	MessageID    string // the platform's, unique within the channel
-	Mark         string // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
+	Unsure       bool      // of a Text or Media: the platform doesn't say whether the customer wrote it or the business
+	Unmarked     bool      // of a HumanEcho: the platform doesn't say whether a person typed it
+	CustomerRef  string    // the platform's key of the conversation
+	Other        *OtherIDs // nil for none; a pointer because few items have some, and a delivery may have very many items
+	Address      string    // where replies go
+	CustomerName string    // "" unknown
+	MessageID    string    // the platform's, unique within the channel
+	Mark         string    // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
 	Text, Code   string
 	Media        string            // of an echo without text, a short name of its content
-	Unmarked     bool              // of a HumanEcho: the platform doesn't say whether a person typed it
 	Files        []media.Reference // of a customer's message or a HumanEcho, to be fetched
 	SentAt       int64             // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
+}
+
+// OtherIDs are ids of an [Item] that only some platforms have.
+type OtherIDs struct {
+	Alias    string // another id of the customer, or CustomerRef where the delivery has that one only; "" where customers have one id
+	Business string // the platform's id of the business, in the form of Address; "" where the platform always says who wrote
+}
+
+// alias returns the customer's other id.
+func (i *Item) alias() string {
+	if i.Other == nil {
+		return ""
+	}
+	return i.Other.Alias
+}
+
+// business returns the platform's id of the business.
+func (i *Item) business() string {
+	if i.Other == nil {
+		return ""
+	}
+	return i.Other.Business
 }
 
 // enqueueTries bounds how often a delivery is stored again after meeting, in another process, the same new message, or the end

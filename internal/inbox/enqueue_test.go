@@ -255,7 +255,7 @@ func TestEventsStartNothing(t *testing.T) {
 func TestIncompleteItems(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		for _, item := range []Item{{Kind: Text, MessageID: "1"}, {Kind: Text, CustomerRef: "ann"}, {Kind: Media + 1}, {Kind: -1}} {
+		for _, item := range []Item{{Kind: Text, MessageID: "1"}, {Kind: Text, CustomerRef: "ann"}, {Kind: Edited + 1}, {Kind: -1}} {
 			err := q.Enqueue(t.Context(), []Arrival{{q.route, []Item{textOf("bob", "1", "whole"), item}}})
 			require.ErrorIs(t, err, ErrInvalid)
 		}

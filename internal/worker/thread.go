@@ -65,7 +65,7 @@ func echoOf(in *platforms.Inbound) inbox.Item {
 	}
 	item := inbox.Item{
 		Kind: kind, Unmarked: in.Kind == platforms.UnmarkedEcho, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID,
-		Text: in.Text, Business: in.OtherIDs().Business, SentAt: in.SentAt.UnixMilli(),
+		Text: in.Text, Other: &inbox.OtherIDs{Business: in.OtherIDs().Business}, SentAt: in.SentAt.UnixMilli(),
 	}
 	if in.Wordless {
 		item.Text, item.Media = "", in.Text

@@ -85,11 +85,11 @@ func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Pla
 }
 
 func cloned(in platforms.Inbound) platforms.Inbound {
-	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text} {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.CustomerName, &in.Text} {
 		*text = strings.Clone(*text)
 	}
 	if in.Other != nil {
-		in.Other = &platforms.OtherIDs{Alias: strings.Clone(in.Other.Alias), Business: strings.Clone(in.Other.Business)}
+		in.Other = &platforms.OtherIDs{Alias: strings.Clone(in.Other.Alias), Business: strings.Clone(in.Other.Business), Mark: strings.Clone(in.Other.Mark)}
 	}
 	if in.Attached == nil {
 		return in

@@ -189,7 +189,7 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	in := s.about(phone, recipient, recipientUser, id, timestamp)
 	in.Kind = platforms.FailedDelivery
 	if ours, found := strings.CutPrefix(mark, ownMark); found {
-		in.Mark = ours
+		in.Other = &platforms.OtherIDs{Alias: in.OtherIDs().Alias, Mark: ours}
 	}
 	if first := causes.Elements(); first.Next() {
 		in.Failure = s.classify(first.Value.Member("code").ID())

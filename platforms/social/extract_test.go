@@ -248,10 +248,14 @@ func TestExtractLateErrors(t *testing.T) {
 			`"metadata":{"display_phone_number":"15550783881","phone_number_id":"106"},` + members + `}}]}]}`
 	}
 	failed := func(class platforms.Class, mark string) platforms.Inbound {
-		return platforms.Inbound{
+		in := platforms.Inbound{
 			Type: ChatApp, ExternalID: "106", Kind: platforms.FailedDelivery, Conversation: "849", Address: "849", MessageID: "wamid.HBgLODQ5",
-			Mark: mark, Failure: class, SentAt: platformtest.Unix(1763650001000),
+			Failure: class, SentAt: platformtest.Unix(1763650001000),
 		}
+		if mark != "" {
+			in.Other = &platforms.OtherIDs{Mark: mark}
+		}
+		return in
 	}
 	refused := platforms.Inbound{Type: ChatApp, ExternalID: "106", Kind: platforms.AccessRefused}
 	reported := refused
