@@ -426,11 +426,13 @@ func TestCheckOfWalletsThatMovedTooOften(t *testing.T) {
 func TestCheckOfRecentRows(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 1_000)
+		awaitNextMoment(t, db)
 		for range 3 {
 			id := store.NewID("call")
 			require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 60))))
 			_, err := book.Settle(t.Context(), chargeOf(id, 25))
 			require.NoError(t, err)
+			awaitNextMoment(t, db)
 		}
 		var last string
 		require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT max(id) FROM calls`).Scan(&last))
@@ -476,6 +478,17 @@ func TestCheckOfRecentRows(t *testing.T) {
 			})
 		}
 	})
+}
+
+// awaitNextMoment returns when the database's clock has moved on, because changes of one moment are checked together.
+func awaitNextMoment(t *testing.T, db *store.DB) {
+	t.Helper()
+	began, err := databaseClock(t.Context(), db)
+	require.NoError(t, err)
+	for now := began; now == began; {
+		now, err = databaseClock(t.Context(), db)
+		require.NoError(t, err)
+	}
 }
 
 func TestLateMeansTwoSweeps(t *testing.T) {
