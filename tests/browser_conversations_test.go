@@ -77,6 +77,7 @@ func TestBrowserConversation(t *testing.T) {
 	p.submit("form#message-create")
 	p.await("the answer to be sent", `document.querySelector("#messages > li:last-child[data-direction=out][data-state=sent]")`)
 	require.Equal(t, "Yes,\nhow can I help?", c.awaitSent(customer, 3)[2])
+	p.open(p.path())
 	require.False(t, p.has("#waiting"))
 	p.picture("answered by a person")
 

@@ -195,9 +195,8 @@ func TestMessagesWithoutText(t *testing.T) {
 		require.NotNil(t, waiting[0].(map[string]any)["unansweredSince"])
 
 		requireQueued(t, c.deliver(t, noticed.from(1).picture(t, id, "")), 0)
-		c.await("the second picture to be done with", patience, func() bool {
-			by, _ := written(b.messages(t, b.conversation(t, noticed).ID))
-			return len(by) == 2 && by[0].Handled && by[1].Handled
+		c.await("people to be told of the second picture, which so soon gets no notice", patience, func() bool {
+			return b.conversation(t, noticed).Attention == "media_message"
 		})
 		b.post(t, "/conversations/"+b.conversation(t, told).ID+"/messages", map[string]any{"text": "A cup."}, http.StatusCreated)
 		require.Equal(t, []string{"A cup."}, c.awaitSent(told.from(1), 1))

@@ -250,7 +250,7 @@ func uneventful(l *line) map[string]string {
 	}
 	switch l.Type {
 	case bot.Type:
-		change("an edit", `"message":`, `"edited_message":`)
+		bodies["an edit of an unknown message"] = strings.Replace(string(l.from(1).message("98", "never queued").Body), `"message":`, `"edited_message":`, 1)
 		change("a channel's post", `"message":`, `"channel_post":`)
 		change("another bot", `"is_bot":false`, `"is_bot":true`)
 		change("a group", `"type":"private"`, `"type":"group"`)

@@ -103,7 +103,7 @@ func unreadStreams(ctx context.Context, s *Siege) error {
 		if err != nil {
 			return err
 		}
-		for n := range unreadEach {
+		for n := range min(s.Connections, unreadEach) {
 			if err := s.pace(ctx); err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func searches(ctx context.Context, s *Siege) error {
 	}
 	var all []request
 	for range max(1, s.Connections) {
-		all = append(all, request{http.MethodPost, path + "/search", s.bearer(), `{"query":"fresh tea of the north, sold every day in the hills"}`, s.allow(http.StatusOK)})
+		all = append(all, request{http.MethodGet, path + "/search?q=fresh+tea+of+the+north+sold+every+day+in+the+hills", s.bearer(), "", s.allow(http.StatusOK)})
 	}
 	return s.everyOne(ctx, all)
 }

@@ -86,7 +86,7 @@ func agents(ctx context.Context, client *ClientWithResponses, model string) erro
 	if err != nil {
 		return err
 	}
-	if listed.JSON200 == nil || listed.JSON200.NextCursor != nil || !slices.ContainsFunc(listed.JSON200.Data, func(a Agent) bool { return a.Id == id }) {
+	if listed.JSON200 == nil || listed.JSON200.NextCursor != nil || !slices.ContainsFunc(listed.JSON200.Data, func(a AgentSummary) bool { return a.Id == id }) {
 		return fmt.Errorf("the list has no agent %s: %s", id, listed.Body)
 	}
 	if removed, err := client.DeleteAgentWithResponse(ctx, id); err != nil || removed.StatusCode() != http.StatusNoContent {
