@@ -16,7 +16,7 @@ import (
 // trialTokens bounds the answer of a trial call, with room for a model that thinks before it answers.
 const trialTokens = 512
 
-// TrialCall asks a model one question for an organization, with the svc block of a configuration in Caddy's JSON form. It listens
+// TrialCall sends a model one prompt for an organization, with the svc block of a configuration in Caddy's JSON form. It listens
 // nowhere. The call is charged like any other. The error is that of the configuration or the store, or says why the vendor failed
 // and what to do. Errors call the configuration name. It may be called once per process, which is expected to end after it.
 func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, question string) (result *gateway.Result, err error) {

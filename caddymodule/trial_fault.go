@@ -42,7 +42,7 @@ func (a *App) upstreamModel(id string) string {
 	return name
 }
 
-// vendorFault says what went wrong at a vendor, and what to do.
+// vendorFault returns a sentence with the cause of a vendor's failure and the remedy.
 func vendorFault(failed *providers.Error, provider *Provider, model string) string {
 	address := provider.BaseURL
 	if parsed, err := url.Parse(provider.BaseURL); err == nil {

@@ -32,9 +32,9 @@ const (
 // initOptions are the answers to init's questions, from flags, variables or a terminal.
 type initOptions struct {
 	vendor, domain, postgres, redis, organization, email string
-	// baseURL, modelName and keyFile replace those of the vendor's file and variable; empty means they don't.
+	// baseURL, modelName and keyFile replace the values of the vendor's file and variable. Empty keeps the vendor's own value.
 	baseURL, modelName, keyFile string
-	// port is that of a service without a domain, 0 for the default.
+	// port is the port of a service without a domain. Zero means the default.
 	port uint16
 }
 
@@ -50,12 +50,12 @@ type initAnswer struct {
 	ChargedMicros string   `json:"chargedMicros"`
 
 	config, envFile, email string
-	// note is what the operator should check in the Caddyfile, "" for nothing.
+	// note names the figures of the Caddyfile that the operator should check. Empty means none.
 	note   string
 	called bool
 }
 
-// flags are the flags of commands on what init made.
+// flags returns the flags with which commands find the new gateway.
 func (a *initAnswer) flags() string {
 	return fmt.Sprintf("--config %s --envfile %s", a.config, a.envFile)
 }
@@ -152,7 +152,7 @@ type setup struct {
 	dir string
 	// block is the vendor's provider and model, as the Caddyfile has them. model is the public id of that model.
 	block, model string
-	// note is what the operator should check, "" for nothing.
+	// note is [initAnswer.note].
 	note string
 	// secrets are the variables of the environment file, with their names, in order.
 	secrets [][2]string
@@ -352,7 +352,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	return made, nil
 }
 
-// try makes one call for the new organization. After an error what was made stays.
+// try makes one call for the new organization. After an error the files and the organization stay.
 func (s *setup) try(ctx context.Context, made *initAnswer) error {
 	tried, err := s.flags.try(ctx, trial{made.OrgID, s.model})
 	if err != nil {

@@ -45,7 +45,7 @@ func askOn(cmd *cobra.Command) (q *questions, done func(), err error) {
 	return q, func() { _ = term.Restore(fd, before) }, nil
 }
 
-// ask asks for a value unless it was given, again after an answer that check refuses. A given value that check refuses ends the
+// ask requests a value unless it was given, again after an answer that check refuses. A given value that check refuses ends the
 // questions. Without a terminal or an answer it returns the default.
 func (q *questions) ask(question, given, otherwise string, check func(string) error) string {
 	if otherwise != "" {
@@ -60,7 +60,7 @@ func (q *questions) ask(question, given, otherwise string, check func(string) er
 	})
 }
 
-// askSecret is ask for a value that is not shown.
+// askSecret is like ask, but the terminal doesn't show the answer.
 func (q *questions) askSecret(question, given string, check func(string) error) string {
 	return q.until(given, "", check, func() (string, error) { return q.terminal.ReadPassword(question + " (not shown): ") })
 }
@@ -88,7 +88,7 @@ func (q *questions) until(given, otherwise string, check func(string) error, rea
 	}
 }
 
-// The checks of answers. Empty is an answer where a question says so.
+// The checks of answers. They accept an empty answer where the question does.
 
 func checkVendor(name string) error {
 	if names := vendorNames(); !slices.Contains(names, name) {

@@ -18,7 +18,7 @@ func defaultVendor() string {
 }
 
 // readVendor reads the vendor's provider and model, and changes their address and name as wanted. It returns the variable of the
-// vendor's key, "" for a vendor without one.
+// vendor's key, or an empty string for a vendor without a key.
 func (s *setup) readVendor() (variable string, err error) {
 	text, err := vendorFiles.ReadFile("vendors/" + s.vendor + ".caddyfile")
 	if err != nil {

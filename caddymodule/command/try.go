@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// trialQuestion is what a trial call asks.
+	// trialQuestion is the prompt of a trial call.
 	trialQuestion = "Say hello in five words."
 	// trialWait bounds a trial call.
 	trialWait = 90 * time.Second
@@ -95,7 +95,7 @@ func (f *commandFlags) planTrial(cmd *cobra.Command, args []string, orgID string
 	return planned, nil
 }
 
-// try makes a trial call. The error says why it failed and what to do.
+// try makes a trial call. The error states the cause and the remedy.
 func (f *commandFlags) try(ctx context.Context, t trial) (triedAnswer, error) {
 	adapted, err := f.adapt()
 	if err != nil {
