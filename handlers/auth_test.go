@@ -86,6 +86,7 @@ func TestAuthRefusals(t *testing.T) {
 	auth := &handlers.Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ChatWrite}}
 	var seen identity.Principal
 	h := protect(auth, &seen)
+	invalid := map[any]bool{}
 	for _, c := range []struct {
 		code errcode.Code
 		r    *http.Request
@@ -107,7 +108,11 @@ func TestAuthRefusals(t *testing.T) {
 		require.Equal(t, a.Status == http.StatusUnauthorized, a.Header.Get("Www-Authenticate") != "")
 		require.NotContains(t, a.Text, "nobody")
 		require.NotContains(t, a.Text, "disk")
+		if c.code == errcode.InvalidAPIKey {
+			invalid[a.Fields["message"]] = true
+		}
 	}
+	require.Len(t, invalid, 1, "one text for all of them")
 	require.Contains(t, handlertest.RefusedWith(t, errcode.InsufficientScope, h, withHeader("X-Api-Key", "good")).Fields["message"], "chat:write")
 	both := protect(&handlers.Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ModelsRead, identity.ChatWrite}}, &seen)
 	require.Contains(t, handlertest.RefusedWith(t, errcode.InsufficientScope, both, withHeader("X-Api-Key", "good")).Fields["message"], "chat:write")

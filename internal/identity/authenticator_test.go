@@ -130,10 +130,16 @@ func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 				} else {
 					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, false))
 				}
+				scope := identity.AllScopes()[i]
+				require.NoError(t, here.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+					tx.Queue(1, `UPDATE api_keys SET scopes = $2 WHERE id = $1`, key.ID, scope)
+					return nil
+				}))
 				principal, err := authenticator.Authenticate(t.Context(), key.Raw)
 				require.NoError(t, err)
 				require.Equal(t, plan, principal.Plan)
 				require.Equal(t, suspended, principal.Suspended)
+				require.Equal(t, identity.ScopesOf(scope), principal.Scopes)
 			}
 		})
 	}

@@ -33,3 +33,6 @@ func (s *Sessions) Occupy() (release func()) {
 		}
 	}
 }
+
+// Checksum returns the last six digits of a key that begins with body.
+func Checksum(body string) string { return checksum(body) }

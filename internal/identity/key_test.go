@@ -37,6 +37,7 @@ func TestNewKeyParses(t *testing.T) {
 func TestParseKeyRefuses(t *testing.T) {
 	t.Parallel()
 	raw, _, _ := identity.NewKey(store.Live)
+	notBase62 := raw[:20] + "-" + raw[21:51]
 	for name, bad := range map[string]string{
 		"empty":               "",
 		"prefix only":         "ck_live_",
@@ -47,6 +48,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		"one long":            raw + "0",
 		"space in front":      " " + raw[:56],
 		"not base62":          raw[:20] + "-" + raw[21:],
+		"only not base62":     notBase62 + identity.Checksum(notBase62),
 		"not ASCII":           raw[:20] + "é" + raw[22:],
 		"NUL":                 raw[:20] + "\x00" + raw[21:],
 		"two keys":            raw + "," + raw,

@@ -410,18 +410,20 @@ func TestBusyIsNoFailure(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Attempts at the same moment, over two nodes, don't pass the bound together.
+// Attempts at the same moment, over three nodes, don't pass the bound together.
 func TestThrottleOnSeveralNodes(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)
-	one, two := storetest.OpenAt(t, location, store.Options{}), storetest.OpenAt(t, location, store.Options{})
-	nodes := []*identity.Sessions{identity.NewCheapSessions(one), identity.NewCheapSessions(two)}
-	const attempts = 130
+	var nodes [3]*identity.Sessions
+	for i := range nodes {
+		nodes[i] = identity.NewCheapSessions(storetest.OpenAt(t, location, store.Options{}))
+	}
+	const attempts = 200
 	errs := make(chan error, attempts)
 	for i := range attempts {
 		go func() {
 			errs <- storetest.Insist(func() error {
-				_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", "", identity.Client{})
+				_, _, err := nodes[i%len(nodes)].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", "", identity.Client{})
 				return err
 			})
 		}()
