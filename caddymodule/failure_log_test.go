@@ -58,6 +58,14 @@ func TestRefusedRequestsCanBeFound(t *testing.T) {
 	require.Equal(t, zapcore.DebugLevel, entry.Level)
 	require.NotContains(t, entry.ContextMap(), "org_id")
 
+	logged := 0
+	for range 3 * refusalsPerMinute {
+		if fail(broke, orgPlaceholder, "org_flood").Level == zapcore.InfoLevel {
+			logged++
+		}
+	}
+	require.Contains(t, []int{refusalsPerMinute, 2 * refusalsPerMinute}, logged, "twice as many if a minute began meanwhile")
+
 	var count refusalCount
 	now := time.Unix(1_800_000_000, 0)
 	of := refusal{"org_a", errcode.RateLimited}

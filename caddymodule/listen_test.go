@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -70,4 +71,27 @@ func TestTaken(t *testing.T) {
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	require.NoError(t, left.Close())
 	require.NoError(t, taken("unix/"+socket), "left by a process that was killed")
+}
+
+// TestWorkersListener guarantees that a worker doesn't start where a site, the admin interface or another process listens.
+func TestWorkersListener(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is local
+	require.NoError(t, err)
+	address := other.Addr().String()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	requireFree := func(admin, worker string) error {
+		return requireFreeListener(fmt.Appendf(nil, `{"admin":{%s},"apps":{"svc":{"worker":{%s}},"http":{"servers":{"srv0":{"listen":[":9"]}}}}}`,
+			admin, worker))
+	}
+	const site = `"listen":"127.0.0.1:9"`
+	require.ErrorContains(t, requireFree("", site), "127.0.0.1:9 is also the address of a site (:9)")
+	require.ErrorContains(t, requireFree("", `"listen":"localhost:2019"`), "is also the address of Caddy's admin interface")
+	ours := `"listen":"` + address + `"`
+	require.ErrorContains(t, requireFree(`"listen":"localhost:`+port+`"`, ours), "is also the address of Caddy's admin interface")
+	require.ErrorContains(t, requireFree("", ours), address+" is taken")
+	require.NoError(t, other.Close())
+	require.NoError(t, requireFree(`"disabled":true`, ours))
+	require.NoError(t, requireFree("", ""))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -143,6 +144,40 @@ func TestCountWaitsOnlySoLong(t *testing.T) {
 		counter.line.Leave("greedy")
 		_, err = counter.prompt(t.Context(), "org", long("x", 1000), math.MaxInt64)
 		require.NoError(t, err, "the count that gave up has left the line")
+	})
+}
+
+// TestCountsOfAnOrganizationAreBounded guarantees that exactly maxOrgCounts of an organization's counts wait in line. A call beyond them goes
+// on without a count, and another organization's counts wait beside them.
+func TestCountsOfAnOrganizationAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		counter := newTokenCounter(nil)
+		for range max(1, runtime.GOMAXPROCS(0)/2) {
+			require.NoError(t, counter.line.Enter(t.Context(), "holder"))
+		}
+		ended := make(chan error, maxOrgCounts+1)
+		wait := func(org string) {
+			go func() {
+				_, err := counter.prompt(t.Context(), org, long("x", 1000), math.MaxInt64)
+				ended <- err
+			}()
+			synctest.Wait()
+		}
+		for range maxOrgCounts {
+			wait("greedy")
+		}
+		require.Empty(t, ended, "all of them wait")
+		wait("greedy")
+		require.ErrorIs(t, <-ended, dispatch.ErrBusy)
+		wait("modest")
+		require.Empty(t, ended)
+		for range max(1, runtime.GOMAXPROCS(0)/2) {
+			counter.line.Leave("holder")
+		}
+		for range maxOrgCounts + 1 {
+			require.NoError(t, <-ended)
+		}
 	})
 }
 

@@ -25,6 +25,11 @@ const (
 	maxWaitingPerOrg = maxWaiting / 2
 )
 
+// readerBounds bounds the uploads that are parsed, or wait for that, at a time.
+func readerBounds(places int) dispatch.Bounds {
+	return dispatch.Bounds{Places: places, Each: 1, Line: maxWaitingPerOrg, Lines: maxWaiting}
+}
+
 // searchBounds are those of [Library.SearchInTurn].
 var searchBounds = dispatch.Bounds{Places: 8, Each: 2, Line: 16, Lines: 256}
 
@@ -74,10 +79,8 @@ func New(db *store.DB, logger *slog.Logger) *Library {
 	life, end := context.WithCancelCause(context.Background())
 	return &Library{
 		db: db, logger: logger, now: time.Now, life: life, end: end, openOf: make(map[string]int),
-		slot: make(chan struct{}, 1),
-		readers: dispatch.NewTurns(dispatch.Bounds{
-			Places: max(1, runtime.GOMAXPROCS(0)/2), Each: 1, Line: maxWaitingPerOrg, Lines: maxWaiting,
-		}),
+		slot:      make(chan struct{}, 1),
+		readers:   dispatch.NewTurns(readerBounds(max(1, runtime.GOMAXPROCS(0)/2))),
 		readTime:  maxReadTime,
 		searchers: dispatch.NewTurns(searchBounds),
 	}

@@ -67,9 +67,15 @@ func TestDocumentsTakeTurns(t *testing.T) {
 func TestOneDocumentOfAnOrganizationIsRead(t *testing.T) {
 	t.Parallel()
 	l := library(t, storetest.Open(t, store.SQLite))
+	l.readers = dispatch.NewTurns(readerBounds(3)) // of a machine with six processors
+	read := func(org string) error {
+		_, err := l.read(gone(t), &Upload{OrgID: org, KnowledgeBaseID: shop, MediaType: PlainText, Content: "x"})
+		return err
+	}
+	require.NoError(t, read(acme))
 	require.NoError(t, l.readers.Enter(t.Context(), acme))
-	_, err := l.Ingest(gone(t), "test", upload("a", "x"), -1)
-	require.ErrorIs(t, err, context.Canceled, "it waits")
+	require.ErrorIs(t, read(acme), context.Canceled, "it waits")
+	require.NoError(t, read(other))
 	l.readers.Leave(acme)
 	add(t, l, acme, shop, "a", PlainText, "x")
 }
@@ -98,6 +104,7 @@ func TestReadingEnds(t *testing.T) {
 	_, err = l.Ingest(gone(t), "test", large, -1)
 	require.ErrorIs(t, err, context.Canceled)
 	allowed := l.readTime
+	require.Equal(t, 5*time.Second, allowed)
 	l.readTime = 0
 	_, err = l.Ingest(t.Context(), "test", large, -1)
 	require.ErrorIs(t, err, ErrSlow)

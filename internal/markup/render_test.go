@@ -74,8 +74,8 @@ func TestRenderBounds(t *testing.T) {
 		"two tables":    {table(20, 50) + "\n" + table(20, 50), table(20, 50) + "\n" + table(20, 51), ""},
 		"nearly tables": {table(667, 2) + "\n" + repeat("c\n", 2000), table(1001, 2) + "\n" + repeat("c\n", 2000), ""},
 		"a source":      {"**a** " + repeat("b", maxSource-6), "**a** " + repeat("b", maxSource-5), "a " + repeat("b", maxSource-6)},
-		// The text at the bound is 100 bytes long and becomes 400.
-		"an output": {address + "c", address, repeat("a (bbbbbbbbbbbbbbbb)x", 19) + "c"},
+		// The text at the bound is 100 bytes long and becomes 400. The one beyond it would become 445 of 111.
+		"an output": {address + "c", address + "[a]x[a]xcccc", repeat("a (bbbbbbbbbbbbbbbb)x", 19) + "c"},
 	} {
 		require.NotEqual(t, tt.at, Render(tt.at, plain), name)
 		if tt.rendered != "" {

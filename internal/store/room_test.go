@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// An organization has at most so many agents, knowledge bases, members and API keys, however many are created at once by however
-// many processes. What was deleted or revoked makes room, and another organization has room of its own.
+// An organization has at most so many agents, knowledge bases, members, API keys, event endpoints and documents, however many are
+// created at once by however many processes. What was deleted or revoked makes room, and another organization has room of its own.
 func TestMostRowsOfAnOrganization(t *testing.T) {
 	t.Parallel()
 	for _, resource := range []struct {
@@ -72,6 +72,28 @@ func TestMostRowsOfAnOrganization(t *testing.T) {
 				return db.APIKeys.Revoke(ctx, "cli", org, fmt.Sprint(org, "_", i))
 			},
 		},
+		{
+			"event endpoints", store.MaxEventEndpoints, func(tx store.Tx, org string, i int) {
+				tx.Queue(1, `INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at,
+					updated_at) VALUES ($1, $2, 'u', 'e', $3, 0, 'active', '', 0, 1, 1)`, fmt.Sprint(org, "_", i), org, []byte{1})
+			}, func(ctx context.Context, db *store.DB, org string, i int) error {
+				return db.EventEndpoints.Create(ctx, "cli", &store.EventEndpoint{ID: fmt.Sprint(org, "_", i), OrgID: org, URL: "u", Secret: []byte{1}})
+			}, func(ctx context.Context, db *store.DB, org string, i int) error {
+				return db.EventEndpoints.Delete(ctx, "cli", org, fmt.Sprint(org, "_", i))
+			},
+		},
+		{
+			"documents", store.MaxDocuments, func(tx store.Tx, org string, i int) {
+				tx.Queue(1, `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done, chunks_total, reason,
+					created_at, updated_at) VALUES ($1, $2, $3, $1, 'text/plain', 0, 'ready', 0, 0, '', 1, 1)`, fmt.Sprint(org, "_", i), org, "kb_of_"+org)
+			}, func(ctx context.Context, db *store.DB, org string, i int) error {
+				id := fmt.Sprint(org, "_", i)
+				return db.Documents.Create(ctx, "cli", store.Document{ID: id, OrgID: org, KnowledgeBaseID: "kb_of_" + org, Name: id, MediaType: "text/plain"}, nil, -1)
+			}, func(ctx context.Context, db *store.DB, org string, i int) error {
+				_, err := db.Documents.DeleteSomeChunks(ctx, "cli", org, "kb_of_"+org, fmt.Sprint(org, "_", i))
+				return err
+			},
+		},
 	} {
 		for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 			t.Run(resource.name+" "+string(engine), func(t *testing.T) {
@@ -80,6 +102,9 @@ func TestMostRowsOfAnOrganization(t *testing.T) {
 				dbs := []*store.DB{storetest.OpenAt(t, location, store.Options{}), storetest.OpenAt(t, location, store.Options{})}
 				for _, org := range []string{"org_1", "org_2"} {
 					createOrganization(t, dbs[0], org)
+					if resource.name == "documents" {
+						createBase(t, dbs[0], org, "kb_of_"+org)
+					}
 				}
 				const room, parallel = 3, 12
 				require.NoError(t, dbs[0].Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
