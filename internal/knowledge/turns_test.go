@@ -101,7 +101,7 @@ func TestReadingEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, passes, len(large.Content)/(8<<10), "every few KB")
 
-	_, err = l.Ingest(gone(t), "test", large, -1)
+	_, err = l.read(gone(t), &large)
 	require.ErrorIs(t, err, context.Canceled)
 	allowed := l.readTime
 	require.Equal(t, 5*time.Second, allowed)
