@@ -82,6 +82,22 @@ func TestMetricsAreDocumented(t *testing.T) {
 	require.Len(t, families, 52) // buffered_bytes has four
 }
 
+// TestLabelsNameNoTenant guarantees that no label of a metric names a key, a customer or a
+// channel, and only svc_queue_lag_seconds names organizations.
+func TestLabelsNameNoTenant(t *testing.T) {
+	t.Parallel()
+	_, series := registered(t)
+	const allowed = `byok code error_type gen_ai_operation_name gen_ai_provider_name gen_ai_request_model gen_ai_token_type handler kind le model
+		outcome platform provider reason share source stream type version`
+	for name, labels := range series {
+		for _, label := range labels {
+			if name != "svc_queue_lag_seconds" || label != "organization" {
+				require.Contains(t, strings.Fields(allowed), label, name)
+			}
+		}
+	}
+}
+
 // TestBoardAndRulesNameMetrics: what Grafana's board and Prometheus' rules name exists, with the labels by which they select and
 // group, the board shows every metric, and every alert has a test. scripts/promtool.sh checks the expressions themselves.
 func TestBoardAndRulesNameMetrics(t *testing.T) {
