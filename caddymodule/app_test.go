@@ -67,12 +67,19 @@ func goodApp(t *testing.T) *App {
 // parallel: provisioning writes package variables of Caddy's, which the race detector sees.
 func load(t *testing.T, app any) error {
 	t.Helper()
+	return loadLogging(t, app, nil)
+}
+
+// loadLogging is load with logs of the configuration's own.
+func loadLogging(t *testing.T, app any, logging *caddy.Logging) error {
+	t.Helper()
 	raw, err := json.Marshal(app)
 	require.NoError(t, err)
 	off := false
 	return caddy.Validate(&caddy.Config{
 		Admin:   &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &off}},
 		AppsRaw: caddy.ModuleMap{appName: raw},
+		Logging: logging,
 	})
 }
 
