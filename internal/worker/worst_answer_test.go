@@ -29,6 +29,7 @@ func TestWorstAnswer(t *testing.T) { //nolint:paralleltest // it measures the wh
 		"HTML":       repeat("a <?\n", size),
 		"emphasis":   repeat("*a_ ", size),
 		"lines":      repeat("a\n\n", size),
+		"length":     repeat("A sentence. ", 3*size),
 	} {
 		h := open(t)
 		h.channel(t, acme, "chn_photo", "photo_dm", helper)
