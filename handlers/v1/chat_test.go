@@ -257,7 +257,7 @@ func TestUnreadCompletionsAreCharged(t *testing.T) {
 	for i := range 6 { // 524,288 bytes are one organization's; the sixth answer begins within them
 		if i == 5 {
 			room := handlers.NewRoom(chat.Bodies, handlers.Account{Owner: "org_1"})
-			require.True(t, room.Grow(20_000))
+			require.True(t, room.Grow(15_000))
 			require.Equal(t, "429", ask("org_1"), "there is room for the request, and none for its answer")
 			require.EqualValues(t, 5, calls.made.Load())
 			room.Close()
