@@ -121,17 +121,19 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 // A vendor's answer is bounded after decompression, so a small body can't fill the memory. The rest is not even read.
 func TestGzipBomb(t *testing.T) {
 	t.Parallel()
+	const mebibytes = providers.MaxStreamBytes>>20 + 4
 	for name, test := range map[string]struct {
 		stream bool
 		status int
 		begins string
-		plain  string // repeated, to 256 MiB
+		plain  string // repeated, to mebibytes
 		most   int    // mebibytes that may be read, the buffers' included
 		want   providers.Failure
 		says   string
 	}{
 		"a whole answer":  {false, 200, "", " ", providers.MaxAnswerBytes>>20 + 2, providers.FailureRefused, providers.ErrAnswerTooLarge.Error()},
 		"an event":        {true, 200, "data: ", "x", providers.MaxEventBytes>>20 + 2, providers.FailureRefused, providers.ErrEventTooLarge.Error()},
+		"a stream":        {true, 200, ":", "x", providers.MaxStreamBytes>>20 + 2, providers.FailureRefused, providers.ErrAnswerTooLarge.Error()},
 		"a refusal":       {true, 400, "", "x", 2, providers.FailureRefused, ""},
 		"a whole refusal": {false, 500, "", "x", 2, providers.FailureRefused, ""},
 	} {
@@ -145,7 +147,7 @@ func TestGzipBomb(t *testing.T) {
 				require.NoError(t, writer.Close())
 				return member.String()
 			}
-			body := &chunked{slices.Repeat([]string{zipped(strings.Repeat(test.plain, 1<<20))}, 256)}
+			body := &chunked{slices.Repeat([]string{zipped(strings.Repeat(test.plain, 1<<20))}, mebibytes)}
 			body.parts = slices.Insert(body.parts, 0, zipped(test.begins))
 			p := openaitest.New(t, providers.Config{BaseURL: "http://vendor", Timeouts: openaitest.Long, Transport: openaitest.RoundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: body, ContentLength: -1}, nil
@@ -154,7 +156,7 @@ func TestGzipBomb(t *testing.T) {
 			if test.says != "" {
 				require.ErrorContains(t, e.Cause, test.says)
 			}
-			require.LessOrEqual(t, 257-len(body.parts), test.most)
+			require.LessOrEqual(t, 1+mebibytes-len(body.parts), test.most)
 		})
 	}
 }

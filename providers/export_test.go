@@ -9,6 +9,7 @@ import (
 const (
 	DrainWait        = drainWait
 	MaxAnswerBytes   = maxAnswerBytes
+	MaxStreamBytes   = maxStreamBytes
 	MaxEventBytes    = maxEventBytes
 	MaxLargeBytes    = maxLargeBytes
 	SmallAnswerBytes = smallAnswerBytes
