@@ -49,27 +49,30 @@ func registerTable[T, I any](
 
 // tableBody returns a table in the form that the client asks for.
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
-	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
-		if in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv") {
-			return t.writeCSV(w, r, stretch)
+	return endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+		asCSV := in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
+		if asCSV {
+			stretch.Rows = billing.MaxHistoryRows
 		}
 		rows, err := t.read(r.Context(), stretch)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if asCSV {
+			return func() error {
+				t.writeCSV(w, r, stretch, rows)
+				return nil
+			}, nil
 		}
 		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
-		return bodies.Send(w, r, http.StatusOK, "application/json", handlers.Marshal(list.Body))
+		body := handlers.Marshal(list.Body)
+		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
 	})
 }
 
-// writeCSV writes the whole rest of the table page by page, with no open transaction between two reads. When a read fails after
-// the first bytes were sent, it cuts the connection, so that the part can't be mistaken for the whole.
-func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch) error {
-	stretch.Rows = billing.MaxHistoryRows
-	rows, err := t.read(r.Context(), stretch)
-	if err != nil {
-		return err
-	}
+// writeCSV writes the first rows and then the whole rest of the table page by page, with no open transaction between two reads. When a
+// read fails after the first bytes were sent, it cuts the connection, so that the part can't be mistaken for the whole.
+func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch, rows []Row) {
 	file := newCSVFile(w, t.name)
 	file.row(t.columns)
 	for {
@@ -79,12 +82,13 @@ func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch 
 		}
 		if len(rows) < billing.MaxHistoryRows {
 			file.flush()
-			return nil
+			return
 		}
 		stretch.After = t.place(&rows[len(rows)-1])
 		if !file.flush() {
-			return nil // the client is gone
+			return // the client is gone
 		}
+		var err error
 		if rows, err = t.read(r.Context(), stretch); err != nil {
 			panic(http.ErrAbortHandler)
 		}

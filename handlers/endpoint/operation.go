@@ -164,32 +164,54 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	if ctx.Operation().RequestBody != nil {
-		body, release, err := handlers.ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
-		defer release()
-		if err != nil {
-			answer.err = err
-			return
-		}
-		done, err := s.bodies.Decoding(r.Context(), len(body))
-		if err != nil {
-			answer.err = err
-			return
-		}
-		// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
-		decoded := sync.OnceFunc(func() { done(); release() })
-		defer decoded()
-		schema := ctx.Operation().RequestBody.Content["application/json"].Schema
-		if body, err = readObject(body, schema, s.huma.OpenAPI().Components.Schemas); err != nil {
-			answer.err = err
-			return
-		}
-		r = withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body)
+	body, release, err := s.readBody(ctx.Operation(), r, answer.to)
+	defer release()
+	if err != nil {
+		answer.err = err
+		return
+	}
+	if answer.leave, answer.err = s.takeTurn(r); answer.err != nil {
+		return
+	}
+	defer answer.leave()
+	r, decoded, err := s.decode(ctx.Operation(), r, body, release)
+	defer decoded()
+	if err != nil {
+		answer.err = err
+		return
 	}
 	if answer.err = s.reserve(r, ctx.Operation(), answer); answer.err != nil {
 		return
 	}
 	next(humago.NewContext(ctx.Operation(), r, answer))
+}
+
+// readBody reads the body, nil if the operation has none. release gives back its bytes.
+func (s *Server) readBody(operation *huma.Operation, r *http.Request, w http.ResponseWriter) (body []byte, release func(), err error) {
+	if operation.RequestBody == nil {
+		return nil, func() {}, nil
+	}
+	return handlers.ReadBody(w, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r)) //nolint:wrapcheck // it is a public error
+}
+
+// decode returns the request with its body as the framework takes it. decoded ends the decoding and releases the body.
+func (s *Server) decode(
+	operation *huma.Operation, r *http.Request, body []byte, release func(),
+) (_ *http.Request, decoded func(), err error) {
+	if operation.RequestBody == nil {
+		return r, func() {}, nil
+	}
+	done, err := s.bodies.Decoding(r.Context(), len(body))
+	if err != nil {
+		return nil, func() {}, err //nolint:wrapcheck // it is a public error
+	}
+	decoded = sync.OnceFunc(func() { done(); release() })
+	schema := operation.RequestBody.Content["application/json"].Schema
+	if body, err = readObject(body, schema, s.huma.OpenAPI().Components.Schemas); err != nil {
+		return nil, decoded, err
+	}
+	// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
+	return withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body), decoded, nil
 }
 
 // reserve makes room for the answer to a change.
@@ -218,9 +240,17 @@ func withJSON(r *http.Request, body []byte) *http.Request {
 	return &replaced
 }
 
-// Streamed returns an answer that write sends itself. An error of write is answered like any other, so write must return nil once
-// it has written.
+// Streamed returns an answer that write sends itself, without a place among the operations that run, because it may go on for minutes. An
+// error of write is answered like any other, so write must return nil once it has written.
 func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream {
+	return Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+		return func() error { return write(w, r) }, nil
+	})
+}
+
+// Prepared is [Streamed] for an answer whose first part comes from the store: prepare reads it in the operation's turn and writes nothing,
+// and send writes it.
+func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
 	return &Stream{Body: func(ctx huma.Context) {
 		answer, err := answerOf(ctx)
 		if err != nil {
@@ -228,8 +258,13 @@ func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream 
 		}
 		r, _ := humago.Unwrap(ctx)
 		answer.streamed = true
-		answer.room.Close() // a stream is written as it is made, and may go on for minutes
-		answer.err = write(answer.to, r)
+		answer.room.Close()
+		send, err := prepare(answer.to, r)
+		answer.leave()
+		if err == nil {
+			err = send()
+		}
+		answer.err = err
 	}}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 )
 
 // Server serves operations that were registered with [Register]. Every operation has its own scope and role, so Server checks
@@ -25,6 +26,7 @@ type Server struct {
 	authenticator handlers.Authenticator
 	sessions      *handlers.Sessions
 	bodies        *handlers.ByteBudget
+	turns         *dispatch.Turns
 	// Rates bounds how often the operations are used. It is set before the first request.
 	Rates Rates
 
@@ -36,7 +38,7 @@ type Server struct {
 // New returns a server without operations. sessions are those of people; bodies is the budget of all request bodies and answers
 // in memory, nil is unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
-	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux()}
+	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, turns: newTurns(), mux: http.NewServeMux()}
 	s.huma = humago.New(s.mux, frameworkConfig())
 	s.huma.UseMiddleware(s.admit)
 	return s
@@ -81,6 +83,8 @@ type answer struct {
 	body    []byte
 	// room is reserved for the answer to a change; nil for other operations.
 	room *handlers.Room
+	// leave gives the operation's place back; it may be called again.
+	leave func()
 	// admitted: an operation has the path and the method.
 	admitted bool
 	// streamed: the operation has written its answer to the client itself.

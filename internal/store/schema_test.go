@@ -275,3 +275,14 @@ func TestReaderOfSQLiteIsReadOnly(t *testing.T) {
 	_, err := db.Reader().Exec(`INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
 	require.ErrorContains(t, err, "readonly")
 }
+
+// On SQLite, a table whose rows may be many pages long has a rowid, so that a search for a row reads no other.
+func TestLongRowsHaveRowids(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite)
+	for _, table := range []string{"agents", "chunks", "media_pieces", "sent_file_pieces"} {
+		var without bool
+		require.NoError(t, db.Reader().QueryRow(`SELECT wr FROM pragma_table_list WHERE name = $1`, table).Scan(&without))
+		require.False(t, without, table)
+	}
+}
