@@ -54,7 +54,7 @@ func TestAbuse(t *testing.T) {
 		"prompts that are hard to count": {Workers: several(5, 25), Connections: several(1, 5)},
 		"slow readers":                   {Connections: several(50, 500)},
 		"unread lists":                   {Connections: several(24, 100), Workers: 4},
-		"unread streams":                 {Connections: several(200, 800), Workers: 4},
+		"unread streams":                 {Connections: several(100, 800), Workers: 4},
 		"unread replays":                 {Connections: several(50, 400), Workers: 1},
 		"half-sent headers":              {Connections: several(500, 7000)},
 		"documents that are hard to cut": {Connections: several(2, 8), Workers: several(2, 8)},
