@@ -140,7 +140,7 @@ func TestOperationsGiveUpWaiting(t *testing.T) {
 		require.Len(t, gone.errs, OperationsWaiting)
 		require.Equal(t, errcode.InternalError, handlers.AsError(gone.errs[0]).Code)
 		waiting := s.begin(t.Context(), OperationsWaiting, list, "org_1")
-		time.Sleep(TurnWait)
+		time.Sleep(TurnWait) //nolint:forbidigo // the fake clock
 		synctest.Wait()
 		waiting.all(t, OperationsWaiting, errcode.RateLimited)
 		s.end()
