@@ -210,3 +210,26 @@ func visitorDecoders(t *testing.T) []handlertest.ForeignDecoder {
 		{Name: "a visitor's message", Most: maxVisitorBody, Bodies: handlertest.Within(`{"id":%}`, `{"text":%}`, `{"id":"m","x":%}`), Decode: serve("/widget/chn_1/messages", "", token)},
 	}
 }
+
+// TestVisitorsReadInTurn guarantees that visitors of one organization read one conversation at a time, so that many with long ones keep
+// neither the processors nor the memory from others; one whose turn doesn't come within two seconds is told to come again.
+func TestVisitorsReadInTurn(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	token := s.begin(t, `{}`)
+	require.NoError(t, s.lists.Enter(t.Context(), "org_1"))
+	refused := handlertest.Checked(t, handlertest.Served(s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")))
+	require.Equal(t, string(errcode.RateLimited), refused.Code())
+	require.EqualValues(t, 1, refused.Fields["retryAfter"])
+
+	waiting := make(chan *httptest.ResponseRecorder)
+	for range listsWaiting {
+		go func() {
+			waiting <- handlertest.Served(s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, ""))
+		}()
+	}
+	s.lists.Leave("org_1")
+	for range listsWaiting {
+		require.Equal(t, http.StatusOK, (<-waiting).Code)
+	}
+}

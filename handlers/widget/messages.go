@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -30,7 +32,16 @@ const (
 	streamsPerChannel = 50
 	// streamsPerSource bounds those of one address, and of one visitor.
 	streamsPerSource = 10
+	// listsWaiting is how many readings of an organization's conversations wait for their turn, each for listWait at most.
+	listsWaiting = 100
+	listWait     = 2 * time.Second
 )
+
+// listBounds let visitors of one organization read one conversation at a time: each may have several MiB, and visitors may be as many as
+// they like. They leave half of the processors to everything else.
+func listBounds() dispatch.Bounds {
+	return dispatch.Bounds{Places: max(1, runtime.GOMAXPROCS(0)/2), Each: 1, Line: listsWaiting, Lines: 10 * listsWaiting}
+}
 
 // waitingNotice is shown to a visitor when there is no answer at once. The reason isn't shown: it is the business's own.
 const waitingNotice = "Your message has arrived. The answer will appear here."
@@ -170,6 +181,14 @@ func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*end
 	if err := v.admitSource(ctx, "reads", readsPerMinute); err != nil {
 		return nil, err
 	}
+	waiting, cancel := context.WithTimeoutCause(ctx, listWait, dispatch.ErrBusy)
+	defer cancel()
+	if err := v.lists.Enter(waiting, v.channel.OrgID); err != nil {
+		return nil, &handlers.Error{
+			Code: errcode.RateLimited, RetryAfter: time.Second, Cause: err, Message: "Too many visitors read their conversations. Retry shortly.",
+		}
+	}
+	defer v.lists.Leave(v.channel.OrgID)
 	said := visitMessageList{Data: []VisitMessageObject{}}
 	conversation, err := v.Inbox.ConversationOf(ctx, v.channel.OrgID, v.channel.ChannelID, v.visit.Visitor)
 	if errors.Is(err, store.ErrNotFound) {

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -76,6 +77,7 @@ type Widget struct {
 	server   *endpoint.Server
 	bySource *v1.Streams // the open streams of each address and each visitor in a channel
 	answers  *answerPlaces
+	lists    *dispatch.Turns // the readings of conversations, by organization
 }
 
 // New returns a widget whose JSON operations are those of server.
@@ -86,7 +88,7 @@ func New(server *endpoint.Server, deps Deps) *Widget {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Widget{Deps: deps, server: server, bySource: new(v1.Streams), answers: new(answerPlaces)}
+	return &Widget{Deps: deps, server: server, bySource: new(v1.Streams), answers: new(answerPlaces), lists: dispatch.NewTurns(listBounds())}
 }
 
 // Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.
