@@ -56,11 +56,15 @@ func TestAbuse(t *testing.T) {
 		"unread lists":                   {Connections: several(24, 100), Workers: 4},
 		"unread streams":                 {Connections: several(100, 800), Workers: 4},
 		"unread replays":                 {Connections: several(50, 400), Workers: 1},
+		"unread files":                   {Connections: several(50, 900), Workers: several(1, 8)},
+		"visitors' lists":                {Connections: several(50, 400), Workers: several(4, 16)},
 		"half-sent headers":              {Connections: several(500, 7000)},
 		"documents that are hard to cut": {Connections: several(2, 8), Workers: several(2, 8)},
 		"searches":                       {Connections: several(16, 48), Workers: several(16, 48)},
 		"many changes":                   {Connections: several(1, 4), Workers: several(4, 16)},
 		"own deliveries":                 {Connections: 1, Workers: several(1, 4)},
+		"deliveries for many channels":   {Connections: several(1, 20), Workers: several(1, 4)},
+		"test events":                    {Connections: several(5, 50), Workers: several(2, 8)},
 		"questions to platforms":         {Connections: several(20, 200), Workers: several(4, 16)},
 		"guesses from many addresses":    {Connections: several(20, 250), Workers: several(16, 250)},
 	}
@@ -117,6 +121,8 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 	long := c.up.script(func(call *upstreamCall) { call.answer(strings.Repeat("word ", 160_000), usualUsage) })
 	bot := greedy.line(t, bot.Type)
 	own := greedy.lineWith(t, social.Messenger, greedy.AgentID, platforms.Credentials{"appSecret": attackersAppSecret})
+	pages, err := abuse.ManyPages(t.Context(), greedy.db, greedy.ring, greedy.OrgID, several(30, 300))
+	require.NoError(t, err)
 	widget := greedy.post(t, "/channels", map[string]any{
 		"type": "widget", "name": "Site", "agentId": greedy.AgentID, "origins": []string{abuse.Origin},
 	}, http.StatusCreated)["id"].(string)
@@ -126,7 +132,7 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 	require.NoError(t, json.Unmarshal(begun.Body, &visit), "%s", begun.Body)
 	return &abuse.Target{
 		Address: strings.TrimPrefix(c.BaseURL, "http://"), Key: greedy.Key, Model: modelStd, Endless: endless.Mark, Long: long.Mark,
-		Page: own.External, PageSecret: attackersAppSecret, Bot: bot.ID, BotSecret: bot.Secret, Widget: widget, VisitorToken: visit.Token, Person: victim.email, Sign: signSocial,
+		Page: own.External, PageSecret: attackersAppSecret, Pages: pages, Bot: bot.ID, BotSecret: bot.Secret, Widget: widget, VisitorToken: visit.Token, Person: victim.email, Sign: signSocial,
 	}
 }
 

@@ -34,3 +34,27 @@ func TestMarkdownAnswers(t *testing.T) {
 		require.Equal(t, "**"+string(kind)+"**", c.awaitSent(l.from(1), 2)[1])
 	}
 }
+
+// TestAnswerOfAKilledWorker guarantees that an answer during which a worker was killed is sent as the model wrote it, since its rendering may
+// have been the reason; the customer's next one is rendered.
+func TestAnswerOfAKilledWorker(t *testing.T) {
+	t.Parallel()
+	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) { d.Lease = "2s" })
+	c.worker = c.startWorker()
+	held := newGate(t)
+	model := c.up.script(func(call *upstreamCall) {
+		if held.pass(call) {
+			call.answer("**Blue**", usualUsage)
+		}
+	})
+	b := c.business(t, 1_000_000, model, nil)
+	l := b.line(t, bot.Type)
+	requireQueued(t, c.deliver(t, l.from(1).says("which color?")), 1)
+	c.awaitAsked(model, 1)
+	c.worker.kill()
+	held.open()
+	c.worker = c.startWorker()
+	require.Equal(t, []string{"**Blue**"}, c.awaitSent(l.from(1), 1))
+	requireQueued(t, c.deliver(t, l.from(1).says("which color again?")), 1)
+	require.Equal(t, []string{"**Blue**", "Blue"}, c.awaitSent(l.from(1), 2))
+}

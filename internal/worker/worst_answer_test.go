@@ -3,34 +3,20 @@ package worker
 import (
 	"context"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/markup/markuptest"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // TestWorstAnswer guarantees that no answer of 10 KB costs a worker more than 1 s of processor time or 400 MiB, or becomes more than 20
 // messages, whatever its Markdown.
 func TestWorstAnswer(t *testing.T) { //nolint:paralleltest // it measures the whole process
-	const size = 10 << 10
-	repeat := func(text string, bytes int) string { return strings.Repeat(text, bytes/len(text)) }
-	lazy := func(text string) string { return repeat(text, size/3) + "\na\n" + repeat("a\n", size/2) }
-	for name, answer := range map[string]string{
-		"table":      repeat("a|", 2500) + "a\n" + repeat("-|", 2500) + "-\n" + repeat("b\n", 5000),
-		"quotes":     lazy(">"),
-		"lists":      lazy("- "),
-		"numbers":    lazy("1. "),
-		"both":       lazy("> - "),
-		"references": "[a]: " + repeat("b", size/2) + "\n\n" + repeat("[a]", size/2),
-		"HTML":       repeat("a <?\n", size),
-		"emphasis":   repeat("*a_ ", size),
-		"lines":      repeat("a\n\n", size),
-		"length":     repeat("A sentence. ", 3*size),
-	} {
+	for name, answer := range markuptest.Worst(10 << 10) {
 		h := open(t)
 		h.channel(t, acme, "chn_photo", "photo_dm", helper)
 		h.vendor.reply = func(context.Context, int, []string) (string, error) { return answer, nil }

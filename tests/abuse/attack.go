@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +35,8 @@ type Target struct {
 	Bot, BotSecret, Widget, VisitorToken string
 	// Page is the attacker's page on the social platform, whose deliveries PageSecret signs: the secret of an application of their own.
 	Page, PageSecret string
+	// Pages are those of [ManyPages].
+	Pages []string
 	// Sign returns the signature of a social platform's delivery, which an attacker has for their own page only.
 	Sign func(body []byte) string
 }
@@ -53,6 +56,8 @@ type Siege struct {
 
 	mu   sync.Mutex
 	next time.Time
+	// created counts the answers with the status 201.
+	created atomic.Int64
 }
 
 // Attack is one way of misbehaving.
@@ -92,11 +97,15 @@ func Attacks() []Attack {
 		{"unread lists", true, waves(unreadLists)},
 		{"unread streams", true, waves(unreadStreams)},
 		{"unread replays", true, waves(unreadReplays)},
+		{"unread files", true, waves(unreadFiles)},
+		{"visitors' lists", true, waves(visitorsLists)},
 		{"half-sent headers", true, waves(halfSent)},
 		{"documents that are hard to cut", true, waves(hardDocuments)},
 		{"searches", true, waves(searches)},
 		{"many changes", true, waves(manyChanges)},
 		{"own deliveries", true, waves(ownDeliveries)},
+		{"deliveries for many channels", true, waves(manyPages)},
+		{"test events", true, waves(testEvents)},
 		{"questions to platforms", true, waves(platformQuestions)},
 		{"guesses from many addresses", true, waves(guesses)},
 	}

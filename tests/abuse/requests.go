@@ -65,30 +65,64 @@ func (s *Siege) everyOne(ctx context.Context, requests []request) error {
 	return errors.Join(faults...)
 }
 
+// send asks, and returns an error unless the answer is one of those that are wanted.
 func (s *Siege) send(ctx context.Context, client *http.Client, r *request) error {
+	response, text, err := s.ask(ctx, client, r)
+	if err != nil {
+		return err
+	}
+	var body struct{ Error struct{ Code errcode.Code } }
+	_ = json.Unmarshal(text, &body) // a page isn't JSON and has no code
+	got := outcome{response.StatusCode, body.Error.Code}
+	switch {
+	case slices.Contains(r.want, got):
+	case isBusy(response):
+		return fmt.Errorf("%s %s: %w", r.method, r.path, errBusy)
+	default:
+		return fmt.Errorf("%s %s with %.100s answered %d %.300s instead of one of %v", r.method, r.path, r.body, got.status, text, r.want)
+	}
+	if got.status == http.StatusCreated {
+		s.created.Add(1)
+	}
+	return nil
+}
+
+// ask sends a request and reads the whole answer.
+func (s *Siege) ask(ctx context.Context, client *http.Client, r *request) (*http.Response, []byte, error) {
 	asked, err := http.NewRequestWithContext(ctx, r.method, "http://"+s.Address+r.path, strings.NewReader(r.body))
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return nil, nil, fmt.Errorf("making a request: %w", err)
 	}
 	for i := 0; i < len(r.header); i += 2 {
 		asked.Header.Set(r.header[i], r.header[i+1])
 	}
 	response, err := client.Do(asked)
 	if err != nil {
-		return fmt.Errorf("asking: %w", err)
+		return nil, nil, fmt.Errorf("asking: %w", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
+		return nil, nil, fmt.Errorf("reading the answer of %s: %w", r.path, err)
+	}
+	return response, text, nil
+}
+
+// get sends a request from the i-th address, and decodes the answer into out unless the attacker has done too much already.
+func (s *Siege) get(ctx context.Context, i int, r *request, out any) error {
+	client := Client(i)
+	defer client.CloseIdleConnections()
+	response, text, err := s.ask(ctx, client, r)
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusPaymentRequired:
+		return nil
+	case response.StatusCode >= http.StatusMultipleChoices:
+		return fmt.Errorf("%s %s answered %d %.300s", r.method, r.path, response.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", r.path, err)
-	}
-	if isBusy(response) {
-		return fmt.Errorf("%s %s: %w", r.method, r.path, errBusy)
-	}
-	var body struct{ Error struct{ Code errcode.Code } }
-	_ = json.Unmarshal(text, &body) // a page isn't JSON and has no code
-	if got := (outcome{response.StatusCode, body.Error.Code}); !slices.Contains(r.want, got) {
-		return fmt.Errorf("%s %s with %.100s answered %d %.300s instead of one of %v", r.method, r.path, r.body, got.status, text, r.want)
 	}
 	return nil
 }

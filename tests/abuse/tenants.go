@@ -5,8 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +21,8 @@ import (
 const (
 	// longText is about as long as the longest instructions of an assistant, in bytes.
 	longText = 99_000
+	// longList is the address of the largest page of them.
+	longList = "/agents?limit=100"
 	// longTexts is how many assistants with such instructions an attacker makes: the largest page of a list has as many.
 	longTexts = 100
 	// hardDocument is the size of the largest document, in bytes.
@@ -43,6 +43,11 @@ func (s *Siege) bearer() []string {
 	return []string{"Authorization", "Bearer " + s.Key, "Content-Type", "application/json"}
 }
 
+// call is a request with the attacker's key.
+func (s *Siege) call(method, path, body string) *request {
+	return &request{method: method, path: path, header: s.bearer(), body: body}
+}
+
 func (s *Siege) allow(ok int, codes ...errcode.Code) []outcome {
 	return append(append([]outcome{{ok, ""}}, tooMuch...), failing(codes...)...)
 }
@@ -61,23 +66,40 @@ func unreadLists(ctx context.Context, s *Siege) error {
 	if err := s.everyOne(ctx, s.longAgents()); err != nil {
 		return err
 	}
+	return s.unread(ctx, s.call(http.MethodGet, longList, ""))
+}
+
+// unread sends a request on many connections, reads nothing of the answers, and waits until the attack should end.
+func (s *Siege) unread(ctx context.Context, r *request) error {
 	open, release := crowd(ctx)
 	defer release()
+	if err := s.beginAll(ctx, open, s.Connections, r); err != nil {
+		return err
+	}
+	return s.lie(ctx)
+}
+
+// beginAll sends a request on n connections of distant clients.
+func (s *Siege) beginAll(ctx context.Context, open *Crowd, n int, r *request) error {
 	open.slow = true
-	list := Route{Method: http.MethodGet, Path: "/agents?limit=100", Header: "Authorization: Bearer " + s.Key}
-	for i := range s.Connections {
+	route := Route{Method: r.method, Path: r.path}
+	for i := 0; i < len(r.header); i += 2 {
+		route.Header += r.header[i] + ": " + r.header[i+1] + "\r\n"
+	}
+	route.Header = strings.TrimSuffix(route.Header, "\r\n")
+	for i := range n {
 		if err := s.pace(ctx); err != nil {
 			return err
 		}
 		c, err := open.Dial(ctx, s.Address, i)
 		if err == nil {
-			err = c.Begin(list, 0, "")
+			err = c.Begin(route, len(r.body), r.body)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return s.lie(ctx)
+	return nil
 }
 
 // lie waits until the attack should end.
@@ -89,13 +111,17 @@ func (s *Siege) lie(ctx context.Context) error {
 	return nil
 }
 
-// unreadStreams ask for long lists and whole answers on a few connections over HTTP/2, with windows of no size.
+// unreadStreams ask for long lists, whole answers, and a kept answer on a few connections over HTTP/2, with windows of no size.
 func unreadStreams(ctx context.Context, s *Siege) error {
 	if err := s.everyOne(ctx, s.longAgents()); err != nil {
 		return err
 	}
-	list := &request{method: http.MethodGet, path: "/agents?limit=100", header: s.bearer()}
-	answer := &request{method: http.MethodPost, path: ChatPath, header: s.bearer(), body: prompt(s.Model, s.Long, false)}
+	list := s.call(http.MethodGet, longList, "")
+	answer := s.call(http.MethodPost, ChatPath, prompt(s.Model, s.Long, false))
+	replay := s.longAnswer()
+	if err := s.everyOne(ctx, []request{replay}); err != nil {
+		return err
+	}
 	open, release := crowd(ctx)
 	defer release()
 	for i := range max(1, s.Connections/unreadEach) {
@@ -107,15 +133,11 @@ func unreadStreams(ctx context.Context, s *Siege) error {
 			if err := s.pace(ctx); err != nil {
 				return err
 			}
-			one := list
-			if n%2 == 1 {
-				one = answer
-			}
-			if err := u.begin(one); err != nil {
+			if err := u.begin([]*request{list, answer, &replay}[n%3]); err != nil {
 				return err
 			}
 		}
-		if err := u.heads(http.StatusOK, http.StatusTooManyRequests); err != nil {
+		if err := u.heads(http.StatusOK, http.StatusTooManyRequests, http.StatusConflict); err != nil {
 			return err
 		}
 	}
@@ -127,30 +149,17 @@ const unreadEach = 200
 
 // unreadReplays ask on many connections for the kept answer of one call.
 func unreadReplays(ctx context.Context, s *Siege) error {
-	key := fmt.Sprint("replay-", names.Add(1))
-	body := prompt(s.Model, s.Long, false)
-	header := append(s.bearer(), "Idempotency-Key", key)
-	first := request{http.MethodPost, ChatPath, header, body, s.allow(http.StatusOK)}
+	first := s.longAnswer()
 	if err := s.everyOne(ctx, []request{first}); err != nil {
 		return err
 	}
-	open, release := crowd(ctx)
-	defer release()
-	open.slow = true
-	replay := Route{Method: http.MethodPost, Path: ChatPath, Header: "Authorization: Bearer " + s.Key + "\r\nIdempotency-Key: " + key}
-	for i := range s.Connections {
-		if err := s.pace(ctx); err != nil {
-			return err
-		}
-		c, err := open.Dial(ctx, s.Address, i)
-		if err == nil {
-			err = c.Begin(replay, len(body), body)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return s.lie(ctx)
+	return s.unread(ctx, &first)
+}
+
+// longAnswer is a call whose whole answer is kept for a key of its own.
+func (s *Siege) longAnswer() request {
+	header := append(s.bearer(), "Idempotency-Key", fmt.Sprint("replay-", names.Add(1)))
+	return request{http.MethodPost, ChatPath, header, prompt(s.Model, s.Long, false), s.allow(http.StatusOK)}
 }
 
 // halfSent begin requests whose header never ends.
@@ -212,27 +221,9 @@ func searches(ctx context.Context, s *Siege) error {
 
 // knowledgeBase creates one and returns its id. It is empty if the attacker has done too much already.
 func (s *Siege) knowledgeBase(ctx context.Context) (id string, err error) {
-	body := fmt.Sprintf(`{"name":"base %d"}`, names.Add(1))
-	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address+"/knowledge-bases", strings.NewReader(body))
-	if err != nil {
-		return "", fmt.Errorf("making a request: %w", err)
-	}
-	asked.Header.Set("Authorization", "Bearer "+s.Key)
-	client := Client(0)
-	defer client.CloseIdleConnections()
-	response, err := client.Do(asked)
-	if err != nil {
-		return "", fmt.Errorf("creating a knowledge base: %w", err)
-	}
-	defer response.Body.Close()
 	var made struct{ ID string }
-	switch err := json.NewDecoder(response.Body).Decode(&made); {
-	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusPaymentRequired:
-		return "", nil
-	case err != nil || made.ID == "":
-		return "", errors.Join(fmt.Errorf("a knowledge base was answered %d", response.StatusCode), err)
-	}
-	return made.ID, nil
+	err = s.get(ctx, 0, s.call(http.MethodPost, "/knowledge-bases", fmt.Sprintf(`{"name":"base %d"}`, names.Add(1))), &made)
+	return made.ID, err
 }
 
 // manyChanges write as much as they may.
@@ -254,7 +245,7 @@ func ownDeliveries(ctx context.Context, s *Siege) error {
 				body := s.delivery(messages, customers)
 				all = append(all, request{
 					http.MethodPost, "/webhooks/social",
-					[]string{"X-Hub-Signature-256", s.signOwn(body)},
+					[]string{"X-Hub-Signature-256", signWith(s.PageSecret, body)},
 					string(body),
 					s.allow(http.StatusOK, errcode.InvalidRequest),
 				})
@@ -264,8 +255,8 @@ func ownDeliveries(ctx context.Context, s *Siege) error {
 	return s.everyOne(ctx, all)
 }
 
-func (s *Siege) signOwn(body []byte) string {
-	mac := hmac.New(sha256.New, []byte(s.PageSecret))
+func signWith(secret string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 	"github.com/caddy-svc/caddy-svc/tests/abuse"
 )
 
@@ -38,6 +39,8 @@ const (
 	// attackersPage is a page on the social platform, whose deliveries an application of the attacker's own signs.
 	attackersPage      = "948000001"
 	attackersAppSecret = "secret-of-the-attackers-application"
+	// attackersPages is how many others they have, each with an application of its own.
+	attackersPages = 300
 )
 
 // abuseCaddyfile is the product with all its routes and its limits as they come.
@@ -70,8 +73,10 @@ const abuseCaddyfile = `{
 			price_output 600000
 		}
 		platform bot {
+			api_base http://%[2]s
 		}
 		platform social {
+			api_base http://%[2]s
 			app_secret {env.BENCH_APP_SECRET}
 			verify_token {env.BENCH_APP_SECRET}
 		}
@@ -214,6 +219,9 @@ func (t *tenants) arm(ctx context.Context) error {
 	if _, err = t.channel(ctx, "social_messenger", `{"accessToken":"bench","appSecret":"`+attackersAppSecret+`"}`, "--external-id", attackersPage); err != nil {
 		return err
 	}
+	if err := t.openPages(ctx); err != nil {
+		return err
+	}
 	bearer := http.Header{"Authorization": {"Bearer " + t.target.Key}}
 	if _, err := t.post(ctx, "/agents", bearer, map[string]any{"name": "Mai", "model": "bench/m", "instructions": "You are Mai."}, &made); err != nil {
 		return err
@@ -226,6 +234,19 @@ func (t *tenants) arm(ctx context.Context) error {
 	_, err = t.post(ctx, "/widget/"+made.ID+"/session", http.Header{"Origin": {abuse.Origin}}, map[string]any{}, &made)
 	t.target.VisitorToken = made.Token
 	return err
+}
+
+// openPages gives the attacker many pages on the social platform.
+func (t *tenants) openPages(ctx context.Context) error {
+	db, err := store.Open(ctx, t.product.place.location, store.Options{})
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	ring, err := vault.ParseRing(t.product.masterKey)
+	if err == nil {
+		t.target.Pages, err = abuse.ManyPages(ctx, db, ring, t.product.countedOrg, attackersPages)
+	}
+	return errors.Join(err, db.Close(ctx))
 }
 
 // channel gives the attacker a channel and returns its id.

@@ -140,7 +140,7 @@ func (b *bench) once(ctx context.Context) error {
 			return err
 		}
 	}
-	if rows := abuseRows(only); len(rows) > 0 {
+	if rows := abuseRows(only); len(rows) > 0 || only == worstRowName {
 		found = true
 		if err := b.runAbuse(ctx, rows); err != nil {
 			return err

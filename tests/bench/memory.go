@@ -151,14 +151,17 @@ func endAll(streams []*client, v variant) (total figures, err error) {
 	return total, errors.Join(faults...)
 }
 
-// resident is the product's memory in KiB, from /proc.
-func (p *product) resident() (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.server.Process.Pid))
+// resident is the product's memory in KiB.
+func (p *product) resident() (int64, error) { return memoryOf(p.server.Process.Pid, "VmRSS") }
+
+// memoryOf is a figure of a process's memory in KiB, from /proc: VmRSS is what it has, VmHWM the most that it had.
+func memoryOf(pid int, figure string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(line, figure+":"); ok {
 			return strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64) //nolint:wrapcheck // the text says enough
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/markup/markuptest"
 )
 
 const (
@@ -23,6 +25,9 @@ const (
 	// storyPrompt asks for a whole answer of storyWords words, 0.8 MiB.
 	storyPrompt = "Tell me a long story."
 	storyWords  = 160_000
+	// worstPrompt begins the prompts that ask for Markdown of worstAnswer bytes that is hard to render, by its kind.
+	worstPrompt = "Tell me the worst: "
+	worstAnswer = 10 << 10
 	// floodBuffer is what the kernel keeps of a flood for the vendor, in bytes. It would keep all of it, a gigabyte for 500
 	// streams, which a real vendor's machine does and which makes every request on this one slower.
 	floodBuffer = 64 << 10
@@ -44,7 +49,8 @@ type upstream struct {
 	answer  []byte
 	stream  []byte
 	flood   []byte // a stream of 2 MB
-	story   []byte // an answer of 0.8 MiB
+	// whole are other answers, by a part of their prompts.
+	whole map[string][]byte
 	// gate lets go on the streams that wait in their middle, when it is closed.
 	gate chan struct{}
 }
@@ -54,7 +60,10 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), story: plainAnswer(strings.Repeat("word ", storyWords)), stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), whole: map[string][]byte{storyPrompt: plainAnswer(strings.Repeat("word ", storyWords))}, stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
+	for kind, text := range markuptest.Worst(worstAnswer) {
+		u.whole[worstPrompt+kind] = plainAnswer(text)
+	}
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute, ConnContext: withConn}
 	go func() { _ = u.server.Serve(listener) }()
 	return u, nil
@@ -67,7 +76,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if strings.HasSuffix(r.URL.Path, "/sendMessage") {
+	if strings.HasSuffix(r.URL.Path, "/sendMessage") || strings.HasSuffix(r.URL.Path, "/me/messages") {
 		u.send(w, body)
 		return
 	}
@@ -97,24 +106,35 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if strings.Contains(string(body), storyPrompt) {
-		_, _ = w.Write(u.story)
-		return
+	for prompt, answer := range u.whole {
+		if strings.Contains(string(body), prompt) {
+			_, _ = w.Write(answer)
+			return
+		}
 	}
 	_, _ = w.Write(u.answer)
 }
 
-// send plays the platform of the bots, which delivers at once.
+// send plays the platforms of bots and of direct messages, which deliver at once.
 func (u *upstream) send(w http.ResponseWriter, body []byte) {
 	var message struct {
-		Chat json.Number `json:"chat_id"`
+		Chat      json.Number `json:"chat_id"`
+		Recipient struct{ ID string }
+		Message   json.RawMessage // none: the assistant is typing
 	}
 	if err := json.Unmarshal(body, &message); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"ok":true,"result":{"message_id":%d,"chat":{"id":%s}}}`, u.sent.add(message.Chat.String()), message.Chat)
+	switch {
+	case message.Chat != "":
+		fmt.Fprintf(w, `{"ok":true,"result":{"message_id":%d,"chat":{"id":%s}}}`, u.sent.add(message.Chat.String()), message.Chat)
+	case message.Message != nil:
+		fmt.Fprintf(w, `{"recipient_id":%q,"message_id":"m%d"}`, message.Recipient.ID, u.sent.add(message.Recipient.ID))
+	default:
+		fmt.Fprintf(w, `{"recipient_id":%q}`, message.Recipient.ID)
+	}
 }
 
 func plainAnswer(text string) []byte {
