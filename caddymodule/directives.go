@@ -72,6 +72,11 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 			return nil, h.Errf("%s: needs svc_auth before it, or every request ends with internal_error; e.g. `svc_auth %s`",
 				name, identity.ChatWrite)
 		}
+		if webhook, ok := any(handler).(*Webhook); ok {
+			if fault := site.strips(word, webhook.path()); fault != "" {
+				return nil, h.Errf("%s: %s", name, fault)
+			}
+		}
 		if checker, ok := any(handler).(appChecker); ok {
 			if err := checker.checkApp(app); err != nil {
 				return nil, h.WrapErr(err)

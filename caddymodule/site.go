@@ -146,6 +146,36 @@ func (s site) besideServer(h httpcaddyfile.Helper, server caddytokens.Token) (fa
 	return faults
 }
 
+// strips returns what is wrong if a handle_path around the directive that begins with the token removes a part of the path that the
+// directive is for, else "".
+func (s site) strips(directive caddytokens.Token, path string) string {
+	outer, _ := around(s.segments, directive)
+	for _, segment := range outer {
+		words := arguments(segment)
+		if segment.Directive() != "handle_path" || len(words) == 0 {
+			continue
+		}
+		if prefix := strings.TrimRight(words[0], "/*"); prefix != "" && strings.HasPrefix(path, prefix) {
+			return fmt.Sprintf("the handle_path at %s removes %s from the path, so every delivery would end with not_found; use handle",
+				place(segment[0]), prefix)
+		}
+	}
+	return ""
+}
+
+// around returns the directives among segments in whose blocks the directive stands that begins with the token, the innermost first.
+func around(segments []caddytokens.Segment, directive caddytokens.Token) (outer []caddytokens.Segment, found bool) {
+	for _, segment := range segments {
+		if sameToken(segment[0], directive) {
+			return nil, true
+		}
+		if outer, found := around(nested(segment), directive); found {
+			return append(outer, segment), true
+		}
+	}
+	return nil, false
+}
+
 // behindAuth reports whether svc_auth runs before the directive that begins with the token, as far as the site shows.
 func (s site) behindAuth(directive caddytokens.Token) bool {
 	found, behind := behindAuth(s.segments, directive, false)

@@ -3,12 +3,15 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // Webhook receives the customer messages that a platform delivers. It checks the signature over the raw bytes, puts the
@@ -23,6 +26,8 @@ type Webhook struct {
 	Platform string `json:"platform,omitempty"`
 
 	app *App
+	// rewritten: it was logged that deliveries come with another path.
+	rewritten sync.Once
 }
 
 // CaddyModule returns the Caddy module information.
@@ -95,11 +100,36 @@ func (h *Webhook) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if h.isRewritten(r) {
+		h.rewritten.Do(func() { h.logRewritten(r) })
+	}
 	err := h.app.serve("svc_webhook", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.webhooks[h.Platform](w, r)
 	})
 	countWebhook(h.Platform, err)
 	return err
+}
+
+// path returns the path of the platform's webhook; a channel's id follows if it ends with a slash.
+func (h *Webhook) path() string { return messaging.WebhookPath(platformDriver(h.Platform).Describe()) }
+
+// isRewritten reports whether a request came to the webhook's path, and a handler before this one has changed that to one which is
+// not_found. No platform tells the operator.
+func (h *Webhook) isRewritten(r *http.Request) bool {
+	came, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	if !ok || came.URL.Path == r.URL.Path {
+		return false
+	}
+	path := h.path()
+	ours := func(requested string) bool {
+		return requested == path || strings.HasSuffix(path, "/") && strings.HasPrefix(requested, path)
+	}
+	return ours(came.URL.Path) && !ours(r.URL.Path)
+}
+
+func (h *Webhook) logRewritten(r *http.Request) {
+	h.app.log.Error("a rewrite or uri before svc_webhook changes the path of deliveries, which all end with not_found; "+
+		"exclude the webhooks from it", "platform", h.Platform, "path", r.URL.Path)
 }
 
 var (

@@ -468,15 +468,18 @@ func TestDialects(t *testing.T) {
 }
 
 // TestStreamIsLive guarantees that tokens are never held back: each piece is readable at the client before the provider
-// sends the next one, over HTTP/1.1 and HTTP/2.
+// sends the next one, over HTTP/1.1 and HTTP/2, and when the site compresses what it serves.
 func TestStreamIsLive(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
 	d := deploy(t, store.SQLite, up)
 	d.TLS = true
+	d.Routes += "encode gzip\n"
 	p := startProduct(t, d)
 	c := p.operator().customer(t, 1_000_000)
-	for protocol, as := range map[string]*client{"h1": p.as(c), "h2": p.asOverTLS(c)} {
+	compressed := *p.as(c)
+	compressed.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // it asks for gzip
+	for protocol, as := range map[string]*client{"h1": p.as(c), "h2": p.asOverTLS(c), "gzip": &compressed} {
 		t.Run(protocol, func(t *testing.T) {
 			gates := []*gate{newGate(t), newGate(t), newGate(t), newGate(t)}
 			s := up.script(func(call *upstreamCall) {
@@ -492,6 +495,7 @@ func TestStreamIsLive(t *testing.T) {
 				call.done()
 			})
 			live := openStream(t, as, prompt(modelStd, s.Mark, true))
+			require.Equal(t, protocol == "gzip", live.response.Uncompressed)
 			for _, g := range gates {
 				live.readUntil(t, `"content":"piece "`)
 				g.open() // only what was read lets the provider go on
