@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,4 +96,20 @@ func TestWorkersListener(t *testing.T) {
 	require.NoError(t, other.Close())
 	require.NoError(t, requireFree(`"disabled":true`, ours))
 	require.NoError(t, requireFree("", ""))
+}
+
+// TestGatewaysListener guarantees that `caddy run` doesn't start where another process listens, and that other commands don't look.
+func TestGatewaysListener(t *testing.T) { //nolint:paralleltest // it changes the arguments of the process
+	other, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is local
+	require.NoError(t, err)
+	address := other.Addr().String()
+	ctx := caddy.Context{Context: context.WithValue(t.Context(), caddyhttp.ServerCtxKey, &caddyhttp.Server{Listen: []string{address}})}
+	arguments := os.Args
+	t.Cleanup(func() { os.Args = arguments })
+	os.Args = []string{"caddy", "validate"}
+	require.NoError(t, new(App).requireFree(ctx))
+	os.Args = []string{"caddy", "run"}
+	require.ErrorContains(t, new(App).requireFree(ctx), address+" is taken")
+	require.NoError(t, other.Close())
+	require.NoError(t, new(App).requireFree(ctx))
 }
