@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -148,6 +151,38 @@ func TestLongDeliveriesTakeTurns(t *testing.T) {
 	}
 	require.Equal(t, http.StatusInternalServerError, handlertest.Served(serve, signedWith("own-1", long).WithContext(gone)).Code)
 	acknowledged(t, serve, signedWith("own-1", long), 250)
+}
+
+// TestLongDeliveriesGiveWay guarantees that the long deliveries of two organizations are stored in turns of one transaction, if there is one
+// place for both.
+func TestLongDeliveriesGiveWay(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	g.addOwn(t, "org_1", "2001", "own-1")
+	g.addOwn(t, "org_2", "2002", "own-2")
+	serve := g.Receiver("social")
+	synctest.Test(t, func(t *testing.T) {
+		one := longDeliveries
+		one.Places = 1
+		g.turns = dispatch.NewTurns(one)
+		release := make(chan struct{})
+		var order []string
+		g.queue = enqueueFunc(func(_ context.Context, arrivals []inbox.Arrival) error {
+			<-release
+			order = append(order, arrivals[0].Route.OrgID)
+			return nil
+		})
+		var sent sync.WaitGroup
+		for _, page := range []string{"1", "2"} {
+			sent.Go(func() {
+				handlertest.Served(serve, signedWith("own-"+page, pages(map[string]int{"200" + page: 250})))
+			})
+			synctest.Wait()
+		}
+		close(release)
+		sent.Wait()
+		require.Equal(t, []string{"org_1", "org_2", "org_1", "org_2", "org_1", "org_2"}, order)
+	})
 }
 
 type enqueueFunc func(ctx context.Context, arrivals []inbox.Arrival) error
