@@ -68,3 +68,27 @@ func TestBusinessesAreLearned(t *testing.T) {
 		q.healthy(t)
 	})
 }
+
+// TestCustomersTakenForBusinesses guarantees that a customer whom the business wrote first, and whose id was learned as its own, is answered
+// once the business's id is known, and that ours to such a customer stay ours.
+func TestCustomersTakenForBusinesses(t *testing.T) {
+	t.Parallel()
+	const shop, ann, bob = "1", "7", "8"
+	each(t, func(t *testing.T, q *inboxTest) {
+		wrote := func(from, to, customer, id string) Item {
+			return Item{
+				Kind: Text, CustomerRef: "c-" + customer, Address: from, Other: &OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: "text " + id,
+			}
+		}
+		q.arrive(t, wrote(shop, bob, bob, "1")) // nothing tells it from a customer's
+		q.reply(t, "Hello", "p-1")
+		q.arrive(t, wrote(ann, shop, ann, "2"))
+		q.reply(t, "Hello", "p-2")
+		q.arrive(t, wrote(bob, shop, bob, "3"))
+		q.reply(t, "It is here", "p-3")
+		q.arrive(t, wrote(shop, bob, bob, "p-3"))
+		q.idle(t)
+		require.Equal(t, []string{"text 1", "Hello", "text 3", "It is here"}, q.said(t, "c-"+bob))
+		q.healthy(t)
+	})
+}

@@ -271,6 +271,24 @@ func TestEchoesAnswerWhatIsOlder(t *testing.T) {
 	}
 }
 
+// TestEchoesInOneDelivery guarantees the same for texts that come with the echo: only those that are older are answered.
+func TestEchoesInOneDelivery(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		now, err := q.db.Now(t.Context())
+		require.NoError(t, err)
+		wrote := now - 10_000
+		q.arrive(t, textAt("ann", "1", wrote-1), textAt("ann", "2", wrote), echoSaying("ann", "h1", "A person here.", wrote))
+		require.True(t, q.paused(t, "ann"))
+		require.Equal(t, q.arrivedAt(t, "2"), q.waitsSince(t))
+		lease := q.take(t)
+		require.Empty(t, q.open(t, lease).Waiting)
+		require.NoError(t, q.HandBack(t.Context(), "usr_1", "org_1", lease.ConversationID))
+		require.Equal(t, []string{"text 2"}, textsOf(q.open(t, lease).Waiting))
+		q.healthy(t)
+	})
+}
+
 // An agent that never pauses answers what waits, too, and knows what the person wrote; the customer counts as answered.
 func TestEchoesWithoutAPause(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -242,4 +243,27 @@ func TestErasureWantedLate(t *testing.T) {
 		require.Empty(t, q.open(t, lease).History)
 		q.healthy(t)
 	})
+}
+
+// TestErasureOfPersonsMessages guarantees that what people wrote to a customer before the erasure goes, and what they wrote after it stays.
+func TestErasureOfPersonsMessages(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	id := ""
+	says := func(text string) {
+		_, err := c.SendAsHuman(t.Context(), "usr_1", "org_1", id, []string{text})
+		require.NoError(t, err)
+		c.sendAll(t)
+	}
+	c.arrive(t, textAt("ann", "1", c.ms.Load()))
+	id = c.value(t, `SELECT id FROM conversations`)
+	require.NoError(t, c.HandOver(t.Context(), "usr_1", "org_1", id))
+	says("4711 is noted")
+	wants := Item{Kind: ErasureWanted, CustomerRef: "ann", SentAt: c.ms.Load()}
+	c.pass(time.Second)
+	c.arrive(t, textAt("ann", "2", c.ms.Load()))
+	says("Welcome back")
+	c.arrive(t, wants)
+	require.Equal(t, []string{"text 2", "Welcome back"}, c.said(t, "ann"))
+	c.healthy(t)
 }
