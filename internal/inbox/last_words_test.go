@@ -49,6 +49,7 @@ func TestLastWords(t *testing.T) {
 		require.Len(t, q.told(t), 2, "the handover, and the part whose delivery is unknown")
 
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.Equal(t, "0", q.waitsSince(t), "nobody else will answer what the last words have answered")
 		q.arrive(t, textOf("ann", "3", "three"))
 		require.Equal(t, []string{"three"}, textsOf(q.open(t, q.take(t)).Waiting))
 		q.healthy(t)
