@@ -127,7 +127,8 @@ func networkFailure(err error) error {
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, egress.ErrPrivate):
-		return final(CodeRefused, "the address is not public")
+		// As a name that doesn't exist: a tenant may sign a delivery that names the file, and must not learn which internal names exist.
+		return temporary("the address is not public")
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout():
 		return temporary("the file did not arrive in time")
 	default:
