@@ -118,6 +118,26 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	require.Zero(t, asked.Load())
 }
 
+// A vendor's words are masked wherever it says them: they may quote the key.
+func TestWordsAreMasked(t *testing.T) {
+	t.Parallel()
+	const words = `{"error":{"message":"no: operators-word,\nsk-upstream-secret-1234"}}`
+	for name, test := range map[string]struct {
+		stream bool
+		status int
+		body   string
+	}{
+		"a refusal": {false, 401, words}, "an answer": {false, 200, words}, "a stream": {true, 200, "data: " + words + "\n\n"},
+	} {
+		p := openaitest.New(t, providers.Config{BaseURL: "http://vendor", Timeouts: openaitest.Long, Transport: openaitest.RoundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: test.status, Body: io.NopCloser(strings.NewReader(test.body)), ContentLength: -1}, nil
+		})})
+		req := openaitest.Ask("ok", test.stream)
+		req.APIKey = "operators-word"
+		require.Equal(t, "no: [masked], [masked]", requireFailure(t, providertest.Ask(t, p, req).Err, providers.FailureRefused).Detail, name)
+	}
+}
+
 // A vendor's answer is bounded after decompression, so a small body can't fill the memory. The rest is not even read.
 func TestGzipBomb(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func TestLocalChatUnhashable(t *testing.T) {
 		`{"Timestamp":"1"}`, `{"message":{"timestamp":"1"}}`,
 		`{"timestamp":"1"}}`, `{"timestamp":"1"} 1`, `{"timestamp":"1"`,
 	} {
-		for _, digits := range []string{"", "1", "null"} {
+		for _, digits := range []string{"", "1", "null", "true", "{}", `["1"]`, "x", " 1", "-1", "1.5", "1e3"} {
 			signed := header(LocalChatHeader, "mac="+sum("app"+body+digits+"secret"))
 			require.ErrorIs(t, LocalChat(signed, "", "app", "secret", []byte(body)), ErrSignature, "%s with %q", body, digits)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
@@ -435,6 +436,20 @@ func TestAPIBodiesAreCharged(t *testing.T) {
 	o.Bodies.SetLimit(1<<20, handlers.DefaultPace)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
 	require.Zero(t, o.Bodies.Used())
+}
+
+// A body that finds no slot for decoding is refused.
+func TestAPIBodiesAreDecodedInTurn(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	synctest.Test(t, func(t *testing.T) {
+		o.Bodies = handlers.NewByteBudget(1 << 20)
+		o.Server = serve(o.Deps)
+		handlertest.FillSlots(t, o.Bodies)
+		r := request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
+		a := handlertest.RefusedWith(t, errcode.InternalError, o.Serve, handlertest.Impatient(t, r))
+		require.Equal(t, "1", a.Header.Get("Retry-After"))
+	})
 }
 
 func TestAPIWithoutItsStore(t *testing.T) {

@@ -154,3 +154,25 @@ func BuiltinPlatforms(t testing.TB) *messaging.Set {
 	t.Helper()
 	return PlatformsOf(t, nil)
 }
+
+// FillSlots takes every slot in which the budget lets bodies be decoded. It is for a bubble of package synctest, where the last wait ends
+// at once.
+func FillSlots(t *testing.T, bodies *handlers.ByteBudget) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := bodies.Decoding(ctx, 1)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Impatient is a request whose client waits for a second.
+func Impatient(t *testing.T, r *http.Request) *http.Request {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	t.Cleanup(cancel)
+	return r.WithContext(ctx)
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -190,6 +191,19 @@ func TestChatNeedsPostAndPrincipal(t *testing.T) {
 	require.Equal(t, errcode.NotFound, handlers.AsError(err).Code)
 	err = chat.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(plain)))
 	require.Equal(t, errcode.InternalError, handlers.AsError(err).Code)
+}
+
+// TestChatIsDecodedInTurn: a body that finds no slot for decoding is refused, and no call is made.
+func TestChatIsDecodedInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := post(t, &handlertest.ScriptedCall{}, plain, func(r *http.Request, chat *Chat) {
+			handlertest.FillSlots(t, chat.Bodies)
+			*r = *handlertest.Impatient(t, r)
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, errcode.InternalError, handlers.AsError(err).Code)
+	})
 }
 
 // TestStreamLimit: a stream beyond the limit is 429 with a Retry-After of a second.

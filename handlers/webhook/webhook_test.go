@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -298,6 +299,20 @@ func TestBotDeliveryIsAdmittedBeforeItsBody(t *testing.T) {
 	g.bodies.SetLimit(0, handlers.DefaultPace)
 	r := delivery("/webhooks/bot/chn_bot1", "X-Bot-Api-Secret-Token", "secret-1", "{}")
 	require.Equal(t, http.StatusInternalServerError, handlertest.Served(g.Bot, r).Code, "only an admitted body needs room")
+}
+
+// A delivery that finds no slot for decoding is refused, and comes again.
+func TestDeliveriesAreDecodedInTurn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, _ *gate) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(t)
+			handlertest.FillSlots(t, g.bodies)
+			a := handlertest.RefusedWith(t, errcode.InternalError, p.serve(g), handlertest.Impatient(t, p.signed(p.text)))
+			require.NotEmpty(t, a.Header.Get("Retry-After"))
+			require.Zero(t, g.enqueues)
+		})
+	})
 }
 
 // Once a delivery has arrived, the queue's time doesn't count against its connection.

@@ -157,6 +157,20 @@ func TestWidgetReadRate(t *testing.T) {
 	require.Equal(t, http.StatusOK, handlertest.Served(s.Serve, another).Code)
 }
 
+// Visitors of one address have the rate of one visitor together, and one of another address its own.
+func TestManyVisitorsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	s.Limiter = limit.NewMemory(func() time.Time { return time.Unix(1_800_000_030, 0) })
+	s.configure(t, store.WidgetSettings{RequestsPerMinute: 100})
+	for n := range messagesPerMinute {
+		wholeStream(t, s.writeFrom("192.0.2.1", s.begin(t, `{}`), "m-"+strconv.Itoa(n)))
+	}
+	another := s.begin(t, `{}`)
+	require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.writeFrom("192.0.2.1", another, "m-one-more")).Code())
+	wholeStream(t, s.writeFrom("192.0.2.2", another, "m-one-more"))
+}
+
 // TestOneVisitorFromManyAddresses guarantees that a visitor has no more messages and streams because they write from many addresses, and
 // that others have theirs.
 func TestOneVisitorFromManyAddresses(t *testing.T) {

@@ -88,7 +88,6 @@ func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*en
 	}), nil
 }
 
-// admit counts one request against a bound of this channel.
 // admitSource counts a request of the visitor and of their address, each of which has so many a minute: a token can be used from many
 // addresses, and an address gets many tokens.
 func (v *visitRequest) admitSource(ctx context.Context, what string, perMinute int64) error {
@@ -98,6 +97,7 @@ func (v *visitRequest) admitSource(ctx context.Context, what string, perMinute i
 	return v.admit(ctx, what+" "+v.address, perMinute)
 }
 
+// admit counts one request against a bound of this channel.
 func (v *visitRequest) admit(ctx context.Context, what string, perMinute int64) error {
 	d, err := v.Limiter.Take(ctx, "widget "+v.channel.ChannelID+" "+what, perMinute)
 	if err != nil {

@@ -50,6 +50,23 @@ func TestNobodyHasNoPassword(t *testing.T) {
 	}
 }
 
+// A password costs one sum, whether or not there is a user or a password to compare it with. The test counts what the process allocates, and
+// so has no other beside it.
+func TestUnknownUsersCostASum(t *testing.T) {
+	p := newPasswords()
+	hash, err := p.hash(t.Context(), goodPassword, "", stranger("192.0.2.1"))
+	require.NoError(t, err)
+	for name, stored := range map[string][]string{"nobody": nil, "nobody with a password": {""}, "somebody": {hash}} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := p.check(t.Context(), stored, "a wrong password", stranger("192.0.2.1"))
+		require.NoError(t, err)
+		runtime.ReadMemStats(&after)
+		sums := float64(after.TotalAlloc-before.TotalAlloc) / float64(p.cost.memory<<10)
+		require.InDelta(t, 1, sums, 0.5, name)
+	}
+}
+
 // A hash of another cost still matches, and is reported as stale.
 func TestStaleHash(t *testing.T) {
 	t.Parallel()
@@ -132,6 +149,8 @@ func TestPasswordLengths(t *testing.T) {
 // while users that are known have turns of their own. A caller that waits too long gets ErrBusy, and one whose context ends gets its cause.
 func TestPasswordTurns(t *testing.T) {
 	t.Parallel()
+	require.LessOrEqual(t, strangersHashes(), maxHashes)
+	require.LessOrEqual(t, 2*strangersHashes(), max(2, runtime.GOMAXPROCS(0)), "one for two processors")
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
 		lan := stranger("192.0.2.1")

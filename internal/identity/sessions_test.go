@@ -93,7 +93,7 @@ func TestNoSecretOfASessionIsStored(t *testing.T) {
 					text += fmt.Sprintf("%s|", *value.(*any))
 				}
 				for _, secret := range []string{session, link.Token, password} {
-					require.NotContains(t, text, secret, table)
+					require.NotContains(t, text, secret[:len(secret)/3], table)
 				}
 			}
 			require.NoError(t, rows.Err())

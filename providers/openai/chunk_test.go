@@ -30,6 +30,7 @@ func TestReadChunkDialects(t *testing.T) {
 		"null content":        {`{"choices":[{"delta":{"role":"assistant","content":null}}]}`, want{}},
 		"all in one":          {`{"choices":[{"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, want{text: "Hi", finish: "stop", usage: &providers.Usage{PromptTokens: 3, CompletionTokens: 1}}},
 		"reasoning":           {`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}],"obfuscation":"abc"}`, want{}},
+		"only reasoning":      {`{"choices":[{"delta":{"reasoning_content":"hm"}}]}`, want{}},
 		"tool calls":          {`{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"content\":\"no\"}"}}]}}]}`, want{}},
 		"usage only":          {`{"choices":[],"usage":{"prompt_tokens":18,"completion_tokens":286,"total_tokens":304,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &providers.Usage{PromptTokens: 18, CompletionTokens: 286, CachedPromptTokens: 8}}},
 		"zero usage":          {`{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, want{usage: &providers.Usage{}}},
@@ -314,7 +315,7 @@ func FuzzReadChunk(f *testing.F) {
 		`{"choices":[{"index":1},{"index":0.0,"delta":null,"message":{"content":null}},{}],"choices":[{"delta":{"content":[]}}]}`,
 		`{"choices":[{"delta":{"content":[{"type":"text","text":"a"},{"type":"thinking"},{"text":"\ud83d","type":"text"}]},"usage":{"prompt_tokens":1,"prompt_cache_hit_tokens":1,"completion_tokens":2,"total_tokens":9}}]}`,
 		`{"choices":[1,null,{"index":"0"}],"usage":[1,-2.5e-3,true,false,null,"\u00e9"]}`,
-		`{"\u0075sage":{"prompt_tokens":-0,"completion_tokens":1e2}}`, `[]`, `{"a":`,
+		`{"\u0075sage":{"prompt_tokens":-0,"completion_tokens":1e2}}`, `[]`, `{"a":`, "{\"choices\":[{\"delta\":{\"content\":\"a\n\ndata: b\"}}]}",
 	} {
 		f.Add([]byte(doc), true)
 		f.Add([]byte(doc), false)
