@@ -55,7 +55,11 @@ func (u *Upload) chunks(pass func() error) ([]store.Chunk, error) {
 	switch u.MediaType {
 	case PlainText, Markdown:
 	case HTML:
-		content = htmlText(content)
+		text, err := htmlText(content, pass)
+		if err != nil {
+			return nil, err
+		}
+		content = text
 	default:
 		return nil, fmt.Errorf("%w %q", ErrMediaType, u.MediaType)
 	}

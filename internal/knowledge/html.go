@@ -1,6 +1,9 @@
 package knowledge
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -9,12 +12,37 @@ import (
 
 // htmlText returns the visible text of an HTML source, roughly: headings begin with # as in Markdown, paragraphs are separated
 // by an empty line, items of a list begin with a hyphen, cells of a table with a bar. Scripts, styles, templates, pictures and
-// attributes are left out. It accepts any input, as browsers do, and loads nothing.
-func htmlText(source string) string {
-	t := &htmlReader{tokens: html.NewTokenizer(strings.NewReader(source))}
+// attributes are left out. It accepts any input, as browsers do, and loads nothing. It calls pass every few KB, and ends with its error.
+func htmlText(source string, pass func() error) (string, error) {
+	t := &htmlReader{tokens: html.NewTokenizer(&passingReader{source, pass})}
 	for t.next() { //nolint:revive // next does the work
 	}
-	return t.out.String()
+	if err := t.tokens.Err(); !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("reading HTML: %w", err)
+	}
+	return t.out.String(), nil
+}
+
+// passBytes is how much of an HTML source is read before other work may go on, in some milliseconds.
+const passBytes = 16 << 10
+
+// passingReader reads a text. It calls pass before each piece.
+type passingReader struct {
+	rest string
+	pass func() error
+}
+
+// Read implements io.Reader.
+func (r *passingReader) Read(into []byte) (int, error) {
+	if r.rest == "" {
+		return 0, io.EOF
+	}
+	if err := r.pass(); err != nil {
+		return 0, err
+	}
+	n := copy(into[:min(len(into), passBytes)], r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
 }
 
 // htmlReader extracts the text of an HTML source.
@@ -32,7 +60,7 @@ type htmlReader struct {
 // next handles the next token. It returns false at the end.
 func (t *htmlReader) next() bool {
 	switch t.tokens.Next() {
-	case html.ErrorToken: // the end of the text: without a bound there is no other error
+	case html.ErrorToken: // the end of the text, or an error of pass
 		return false
 	case html.TextToken:
 		if t.hidden == 0 {

@@ -101,6 +101,22 @@ func TestReadingEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, passes, len(large.Content)/(8<<10), "every few KB")
 
+	// One tag, which is all markup.
+	tag := Upload{OrgID: acme, KnowledgeBaseID: shop, MediaType: HTML, Content: strings.Repeat("<x y=z ", 64<<10)}
+	passes = 0
+	_, err = tag.chunks(func() error { passes++; return nil })
+	require.ErrorIs(t, err, ErrNoText)
+	require.GreaterOrEqual(t, passes, len(tag.Content)/passBytes)
+	passes = 0
+	_, err = tag.chunks(func() error {
+		if passes++; passes == 3 {
+			return errEnough
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, errEnough)
+	require.Equal(t, 3, passes)
+
 	_, err = l.read(gone(t), &large)
 	require.ErrorIs(t, err, context.Canceled)
 	allowed := l.readTime
