@@ -433,8 +433,8 @@ func TestDecodeChatIsLinear(t *testing.T) {
 
 func TestDecodeChatRefusesBodiesBeyondTheLimit(t *testing.T) {
 	t.Parallel()
-	_, err := DecodeChat(make([]byte, handlers.MaxChatBody+1))
-	require.Contains(t, handlertest.RequireInvalid(t, err).Message, "larger than")
+	_, err := DecodeChat(make([]byte, 32<<20+1))
+	require.Contains(t, handlertest.RequireInvalid(t, err).Message, "larger than 33554432 bytes")
 }
 
 func TestDecodeChatMessageTextsDoNotEchoTheBody(t *testing.T) {
