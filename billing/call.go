@@ -62,6 +62,9 @@ type Hold struct {
 	Rough bool
 	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
 	Claim *Claim
+	// Room reports whether the caller has memory for a kept answer of so many bytes. It is called before the answer is read; if it
+	// returns false, the error is [ErrNoRoom]. Nil has room for any.
+	Room func(bytes int64) bool
 }
 
 func (h Hold) validate() error {

@@ -18,6 +18,9 @@ var ErrKeyReused = errors.New("the idempotency key was used with other content")
 // hold again; 409 conflict when the call doesn't end in time.
 var ErrKeyInFlight = errors.New("a call with the same idempotency key is in progress")
 
+// ErrNoRoom is returned for an Idempotency-Key whose answer is kept when [Hold.Room] has no room for it.
+var ErrNoRoom = errors.New("there is no room for the kept answer")
+
 // KeyLife is how long the outcome of a finished call is kept for replays.
 const KeyLife = 24 * time.Hour
 
@@ -69,17 +72,31 @@ var clockSQL = map[store.Engine]string{
 	store.Postgres: `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
 }
 
-// replay reads the finished call that a hold met. Its transcript may be large, so the writer doesn't read it. found is false
-// when the row expired meanwhile.
+// finishedCall is of the call that has ended with a key. The database reads no answer to tell its length.
+const finishedCall = ` FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
+	WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.state = 'done'`
+
+// replay reads the finished call that a hold met. Its transcript may be large, so the writer doesn't read it, and nobody does without
+// room for it. found is false when the row expired meanwhile.
 func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
+	key := []any{hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID}
+	if hold.Room != nil {
+		var bytes int64
+		err := b.db.Reader().QueryRowContext(ctx, `SELECT coalesce(length(k.response), 0)`+finishedCall, key...).Scan(&bytes)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil, false, nil
+		case err != nil:
+			return nil, false, fmt.Errorf("read the length of finished call %s: %w", callID, err)
+		case !hold.Room(bytes):
+			return nil, true, ErrNoRoom
+		}
+	}
 	replay = &Replay{CallID: callID}
 	settled := &replay.Settled
 	var byok sql.NullBool
 	err = b.db.Reader().QueryRowContext(ctx, `SELECT k.response, c.byok,
-			coalesce(c.charged_micros, 0), coalesce(c.extra_micros, 0), coalesce(c.shortfall_micros, 0)
-		FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
-		WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.state = 'done'`,
-		hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID,
+			coalesce(c.charged_micros, 0), coalesce(c.extra_micros, 0), coalesce(c.shortfall_micros, 0)`+finishedCall, key...,
 	).Scan(&replay.Response, &byok, &settled.ChargedMicros, &settled.ExtraMicros, &settled.ShortfallMicros)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

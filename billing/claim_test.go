@@ -164,6 +164,20 @@ var idempotencyRows = map[string]func(k keyed){
 		k.requireWallet(75, 0)
 		k.requireClaims("call_1 done")
 	},
+	"replay: with room, and with too little of it": func(k keyed) {
+		k.runs("call_1", "key", "content", 60)
+		k.settle("call_1", "key", 25, true, "sealed")
+		for room, want := range map[int64]error{int64(len("sealed")): nil, int64(len("sealed")) - 1: ErrNoRoom} {
+			hold := holdOf("call_2", 60)
+			hold.Wallet, hold.Claim = k.wallet, claimOf("key", "content")
+			hold.Room = func(bytes int64) bool { return bytes <= room }
+			replay, err := k.book.Hold(k.Context(), hold)
+			require.ErrorIs(k, err, want)
+			require.Equal(k, want == nil, replay != nil)
+		}
+		k.requireWallet(75, 0)
+		k.requireClaims("call_1 done")
+	},
 	"replay: on an empty wallet, with what was taken above the hold": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)
 		k.settle("call_1", "key", 110, true, "sealed")

@@ -157,10 +157,6 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was too long to be kept.",
 		}
 	}
-	// Twice, for the answer is encoded before it is sent.
-	if err := c.room(2 * int64(len(first.Response))); err != nil {
-		return nil, err
-	}
 	plain, err := c.Ring.Open(first.Response, vault.Transcript(c.req.OrgID, first.CallID))
 	if err != nil {
 		return nil, fmt.Errorf("opening the kept answer: %w", err)

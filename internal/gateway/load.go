@@ -63,6 +63,10 @@ func (c *call) room(bytes int64) error {
 	if c.req.Room == nil || c.req.Room(bytes) {
 		return nil
 	}
+	return noRoom()
+}
+
+func noRoom() *Failure {
 	return &Failure{
 		Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter,
 		Message: "The organization's answers that are made now, or are not read yet, are too large together. Read them, then retry.",
