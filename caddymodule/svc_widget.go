@@ -39,6 +39,6 @@ func (a *App) newWidget(rt *runtime) *widget.Widget {
 	live.Exit = drained.Done()
 	return widget.New(rt.api, widget.Deps{
 		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: rt.shared.ring, Limiter: rt.limiter,
-		Streams: new(v1.Streams), Logger: a.log,
+		Streams: new(v1.Streams), Bodies: rt.shared.bodies, Logger: a.log,
 	})
 }

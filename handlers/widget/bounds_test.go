@@ -240,6 +240,13 @@ func TestVisitorsReadInTurn(t *testing.T) {
 	require.Equal(t, string(errcode.RateLimited), refused.Code())
 	require.EqualValues(t, 1, refused.Fields["retryAfter"])
 
+	s.Bodies = handlers.NewByteBudget(8*longList - 1) // a quarter is strangers', of which one address has half
+	s.lists.Leave("org_1")
+	unread := handlertest.Checked(t, handlertest.Served(s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")))
+	require.Equal(t, string(errcode.RateLimited), unread.Code(), "there is no room for a long one")
+	s.Bodies = handlers.NewByteBudget(8 * longList)
+
+	require.NoError(t, s.lists.Enter(t.Context(), "org_1"))
 	const many = endpoint.OperationsWaiting // from one address
 	waiting := make(chan *httptest.ResponseRecorder)
 	for range many {

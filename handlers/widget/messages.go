@@ -35,6 +35,8 @@ const (
 	// listsWaiting is how many readings of an organization's conversations wait for their turn, each for listWait at most.
 	listsWaiting = 100
 	listWait     = 2 * time.Second
+	// longList is the memory in bytes that there must be before a conversation is read: about that of the largest list.
+	longList = 1 << 20
 )
 
 // listBounds let visitors of one organization read one conversation at a time: each may have several MiB, and visitors may be as many as
@@ -189,6 +191,11 @@ func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*end
 		}
 	}
 	defer v.lists.Leave(v.channel.OrgID)
+	room := handlers.NewRoom(v.Bodies, handlers.Account{Share: handlers.ShareStrangers, Owner: v.address})
+	defer room.Close()
+	if !room.Grow(longList) { // it would be read and then refused
+		return nil, handlers.NoRoom()
+	}
 	said := visitMessageList{Data: []VisitMessageObject{}}
 	conversation, err := v.Inbox.ConversationOf(ctx, v.channel.OrgID, v.channel.ChannelID, v.visit.Visitor)
 	if errors.Is(err, store.ErrNotFound) {

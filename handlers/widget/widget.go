@@ -60,6 +60,8 @@ type Deps struct {
 	// Streams counts the concurrent streams of the channels. It is the widget's own: visitors take no place from the
 	// organization's calls.
 	Streams *v1.Streams
+	// Bodies is the budget of the server's answers; nil is unlimited.
+	Bodies *handlers.ByteBudget
 	// Now is the clock of tokens and of the days of spending; nil is [time.Now].
 	Now func() time.Time
 	// Logger gets failures that visitors don't see; nil discards them.
