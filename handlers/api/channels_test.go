@@ -128,6 +128,12 @@ func TestChannelRefusals(t *testing.T) {
 		}
 	}
 	require.Zero(t, o.platform.calls)
+	for _, body := range []string{ // with the shortest secrets
+		`{"type":"bot","name":"a","credentials":{"secretToken":"` + strings.Repeat("a", 16) + `","botToken":"1:A"}}`,
+		`{"type":"photo_dm","name":"b","externalId":"7","credentials":{"accessToken":"t","appSecret":"` + strings.Repeat("a", 16) + `"}}`,
+	} {
+		o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", body)
+	}
 }
 
 func TestAgentOfAChannel(t *testing.T) {
