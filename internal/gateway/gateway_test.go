@@ -195,6 +195,14 @@ func TestEndings(t *testing.T) {
 			steps: append(answer[:3:3], usage(-5, 20, 0)), leaveAfter: -1,
 			outcome: gateway.OutcomeCompleted, charged: 18, source: billing.UsageEstimated,
 		},
+		"a prompt of the whole window is possible": {
+			steps: append(answer[:3:3], usage(window, 20, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: window + 2*20, source: billing.UsageProvider,
+		},
+		"a prompt above the window is estimated": {
+			steps: append(answer[:3:3], usage(window+1, 20, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 18, source: billing.UsageEstimated,
+		},
 		"usage above the window is estimated": {
 			steps: append(answer[:3:3], usage(10, window+1, 0)), leaveAfter: -1,
 			outcome: gateway.OutcomeCompleted, charged: 18, source: billing.UsageEstimated,

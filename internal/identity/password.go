@@ -89,10 +89,14 @@ type passwords struct {
 }
 
 func newPasswords() *passwords {
-	turns := func(places int) *dispatch.Turns {
-		return dispatch.NewTurns(dispatch.Bounds{Places: places, Each: 1, Line: maxWaiting, Lines: maxWaiting})
+	return &passwords{
+		strangers: passwordTurns(strangersHashes()), known: passwordTurns(keptHashes), patience: hashWait, cost: passwordCost,
 	}
-	return &passwords{strangers: turns(strangersHashes()), known: turns(keptHashes), patience: hashWait, cost: passwordCost}
+}
+
+// passwordTurns returns turns in which each address or user has one place.
+func passwordTurns(places int) *dispatch.Turns {
+	return dispatch.NewTurns(dispatch.Bounds{Places: places, Each: 1, Line: maxWaiting, Lines: maxWaiting})
 }
 
 // strangersHashes is how many passwords of strangers are hashed at a time.

@@ -209,6 +209,17 @@ func TestPasswordTurns(t *testing.T) {
 	})
 }
 
+// TestOneAddressHasOnePlace guarantees that the passwords of one address are hashed one after the other, however many places there are.
+func TestOneAddressHasOnePlace(t *testing.T) {
+	t.Parallel()
+	turns := passwordTurns(4) // of a machine with eight processors
+	require.NoError(t, turns.Enter(t.Context(), "192.0.2.1"))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, turns.Enter(gone, "192.0.2.1"), context.Canceled, "it waits")
+	require.NoError(t, turns.Enter(gone, "192.0.2.2"))
+}
+
 // TestLineForPasswords guarantees that the line for a hash has an end.
 func TestLineForPasswords(t *testing.T) {
 	t.Parallel()

@@ -86,11 +86,13 @@ func TestAgentPages(t *testing.T) {
 			want = append(want, id)
 		}
 		createAgent(t, db, "org_2", store.NewID("agt"))
+		write(t, db, `UPDATE agents SET instructions = 'as long as 100,000 characters'`)
 		var seen []string
 		for page := (store.Page{Limit: 50}); ; {
 			agents, err := db.Agents.List(t.Context(), "org_1", page)
 			require.NoError(t, err)
 			for _, agent := range agents {
+				require.Empty(t, agent.Instructions, "a page of them would have 40 MB")
 				page.After = agent.ID
 				seen = append(seen, agent.ID)
 			}
