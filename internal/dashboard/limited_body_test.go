@@ -16,6 +16,7 @@ import (
 // room is a bound on bodies as the service's.
 type room struct {
 	limit      int64
+	full       bool // of bodies that are decoded
 	used, most atomic.Int64
 	owners     []string
 }
@@ -26,7 +27,12 @@ func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.R
 	return m, func() { r.used.Add(-m.held) }
 }
 
-func (*room) Decoding(context.Context, int) (func(), error) { return func() {}, nil }
+func (r *room) Decoding(context.Context, int) (func(), error) {
+	if r.full {
+		return func() {}, noRoom{}
+	}
+	return func() {}, nil
+}
 
 func (*room) Page(*http.Request, string, int64) (send SendPage, release func(), err error) {
 	return func(w http.ResponseWriter, status int, _ string, text []byte) {
@@ -62,7 +68,7 @@ func (noRoom) Refusal() (status int, code, message string, retryAfterSeconds int
 }
 
 // Forms and what scripts send count against the memory of all requests, and are refused, and not
-// half done, when there is no room.
+// half done, when there is no room, or no slot for decoding them.
 func TestBodiesHaveABound(t *testing.T) {
 	t.Parallel()
 	const (
@@ -92,12 +98,11 @@ func TestBodiesHaveABound(t *testing.T) {
 			if name == "a form without a session" {
 				size = small
 			}
-			for _, limit := range []int64{10 * size, size - 1} {
+			for _, all := range []*room{{limit: 10 * size}, {limit: size - 1}, {limit: 10 * size, full: true}} {
 				r := newBareFixture(t)
 				r.answer("POST /agents", http.StatusCreated, agentJSON)
 				r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
 				r.answer("POST /agents/agt_1/playground", http.StatusOK, "data: [DONE]\n\n")
-				all := &room{limit: limit}
 				r.dashboard.config.Bodies = all
 				w := send(t, r)
 				require.Zero(t, all.used.Load(), "given back")
@@ -106,7 +111,7 @@ func TestBodiesHaveABound(t *testing.T) {
 				} else {
 					require.Equal(t, []string{"org_1"}, all.owners)
 				}
-				if limit > size {
+				if all.limit > size && !all.full {
 					require.Less(t, w.Code, 500, w.Body.String())
 					require.Greater(t, all.most.Load(), size)
 					continue
