@@ -52,7 +52,11 @@ func deliveryDecoders() (all []handlertest.ForeignDecoder) {
 		})
 	}
 	return append(all, handlertest.ForeignDecoder{
-		Name: "signature of localchat", Most: MaxBody, Bodies: handlertest.Within(`{"timestamp":%}`, `{"x":%}`, `{"timestamp":"1","timestamp":%}`),
+		Name: "signature of localchat", Most: MaxBody, Bodies: func(n int) map[string]string {
+			bodies := handlertest.Within(`{"timestamp":%}`, `{"x":%}`, `{"timestamp":"1","timestamp":%}`)(n)
+			bodies["many members"] = "{" + handlertest.Times(`"x":1`, ",", n) + "}"
+			return bodies
+		},
 		Decode: func(t *testing.T, body string) {
 			h := http.Header{"X-Localchat-Event-Signature": {"mac=" + strings.Repeat("0", 64)}}
 			require.Error(t, verify.LocalChat(h, "", "app", "secret", []byte(body)))
