@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -30,6 +31,25 @@ type shownTo struct {
 	sender
 	word, conversation string
 	content            []byte
+}
+
+// sealedIDs are the forms in which the store has the platform's ids of a conversation's customer and messages.
+func sealedIDs(t testing.TB, tables *sql.Conn, conversation string) (ids []string) {
+	t.Helper()
+	rows, err := tables.QueryContext(t.Context(), `SELECT customer_ref FROM conversations WHERE id = $1
+		UNION SELECT address FROM conversations WHERE id = $1
+		UNION SELECT platform_message_id FROM messages WHERE conversation_id = $1
+		UNION SELECT platform_message_id FROM outbound_messages WHERE conversation_id = $1 AND platform_message_id <> ''`, conversation)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		require.NoError(t, rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	require.NoError(t, rows.Err())
+	require.Greater(t, len(ids), 4)
+	return ids
 }
 
 // fill lets everything happen to a customer. All that is theirs contains their word.
@@ -140,9 +160,10 @@ func TestExportedCustomer(t *testing.T) {
 		gone, stays := both[0], both[1]
 		var all exportedCustomer
 		require.NoError(t, json.Unmarshal([]byte(exported[gone.word]), &all))
+		tables := connect(t, s.location)
+		sealed := [2][]string{sealedIDs(t, tables, gone.conversation), sealedIDs(t, tables, stays.conversation)}
 		p.open("/dashboard/conversations/" + gone.conversation)
 		p.submit("form#conversation-delete")
-		tables := connect(t, s.location)
 		s.await("the file to be swept", patience, func() bool { return countFiles(t, tables) == 1+2 })
 		requireError(t, b.ask(t, http.MethodGet, "/conversations/"+gone.conversation+"/export", nil), "not_found")
 		_, err := s.caddy("svc", "conversation", "export", "--org", b.OrgID, "--file", filepath.Join(s.Dir, "gone.json"), gone.conversation, "--config", s.configFile())
@@ -152,8 +173,10 @@ func TestExportedCustomer(t *testing.T) {
 		archive := filepath.Join(s.Dir, "archive")
 		s.svc(t, "export", archive)
 		rows := strings.Join(archivedRows(t, archive), "")
-		require.Contains(t, rows, stays.Customer)
-		traces := []string{gone.Customer, gone.word, all.Messages[3].Files[0].ID}
+		for _, id := range sealed[1] {
+			require.Contains(t, rows, fmt.Sprintf("%q", id))
+		}
+		traces := append(sealed[0], gone.Customer, stays.Customer, gone.word, all.Messages[3].Files[0].ID)
 		for _, m := range all.Messages {
 			traces = append(traces, m.ID, m.PlatformMessageID)
 		}

@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -79,19 +80,18 @@ func (r *wreck) demand(b *business, method, path string, body any, headers ...st
 	}
 }
 
-// conversationOf is the id of a customer's conversation, "" if there is none.
-func (r *wreck) conversationOf(c *wreckCustomer) (id string) {
-	err := r.operator().db.Reader().QueryRowContext(context.Background(),
-		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, c.ID, c.Customer).Scan(&id)
-	if !errors.Is(err, sql.ErrNoRows) {
+// conversationOf is the id of the conversation of the business's customer, "" if there is none.
+func (b *business) conversationOf(r *wreck, c *wreckCustomer) (id string) {
+	found, err := inbox.New(r.operator().db, r.operator().ring).ConversationOf(context.Background(), b.OrgID, c.ID, c.Customer)
+	if !errors.Is(err, store.ErrNotFound) {
 		failOn(r.t, err)
 	}
-	return id
+	return found.ID
 }
 
 // sendTemplate lets a person send a template to a customer, once.
 func (w *wreckWriter) sendTemplate(r *wreck, c *wreckCustomer) bool {
-	conversation := r.conversationOf(c)
+	conversation := w.people.conversationOf(r, c)
 	if conversation == "" {
 		return true
 	}
@@ -114,7 +114,7 @@ func templateWith(mark string) string { return "Dear Lan, order " + mark + " is 
 
 // erase lets a person erase a customer. A delivery of the time before that is repeated brings nothing back.
 func (w *wreckWriter) erase(r *wreck, c *wreckCustomer) bool {
-	conversation := r.conversationOf(c)
+	conversation := w.people.conversationOf(r, c)
 	if conversation == "" {
 		return true
 	}

@@ -38,7 +38,7 @@ func doctorCommand(f *commandFlags) *cobra.Command {
 		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages, the channels' platforms, events and the master key",
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
 every message is answered at most once, that this program contains the platform of every channel, and that events are
-delivered, and that the master key opens provider keys, the credentials of channels and the secrets of event endpoints.
+delivered, and that the master key opens provider keys, the credentials of channels, the secrets of event endpoints and the key of customers' ids.
 It changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the
 findings say where to look. With --recent it reads of the books only what was written in that time, and what is still
 open.`,
@@ -159,7 +159,9 @@ func examineFiles(ctx context.Context, db *store.DB) (billing.Examined, error) {
 func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (billing.Examined, error) {
 	const most = 20 // findings, as of the books
 	examined := billing.Examined{
-		ID: "KEY", Text: "master_key opens every provider key, the credentials of every channel and the secrets of every event endpoint",
+		ID: "KEY",
+		Text: "master_key opens every provider key, the credentials of every channel, the secrets of every event endpoint " +
+			"and the key of customers' ids",
 		Advice: "put the missing key back into master_key, or see docs/operating.md \"A lost master key\"",
 	}
 	note := func(subject string, sealed []byte, place vault.AAD) {
@@ -192,6 +194,14 @@ func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (bill
 			note(e.ID, e.Secret, vault.EventSecret(e.OrgID, e.ID))
 			return nil
 		})
+	}
+	if err == nil {
+		var keys []store.IDKey
+		keys, err = db.IDKeys.All(ctx)
+		if len(keys) > 0 { // the newest was made in place of those before, if these are lost
+			key := keys[len(keys)-1]
+			note(fmt.Sprintf("id_keys:%d", key.Number), key.Sealed, vault.StoredIDKey(key.Number))
+		}
 	}
 	if err != nil {
 		return examined, fmt.Errorf("checking the master key: %w", err)

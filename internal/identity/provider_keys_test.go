@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -139,17 +140,38 @@ func TestRekey(t *testing.T) {
 		}
 		require.NoError(t, identity.PutProviderKey(ctx, db, both, "test", organization.ID, "third", "sk-third"))
 
+		idSecret := vault.NewIDKey()
+		require.NoError(t, db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			for _, key := range []store.IDKey{
+				{Number: 0, Sealed: ring(t, 9).Seal(vault.NewIDKey(), vault.StoredIDKey(0))}, // of a lost master key
+				{Number: 1, Sealed: old.Seal(idSecret, vault.StoredIDKey(1))},
+			} {
+				if added, err := db.IDKeys.Add(ctx, tx, key); err != nil || !added {
+					return fmt.Errorf("%v: %w", added, err)
+				}
+			}
+			return nil
+		}))
+
 		done, err := identity.Rekey(ctx, db, fresh, "test")
 		require.ErrorIs(t, err, vault.ErrUnknownKey, "the old key was taken out too early")
+		require.ErrorContains(t, err, "key 1 of ids")
 		require.ErrorContains(t, err, `provider key of organization "`+organization.ID+`" for "openai"`)
-		require.Equal(t, identity.Rekeyed{Current: 1, Unopened: 2}, done)
+		require.Equal(t, identity.Rekeyed{Current: 1, Unopened: 3}, done)
 
 		done, err = identity.Rekey(ctx, db, both, "test")
 		require.NoError(t, err)
-		require.Equal(t, identity.Rekeyed{Renewed: 2, Current: 1}, done)
+		require.Equal(t, identity.Rekeyed{Renewed: 3, Current: 1}, done)
 		done, err = identity.Rekey(ctx, db, both, "test")
 		require.NoError(t, err)
-		require.Equal(t, identity.Rekeyed{Current: 3}, done, "can be repeated")
+		require.Equal(t, identity.Rekeyed{Current: 4}, done, "can be repeated")
+		stored, err := db.IDKeys.All(ctx)
+		require.NoError(t, err)
+		require.Len(t, stored, 2)
+		require.NotEmpty(t, stored[0].Sealed, "it opens again when its master key is put back")
+		secret, err := fresh.Open(stored[1].Sealed, vault.StoredIDKey(1))
+		require.NoError(t, err)
+		require.Equal(t, idSecret, secret, "what it sealed stays")
 
 		for _, provider := range []string{"openai", "local", "third"} {
 			key, found, err := openKey(ctx, db, fresh, organization.ID, provider)

@@ -17,11 +17,10 @@ type Rekeyed struct {
 	Overtaken int `json:"overtaken"` // replaced by another writer meanwhile; run again to be sure
 }
 
-// Rekey seals every provider key, the credentials of every channel, and the secrets of every event endpoint again that isn't sealed
-// under the ring's first key;
-// after it older keys may be removed from master_key. Values that don't open stay as they are and are reported together in the
-// error. Rekey may be interrupted and repeated, and runs beside a working server. It writes an entry to the audit log for each of
-// the three sorts of which it changed something.
+// Rekey seals every provider key, the credentials of every channel, the secrets of every event endpoint and the store's key of ids again
+// that aren't sealed under the ring's first key; after it older keys may be removed from master_key. Values that don't open stay as they
+// are and are reported together in the error, except keys of ids that were lost and replaced. Rekey may be interrupted and repeated, and
+// runs beside a working server. It writes an entry to the audit log for each of the four sorts of which it changed something.
 func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (Rekeyed, error) {
 	keys := rekeying{ring: ring}
 	err := db.ProviderKeys.Each(ctx, func(k store.ProviderKey) error {
@@ -50,14 +49,27 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	})
 	endpointsErr := endpoints.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "event_endpoint.rekey", Target: "event_endpoints"}, err)
 
+	ids := rekeying{ring: ring}
+	stored, err := db.IDKeys.All(ctx)
+	for i := 0; i < len(stored) && err == nil; i++ {
+		key := stored[i]
+		if _, lost := ring.Open(key.Sealed, vault.StoredIDKey(key.Number)); lost != nil && i < len(stored)-1 {
+			continue // the next one was made in its place
+		}
+		err = ids.renew(fmt.Sprintf("key %d of ids", key.Number), key.Sealed, vault.StoredIDKey(key.Number), func(fresh []byte) (bool, error) {
+			return db.IDKeys.Reseal(ctx, key.Number, key.Sealed, fresh)
+		})
+	}
+	idsErr := ids.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "id_key.rekey", Target: "id_keys"}, err)
+
 	all := Rekeyed{}
-	for _, one := range []Rekeyed{keys.Rekeyed, channels.Rekeyed, endpoints.Rekeyed} {
+	for _, one := range []Rekeyed{keys.Rekeyed, channels.Rekeyed, endpoints.Rekeyed, ids.Rekeyed} {
 		all.Renewed += one.Renewed
 		all.Current += one.Current
 		all.Unopened += one.Unopened
 		all.Overtaken += one.Overtaken
 	}
-	return all, errors.Join(keysErr, channelsErr, endpointsErr)
+	return all, errors.Join(keysErr, channelsErr, endpointsErr, idsErr)
 }
 
 // resealed returns the old secret of an endpoint under the ring's first key, or none if it doesn't open: it signs for a day at most.

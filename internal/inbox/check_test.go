@@ -10,25 +10,25 @@ import (
 // Check finds each fault that is planted into a healthy queue, and names the row.
 func TestCheckFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	faults := map[string]struct{ fault, detail string }{
-		"a lost turn":        {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '1'`, "names the turn trn_x, which is not of its conversation"},
-		"a foreign turn":     {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '2'`, "is not of its conversation"},
-		"a superseded turn":  {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
-		"a person's message": {`UPDATE messages SET author = 'human' WHERE turn_id IS NOT NULL`, "is no customer's message"},
-		"a forgotten text":   {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'cid'`, "waits in a conversation that is never due"},
-		"no parts":           {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
-		"parts of a running turn": {
-			`UPDATE turns SET state = 'dead' WHERE state = 'answered'`, "is dead and has parts",
-		},
-		"an empty turn":     {`UPDATE messages SET turn_id = NULL, handled = TRUE WHERE platform_message_id = '2'`, "is asking and answers no message"},
-		"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'bob'`, "is asking in a conversation that is never due"},
-		"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'asking'`, "needs attention, and its conversation does not say so"},
-		"a stray part":      {`UPDATE outbound_messages SET turn_id = 'trn_x' WHERE state = 'sent'`, "belongs to the turn trn_x"},
-		"a forgotten part":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'dan'`, "pending in a conversation that is never due"},
-		"a stuck part":      {`UPDATE outbound_messages SET state = 'sending', updated_at = 1 WHERE part = 0 AND state = 'pending'`, "no worker has its conversation"},
-		"two parts at once": {`UPDATE outbound_messages SET state = 'sending' WHERE state = 'pending'`, "2 parts of"},
-	}
 	each(t, func(t *testing.T, q *inboxTest) {
+		faults := map[string]struct{ fault, detail string }{
+			"a lost turn":        {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '` + q.messageID("1") + `'`, "names the turn trn_x, which is not of its conversation"},
+			"a foreign turn":     {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '` + q.messageID("2") + `'`, "is not of its conversation"},
+			"a superseded turn":  {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
+			"a person's message": {`UPDATE messages SET author = 'human' WHERE turn_id IS NOT NULL`, "is no customer's message"},
+			"a forgotten text":   {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("cid") + `'`, "waits in a conversation that is never due"},
+			"no parts":           {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
+			"parts of a running turn": {
+				`UPDATE turns SET state = 'dead' WHERE state = 'answered'`, "is dead and has parts",
+			},
+			"an empty turn":     {`UPDATE messages SET turn_id = NULL, handled = TRUE WHERE platform_message_id = '` + q.messageID("2") + `'`, "is asking and answers no message"},
+			"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("bob") + `'`, "is asking in a conversation that is never due"},
+			"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'asking'`, "needs attention, and its conversation does not say so"},
+			"a stray part":      {`UPDATE outbound_messages SET turn_id = 'trn_x' WHERE state = 'sent'`, "belongs to the turn trn_x"},
+			"a forgotten part":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("dan") + `'`, "pending in a conversation that is never due"},
+			"a stuck part":      {`UPDATE outbound_messages SET state = 'sending', updated_at = 1 WHERE part = 0 AND state = 'pending'`, "no worker has its conversation"},
+			"two parts at once": {`UPDATE outbound_messages SET state = 'sending' WHERE state = 'pending'`, "2 parts of"},
+		}
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "answered"))
 		q.reply(t, "reply", "p1")

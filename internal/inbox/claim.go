@@ -23,11 +23,14 @@ var (
 // window ends with it; a pause after a failed attempt doesn't. It returns [ErrLeased], [ErrNotDue], also for a conversation
 // that doesn't exist or isn't the organization's, or a wrapped error of the store.
 func (q *Queue) Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (Lease, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Lease{}, fmt.Errorf("claim a conversation: %w", err)
+	}
 	op := &claimOp{orgID: orgID, id: conversationID, life: life}
 	if err := q.do(ctx, "claim a conversation", op); err != nil {
 		return Lease{}, err
 	}
-	return op.lease, nil
+	return q.opened(op.lease), nil
 }
 
 type claimOp struct {
@@ -105,6 +108,10 @@ const (
 
 // Reply reads the state of a text by the platform's id, or returns [store.ErrNotFound] when it was never stored.
 func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID string) (Reply, error) {
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil {
+		return Reply{}, fmt.Errorf("read a reply: %w", err)
+	}
 	now, err := q.db.Now(ctx)
 	if err != nil {
 		return Reply{}, fmt.Errorf("read a reply: %w", err)
@@ -118,7 +125,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 		r.silent = c.silent(now)
 		r.claimable = claimable(runAt, leaseUntil, attempts, now)
 		return r, err
-	}, selectReply, channelID, platformMessageID, orgID)
+	}, selectReply, channelID, ids.seal(platformMessageID, vault.PlatformMessageID(orgID)), orgID)
 	if err != nil || reply.TurnState != TurnAnswered {
 		return reply, err
 	}
@@ -134,8 +141,12 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 
 // ConversationOf reads a customer's conversation on a channel of an organization, or returns [store.ErrNotFound].
 func (q *Queue) ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (Conversation, error) {
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil {
+		return Conversation{}, err
+	}
 	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, conversationColumns+` FROM conversations WHERE channel_id = $1 AND customer_ref = $2 AND org_id = $3`,
-		channelID, customerRef, orgID)
+		channelID, ids.seal(customerRef, vault.CustomerID(orgID)), orgID)
 }

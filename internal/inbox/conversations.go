@@ -20,8 +20,8 @@ const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, addres
 	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason, retried_at,
 	attention_told`
 
-// scanConversation reads conversationColumns, then further columns of the row into more. A name that doesn't open is left
-// empty, like one that the platform didn't send: the rest of the conversation is of use without it.
+// scanConversation reads conversationColumns, then further columns of the row into more. A name or an id that doesn't open is left
+// empty, like one that the platform didn't send: the rest of the conversation is of use without it. [Queue.loadIDs] must have run.
 func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, err error) {
 	var name []byte
 	err = row.Scan(append([]any{
@@ -29,8 +29,13 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason, &c.RetriedAt,
 		&c.AttentionTold,
 	}, more...)...)
-	if err != nil || name == nil {
+	if err != nil {
 		return c, err
+	}
+	c.CustomerRef = q.openID("the customer's id of "+c.ID, c.CustomerRef, vault.CustomerID(c.OrgID))
+	c.Address = q.openID("the customer's address of "+c.ID, c.Address, vault.CustomerAddress(c.OrgID))
+	if name == nil {
+		return c, nil
 	}
 	opened, err := q.ring.Open(name, vault.CustomerName(c.OrgID, c.ID))
 	if err != nil {
@@ -55,6 +60,10 @@ type ConversationFilter struct {
 // Conversations reads a page of an organization's conversations. In the order Recent, a page after an unknown conversation is
 // the first.
 func (q *Queue) Conversations(ctx context.Context, orgID string, filter ConversationFilter, page store.Page) ([]Conversation, error) {
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil || ids.none() {
+		return nil, err
+	}
 	text, order := conversationColumns+` FROM conversations WHERE org_id = $1 AND id > $2`, "id"
 	args := []any{orgID, page.After, page.Rows()}
 	if filter.Recent {
@@ -110,6 +119,9 @@ func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) 
 
 // Conversation reads an organization's conversation, or [store.ErrNotFound].
 func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversation, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Conversation{}, err
+	}
 	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, conversationColumns+` FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)

@@ -129,8 +129,8 @@ func TestUnreadableValues(t *testing.T) {
 		require.Equal(t, []string{"Ms ann", "Ms bob"}, names())
 		require.Empty(t, logged.String())
 
-		id := q.value(t, `SELECT id FROM conversations WHERE customer_ref = 'ann'`)
-		lost := q.value(t, `SELECT id FROM messages WHERE platform_message_id = '2'`)
+		id := q.value(t, `SELECT id FROM conversations WHERE customer_ref = '`+q.ref("ann")+`'`)
+		lost := q.value(t, `SELECT id FROM messages WHERE platform_message_id = '`+q.messageID("2")+`'`)
 		q.exec(t, `UPDATE conversations SET customer_name = $2 WHERE id = $1`, id, []byte("damaged"))
 		q.exec(t, `UPDATE messages SET body = $2 WHERE id = $1`, lost, []byte("damaged"))
 		q.exec(t, `UPDATE outbound_messages SET body = $1`, []byte("damaged"))

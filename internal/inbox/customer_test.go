@@ -76,7 +76,7 @@ func TestExport(t *testing.T) {
 		q.arrive(t, items...)
 		q.reply(t, "the <answer>", "p1")
 		q.arrive(t, textOf("bob", "other", "SECRET"))
-		id := q.value(t, `SELECT id FROM conversations WHERE customer_ref = 'ann'`)
+		id := q.value(t, `SELECT id FROM conversations WHERE customer_ref = '`+q.ref("ann")+`'`)
 		require.ErrorIs(t, q.Export(ctx, "org_2", id, &bytes.Buffer{}, func() { t.Error("begun") }), store.ErrNotFound)
 
 		var file bytes.Buffer

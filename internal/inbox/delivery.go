@@ -137,7 +137,24 @@ func (d *delivery) markedIDs() (ids []string) {
 func newConversation(maker *arrivedItem) *conversationRow {
 	begun := queueState{state: StateAssistant}
 	return &conversationRow{
-		queueState: begun, stored: begun, id: store.NewID("cnv"), orgID: maker.route.OrgID, key: maker.key, address: maker.Address,
+		queueState: begun, stored: begun, orgID: maker.route.OrgID, key: maker.key, address: maker.Address,
+	}
+}
+
+// nameBegun gives the conversations that begin their ids, in the order of arrival: of those that are due since the same moment, the one with
+// the first id is leased first.
+func (d *delivery) nameBegun() {
+	if len(d.begun) == 0 {
+		return
+	}
+	last := ""
+	for _, op := range d.ops {
+		for _, item := range op.items {
+			if c := d.decided.rows[item.key]; c != nil && c.id == "" {
+				c.id = idAfter("cnv", last)
+				last = c.id
+			}
+		}
 	}
 }
 
@@ -176,6 +193,7 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 			d.begun, d.decided.rows[key] = append(d.begun, c), c
 		}
 	}
+	d.nameBegun()
 	if err := d.readEchoes(ctx, s); err != nil {
 		return err
 	}

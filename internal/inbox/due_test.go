@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // wait makes conversations of an organization that have been due since at, without their messages.
@@ -233,7 +234,7 @@ func (m *leaseModel) Arrive(t *rapid.T) {
 		route := m.q.route
 		route.OrgID, route.ChannelID = org, strings.Replace(org, "org", "chn", 1)
 		require.NoError(t, m.q.Enqueue(context.Background(), []Arrival{{route, []Item{textOf(id, id, "text")}}}))
-		m.due[m.q.value(t, `SELECT id FROM conversations WHERE customer_ref = $1`, id)] = org
+		m.due[m.q.value(t, `SELECT id FROM conversations WHERE customer_ref = $1`, m.q.sealedID(id, vault.CustomerID(org)))] = org
 	}
 }
 

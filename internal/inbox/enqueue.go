@@ -93,7 +93,7 @@ const enqueueTries = 5
 // It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
 // store, after which it may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
-	op, err := q.seal(arrivals)
+	op, err := q.seal(ctx, arrivals)
 	if err != nil {
 		return err
 	}
@@ -155,9 +155,10 @@ func (op *enqueueOp) Size() (bytes int) {
 	return bytes
 }
 
-// arrivedItem is an item with what it needs in the database.
+// arrivedItem is an item with what it needs in the database. The platform's ids in it are sealed.
 type arrivedItem struct {
 	Item
+
 	route store.Route
 	key   conversationKey
 	ring  *vault.Ring
@@ -175,8 +176,24 @@ func (i *arrivedItem) stored() bool {
 // isEcho reports whether the item is a message of the business itself.
 func (i *arrivedItem) isEcho() bool { return i.Kind == HumanEcho || i.Kind == AutomaticEcho }
 
-// seal assigns ids, in the order of arrival, and seals the texts, outside of the writer.
-func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
+// sealed returns the item with sealed ids. Those of customers and aliases are compared with each other, and those of the business and
+// addresses.
+func (i *Item) sealed(ids *idKeys, orgID string) Item {
+	sealed, customer, address := *i, vault.CustomerID(orgID), vault.CustomerAddress(orgID)
+	sealed.CustomerRef, sealed.Address = ids.seal(i.CustomerRef, customer), ids.seal(i.Address, address)
+	sealed.MessageID = ids.seal(i.MessageID, vault.PlatformMessageID(orgID))
+	if i.Other != nil {
+		sealed.Other = &OtherIDs{Alias: ids.seal(i.Other.Alias, customer), Business: ids.seal(i.Other.Business, address)}
+	}
+	return sealed
+}
+
+// seal assigns ids, in the order of arrival, and seals the texts and the platform's ids, outside of the writer.
+func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error) {
+	ids, err := q.loadIDs(ctx, true)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue messages: %w", err)
+	}
 	op := &enqueueOp{ring: q.ring}
 	last := ""
 	for _, arrival := range arrivals {
@@ -193,12 +210,10 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
 				continue // it can't be found again, and has no answer
 			}
-			arrived := &arrivedItem{
-				Item: item, route: arrival.Route, ring: q.ring,
-				key: conversationKey{arrival.Route.ChannelID, item.CustomerRef},
-			}
+			arrived := &arrivedItem{Item: item.sealed(ids, arrival.Route.OrgID), route: arrival.Route, ring: q.ring}
+			arrived.key = conversationKey{arrival.Route.ChannelID, arrived.CustomerRef}
 			if arrived.stored() {
-				last = idAfter(last)
+				last = idAfter("msg", last)
 				arrived.id = last
 				arrived.body = q.ring.Seal([]byte(cmp.Or(item.Text, item.Media)), vault.InboundBody(arrival.Route.OrgID, last))
 				arrived.files = media.Rows(q.ring, arrival.Route.OrgID, item.Files)
@@ -209,10 +224,10 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 	return op, nil
 }
 
-// idAfter returns a new message id that sorts after another: the clock in an id may not have advanced.
-func idAfter(last string) string {
+// idAfter returns a new id that sorts after another: the clock in an id may not have advanced.
+func idAfter(prefix, last string) string {
 	for {
-		if id := store.NewID("msg"); id > last {
+		if id := store.NewID(prefix); id > last {
 			return id
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // A message goes in, is answered once with everything that waited, and both directions are listed.
@@ -128,7 +129,7 @@ func TestSameNewCustomerOnTwoServers(t *testing.T) {
 	q := newInboxTest(t, storetest.OpenAt(t, storetest.Location(t, store.Postgres), store.Options{Kinds: []store.Kind{Kind}}))
 	other := newHandle(t, q)
 	delivery := func(customer, id string) *enqueueOp {
-		op, err := q.seal([]Arrival{{q.route, []Item{textOf(customer, id, "text of "+id)}}})
+		op, err := q.seal(context.Background(), []Arrival{{q.route, []Item{textOf(customer, id, "text of "+id)}}})
 		require.NoError(t, err)
 		return op
 	}
@@ -208,7 +209,10 @@ func TestIDsAreInOrderOfArrival(t *testing.T) {
 	for n := range 1000 {
 		items = append(items, textOf("ann", number(n), "text"))
 	}
-	op, err := q.seal([]Arrival{{store.Route{}, items}})
+	key, err := vault.ParseIDKey(vault.NewIDKey())
+	require.NoError(t, err)
+	q.ids.Store(&idKeys{keys: []*vault.IDKey{key}})
+	op, err := q.seal(context.Background(), []Arrival{{store.Route{}, items}})
 	require.NoError(t, err)
 	require.True(t, slices.IsSortedFunc(op.items, func(a, b *arrivedItem) int { return strings.Compare(a.id, b.id) }))
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // exportedCustomer is what is stored about a customer besides messages and turns.
@@ -89,11 +91,14 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	if err != nil {
 		return err
 	}
-	others, err := store.ReadRows(ctx, q.db, "list a customer's other ids", store.ScanValue[string],
-		`SELECT alias FROM customer_aliases WHERE conversation_id = $1 ORDER BY alias`, id)
+	others, err := store.ReadRows(ctx, q.db, "list a customer's other ids", func(row store.Row) (string, error) {
+		alias, err := store.ScanValue[string](row)
+		return q.openID("another id of the customer of "+id, alias, vault.CustomerID(orgID)), err
+	}, `SELECT alias FROM customer_aliases WHERE conversation_id = $1`, id)
 	if err != nil {
 		return err
 	}
+	slices.Sort(others)
 	begin()
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)

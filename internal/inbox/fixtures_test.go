@@ -38,6 +38,8 @@ func each(t *testing.T, run func(t *testing.T, q *inboxTest)) {
 func newInboxTest(t testing.TB, db *store.DB) *inboxTest {
 	t.Helper()
 	q := &inboxTest{Queue: New(db, testRing(t)), db: db}
+	_, err := q.loadIDs(context.Background(), true) // before tests write rows by hand, whose ids would be sealed
+	require.NoError(t, err)
 	q.route = q.channel(t, "org_1", "chn_1")
 	return q
 }
@@ -133,6 +135,20 @@ func (q *inboxTest) sendAll(t testing.TB) {
 // crash lets every lease run out.
 func (q *inboxTest) crash(t require.TestingT) {
 	q.exec(t, `UPDATE conversations SET lease_until = 1 WHERE lease_until > 1`)
+}
+
+// ref returns the form in which the database has the id of a customer of org_1.
+func (q *inboxTest) ref(customer string) string {
+	return q.sealedID(customer, vault.CustomerID("org_1"))
+}
+
+// messageID returns the form in which the database has a platform's id of a message of org_1.
+func (q *inboxTest) messageID(id string) string {
+	return q.sealedID(id, vault.PlatformMessageID("org_1"))
+}
+
+func (q *inboxTest) sealedID(id string, place vault.AAD) string {
+	return q.ids.Load().seal(id, place)
 }
 
 // exec writes by hand.

@@ -155,7 +155,7 @@ func TestBlocked(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"), textOf("bob", "2", "hi"))
-		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE customer_ref = 'ann'`)
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE customer_ref = '`+q.ref("ann")+`'`)
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
 		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})

@@ -121,6 +121,7 @@ func fill(t *testing.T, q *inboxTest) {
 		code, platform_message_id, attempts, created_at, updated_at) `+series+`
 		SELECT 'out_' || i, 'org_1', 'chn_1', 'cnv_' || (i %% %d + 1), 'trn_' || i, 0, 'assistant', `+empty+`, 'sent', '', 'p' || i, 0, i, i FROM n`,
 			conversations*perConversation, conversations),
+		`UPDATE outbound_messages SET platform_message_id = '`+q.messageID("p7")+`' WHERE platform_message_id = 'p7'`,
 		`ANALYZE`,
 	)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // listSizes are the lengths of the lists in this package's statements.
@@ -23,11 +24,27 @@ func (q *Queue) Lease(ctx context.Context, free Places, life time.Duration) ([]L
 		return nil, nil
 	}
 	free.Free = min(free.Free, maxLeases)
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("lease conversations: %w", err)
+	}
+	if ids.none() {
+		return nil, nil // nothing was stored yet
+	}
 	op := &leaseOp{queue: q, free: free, life: life}
 	if err := q.db.Do(ctx, Kind, op); err != nil {
 		return nil, fmt.Errorf("lease conversations: %w", err)
 	}
+	for i := range op.leases {
+		op.leases[i] = q.opened(op.leases[i])
+	}
 	return op.leases, nil
+}
+
+// opened returns a lease whose customer's id is opened.
+func (q *Queue) opened(lease Lease) Lease {
+	lease.CustomerRef = q.openID("the customer's id of "+lease.ConversationID, lease.CustomerRef, vault.CustomerID(lease.OrgID))
+	return lease
 }
 
 type leaseOp struct {
@@ -103,6 +120,7 @@ func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Leas
 	return lease
 }
 
+// asLease returns the lease, in which the customer's id is sealed.
 func (c *conversationRow) asLease() Lease {
 	return Lease{
 		ConversationID: c.id, OrgID: c.orgID, ChannelID: c.key.channelID, CustomerRef: c.key.customerRef,
@@ -166,6 +184,7 @@ func (q *Queue) Renew(ctx context.Context, lease Lease, life time.Duration) (Lea
 	if err := q.do(ctx, "renew a lease", op); err != nil {
 		return lease, err
 	}
+	op.lease.CustomerRef = lease.CustomerRef
 	return op.lease, nil
 }
 

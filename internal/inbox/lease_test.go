@@ -75,7 +75,7 @@ func TestLeaseIsFair(t *testing.T) {
 			require.NoError(t, q.Enqueue(t.Context(), []Arrival{{small, []Item{textOf("c"+number(n), number(n), "text")}}}))
 		}
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{tiny, []Item{textOf("c", "1", "text")}}}))
-		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE org_id = 'org_1' AND customer_ref = 'c7'`)
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE org_id = 'org_1' AND customer_ref = '`+q.ref("c7")+`'`)
 
 		leases, err := q.Lease(t.Context(), Places{Free: 6}, life)
 		require.NoError(t, err)

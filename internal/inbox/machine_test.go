@@ -90,14 +90,14 @@ func (m *machine) retract(t *rapid.T, customer string) (after func()) {
 	var open []*modelText
 	turns, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string], `SELECT o.turn_id FROM outbound_messages o
 		JOIN conversations c ON c.id = o.conversation_id
-		WHERE o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND c.customer_ref = $1`, customer)
+		WHERE o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND c.customer_ref = $1`, m.q.ref(customer))
 	require.NoError(t, err)
 	for _, turn := range turns {
 		open = append(open, m.textsOf(t, turn)...)
 	}
 	return func() {
 		require.Equal(t, "0", m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
-			WHERE o.state = 'pending' AND o.author = 'assistant' AND c.customer_ref = $1`, customer))
+			WHERE o.state = 'pending' AND o.author = 'assistant' AND c.customer_ref = $1`, m.q.ref(customer)))
 		for _, text := range open {
 			text.status = waits
 		}
@@ -461,13 +461,11 @@ func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(stri
 
 // textsOf are the texts that a turn answers.
 func (m *machine) textsOf(t *rapid.T, turnID string) (texts []*modelText) {
-	ids, err := store.ReadRows(context.Background(), m.q.db, "", func(r store.Row) (id string, err error) {
-		err = r.Scan(&id)
-		return id, err
-	}, `SELECT platform_message_id FROM messages WHERE turn_id = $1`, turnID)
+	ids, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string],
+		`SELECT platform_message_id FROM messages WHERE turn_id = $1`, turnID)
 	require.NoError(t, err)
 	for _, text := range m.texts {
-		if slices.Contains(ids, text.platformID) {
+		if slices.Contains(ids, m.q.messageID(text.platformID)) {
 			texts = append(texts, text)
 		}
 	}
@@ -489,7 +487,7 @@ func (m *machine) check(t *rapid.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, len(m.texts), "every text is stored once")
 	for _, row := range rows {
-		text := m.texts[slices.IndexFunc(m.texts, func(text *modelText) bool { return text.platformID == row.platformID })]
+		text := m.texts[slices.IndexFunc(m.texts, func(text *modelText) bool { return m.q.messageID(text.platformID) == row.platformID })]
 		require.Equal(t, text.status == answered, row.state == TurnAnswered, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
 		require.Equal(t, text.status == needsNone, row.handled, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
 	}

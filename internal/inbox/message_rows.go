@@ -49,7 +49,7 @@ func (q *Queue) scanMessage(aad func(orgID, messageID string) vault.AAD) func(st
 	}
 }
 
-// openMessage reads a message; unopened is the reason why it has no text.
+// openMessage reads a message; unopened is the reason why it has no text. [Queue.loadIDs] must have run.
 func (q *Queue) openMessage(row store.Row, aad func(orgID, messageID string) vault.AAD) (m placedMessage, unopened, err error) {
 	var orgID string
 	var body []byte
@@ -60,6 +60,7 @@ func (q *Queue) openMessage(row store.Row, aad func(orgID, messageID string) vau
 		return m, nil, err
 	}
 	m.TurnID = turnID.String
+	m.PlatformMessageID = q.openID("the platform's id of message "+m.ID, m.PlatformMessageID, vault.PlatformMessageID(orgID))
 	text, unopened := q.ring.Open(body, aad(orgID, m.ID))
 	m.Text = string(text)
 	return m, unopened, nil

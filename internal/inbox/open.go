@@ -76,7 +76,11 @@ type reading struct {
 // ([Message.Unreadable], [Outbound.Unreadable]), a running turn has no request, and the history leaves such messages out. It returns
 // [ErrLeaseLost], [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
-	r, err := q.read(ctx, lease)
+	_, err := q.loadIDs(ctx, false)
+	var r *reading
+	if err == nil {
+		r, err = q.read(ctx, lease)
+	}
 	var work Work
 	if err == nil {
 		work, err = q.open(ctx, lease, r, history)

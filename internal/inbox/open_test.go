@@ -83,7 +83,7 @@ func TestUnreadableTextFailsNoOtherLease(t *testing.T) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "damaged"))
 		q.arrive(t, textOf("bob", "2", "well"))
-		q.exec(t, `UPDATE messages SET body = $1 WHERE platform_message_id = '1'`, []byte("nothing that was sealed"))
+		q.exec(t, `UPDATE messages SET body = $1 WHERE platform_message_id = '`+q.messageID("1")+`'`, []byte("nothing that was sealed"))
 		leases, err := q.Lease(ctx, Places{Free: 8}, life)
 		require.NoError(t, err)
 		require.Len(t, leases, 2)
@@ -105,13 +105,14 @@ func TestMissingOrganizationFailsNoOtherLease(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "lost"), textOf("bob", "2", "well"))
-		q.exec(t, `UPDATE conversations SET org_id = 'gone' WHERE customer_ref = 'ann'`)
+		q.exec(t, `UPDATE conversations SET org_id = 'gone' WHERE customer_ref = '`+q.ref("ann")+`'`)
 		leases, err := q.Lease(t.Context(), Places{Free: 8}, life)
 		require.NoError(t, err)
 		require.Len(t, leases, 2)
 		for _, lease := range leases {
 			work, err := q.OpenLeased(t.Context(), lease, 10)
-			if lease.CustomerRef == "ann" {
+			if lease.OrgID == "gone" {
+				require.Empty(t, lease.CustomerRef, "it is sealed for another organization")
 				require.ErrorIs(t, err, store.ErrNotFound)
 				continue
 			}
@@ -180,7 +181,7 @@ func (q *inboxTest) apply(t *testing.T, ops ...store.Op) {
 // arrival is the operation of [Queue.Enqueue].
 func (q *inboxTest) arrival(t *testing.T, item Item) store.Op {
 	t.Helper()
-	op, err := q.seal([]Arrival{{q.route, []Item{item}}})
+	op, err := q.seal(context.Background(), []Arrival{{q.route, []Item{item}}})
 	require.NoError(t, err)
 	return op
 }
@@ -236,5 +237,5 @@ func TestClockThatStepsBack(t *testing.T) {
 
 	c.pass(-30 * 24 * time.Hour)
 	c.arrive(t, textOf("a", "m5", "the clock was a month ahead"))
-	require.Equal(t, fmt.Sprint(c.ms.Load()), c.value(t, `SELECT received_at FROM messages WHERE platform_message_id = 'm5'`))
+	require.Equal(t, fmt.Sprint(c.ms.Load()), c.value(t, `SELECT received_at FROM messages WHERE platform_message_id = '`+c.messageID("m5")+`'`))
 }

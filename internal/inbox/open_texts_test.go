@@ -26,7 +26,7 @@ func (q *inboxTest) waitsSince(t testing.TB) string {
 // arrivedAt returns when a text arrived.
 func (q *inboxTest) arrivedAt(t testing.TB, id string) string {
 	t.Helper()
-	return q.value(t, `SELECT received_at FROM messages WHERE platform_message_id = $1`, id)
+	return q.value(t, `SELECT received_at FROM messages WHERE platform_message_id = $1`, q.messageID(id))
 }
 
 // listed reports whether the only conversation is among those that wait for people.

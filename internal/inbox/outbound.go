@@ -70,7 +70,7 @@ func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
 	parts := make([]outboundPart, len(texts))
 	last := ""
 	for i, text := range texts {
-		last = idAfter(last)
+		last = idAfter("msg", last)
 		parts[i] = outboundPart{
 			id: last, text: text, state: OutboundPending, body: q.ring.Seal([]byte(text), vault.OutboundBody(orgID, last)),
 		}
@@ -282,7 +282,11 @@ func (op *partOp) toldCode() string {
 // [Queue.Sending] would. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was sent, and is or
 // becomes delivery_unknown), or wrapped ones of the store, after which it may be repeated.
 func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessageID, next string) error {
-	op := &sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID}
+	ids, err := q.loadIDs(ctx, true)
+	if err != nil {
+		return fmt.Errorf("mark a part as sent: %w", err)
+	}
+	op := newSentOp(ids, lease, outboundID, platformMessageID)
 	if next != "" {
 		op.next = &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: next}, first: true}
 	}
@@ -292,8 +296,15 @@ func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessa
 type sentOp struct {
 	partOp
 
-	platformMessageID string
+	platformMessageID string // sealed
 	next              *sendingOp
+}
+
+func newSentOp(ids *idKeys, lease Lease, outboundID, platformMessageID string) *sentOp {
+	return &sentOp{
+		partOp:            partOp{leased: leased{lease: lease}, id: outboundID},
+		platformMessageID: ids.seal(platformMessageID, vault.PlatformMessageID(lease.OrgID)),
+	}
 }
 
 func (op *sentOp) read(s *session) {
@@ -347,9 +358,11 @@ func (op *sentOp) markNext(ctx context.Context, s *session) error {
 // Errors are [ErrEnded] for a part that isn't sending, and [ErrLeaseLost]; both leave the lease as it is. After a wrapped error of
 // the store it may be repeated.
 func (q *Queue) SentAndRelease(ctx context.Context, lease Lease, outboundID, platformMessageID string) error {
-	return q.do(ctx, "mark the last part as sent", &lastSentOp{
-		sentOp: sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID},
-	})
+	ids, err := q.loadIDs(ctx, true)
+	if err != nil {
+		return fmt.Errorf("mark the last part as sent: %w", err)
+	}
+	return q.do(ctx, "mark the last part as sent", &lastSentOp{sentOp: *newSentOp(ids, lease, outboundID, platformMessageID)})
 }
 
 type lastSentOp struct {

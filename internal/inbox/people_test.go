@@ -99,7 +99,7 @@ func TestWaitingCustomersAreTold(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, first, q.value(t, `SELECT unanswered_since FROM conversations`), "nothing was sent")
 		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p2", parts[1].ID))
-		require.Equal(t, q.value(t, `SELECT received_at FROM messages WHERE platform_message_id = '3'`),
+		require.Equal(t, q.value(t, `SELECT received_at FROM messages WHERE platform_message_id = '`+q.messageID("3")+`'`),
 			q.value(t, `SELECT unanswered_since FROM conversations`), "the answer was to the text before")
 		require.NoError(t, q.Sent(ctx, lease, parts[1].ID, "p3", ""))
 		require.NoError(t, q.Release(ctx, lease))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
@@ -24,6 +25,7 @@ type Queue struct {
 	db    *store.DB
 	ring  *vault.Ring
 	files *media.Keeper
+	ids   atomic.Pointer[idKeys] // nil until loadIDs has found or made a key
 
 	mu        sync.Mutex
 	awoke     time.Time // when Wait last returned because of due work

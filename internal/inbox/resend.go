@@ -85,6 +85,9 @@ func (op *resendOp) end(ctx context.Context, s *session, c *conversationRow) err
 
 // Outgoing reads a message to the customer of an organization's conversation, or [store.ErrNotFound].
 func (q *Queue) Outgoing(ctx context.Context, orgID, conversationID, messageID string) (Message, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Message{}, err
+	}
 	message, err := store.ReadRow(ctx, q.db, "read a message", q.scanMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE id = $1 AND conversation_id = $2 AND org_id = $3`, messageID, conversationID, orgID)
 	return message.Message, err

@@ -86,6 +86,9 @@ var selectSentMessages = listSizes.Statement(`SELECT `+outboundColumns+` WHERE o
 
 // sentMessages reads outgoing messages in the order of their ids.
 func (q *Queue) sentMessages(ctx context.Context, orgID string, ids []string) ([]Message, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return nil, err
+	}
 	var sent []placedMessage
 	err := store.EachPadded(listSizes, ids, func(size int, piece []string) error {
 		read, err := store.ReadRows(ctx, q.db, "read sent messages", q.scanMessage(vault.OutboundBody),

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 var errEnough = errors.New("enough")
@@ -102,7 +103,7 @@ func TestLags(t *testing.T) {
 		}
 		q.exec(t, `UPDATE conversations SET lease_until = 4000000000000 WHERE org_id = 'org_11'`)
 		q.exec(t, `UPDATE conversations SET run_at = 4000000000000 WHERE org_id = 'org_10'`)
-		q.exec(t, `UPDATE conversations SET run_at = run_at - 864000000 WHERE org_id = 'org_3' AND customer_ref = 'bob'`)
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 864000000 WHERE org_id = 'org_3' AND customer_ref = '`+q.sealedID("bob", vault.CustomerID("org_3"))+`'`)
 		require.Equal(t, []string{"org_3", "org_9", "org_8"}, lags(3))
 		require.Equal(t, []string{"org_3", "org_9", "org_8", "org_7", "org_6", "org_5", "org_4", "org_2", "org_1"}, lags(9))
 	})

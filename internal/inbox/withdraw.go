@@ -23,19 +23,20 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
 		for j := range arrivals[i].Items {
+			item := &arrivals[i].Items[j]
+			if item.Kind != Unsent && item.Kind != Edited && item.Kind != ErasureWanted {
+				continue
+			}
+			sealed := item.sealed(q.ids.Load(), route.OrgID)
+			key := messageKey{route.ChannelID, sealed.MessageID}
 			var err error
-			switch item := &arrivals[i].Items[j]; item.Kind {
+			switch item.Kind {
 			case Unsent:
-				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{
-					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID},
-				})
+				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{ring: q.ring, orgID: route.OrgID, key: key})
 			case Edited:
-				err = q.do(ctx, "change a message", &editOp{
-					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID}, text: item.Text,
-				})
-			case ErasureWanted:
-				err = q.eraseWanted(ctx, route, item)
+				err = q.do(ctx, "change a message", &editOp{ring: q.ring, orgID: route.OrgID, key: key, text: item.Text})
 			default:
+				err = q.eraseWanted(ctx, route, &sealed)
 			}
 			if err != nil {
 				return err
@@ -45,7 +46,7 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	return nil
 }
 
-// eraseWanted erases a customer, if there is one.
+// eraseWanted erases a customer, whose id is sealed, if there is one.
 func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item) error {
 	id, err := store.ReadRow(ctx, q.db, "find a customer", store.ScanValue[string],
 		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, route.ChannelID, item.CustomerRef)

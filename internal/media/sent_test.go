@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,7 +101,10 @@ func TestWithdrawnFiles(t *testing.T) {
 		file := media.Describe("plan.png", picture(30))
 		sent, _, err := f.queue.SendFile(ctx, "test", "org_1", conversation, &file, nil)
 		require.NoError(t, err)
-		f.exec(`UPDATE outbound_messages SET state = 'sent', platform_message_id = 'p1' WHERE id = $1`, sent[0].ID)
+		leases, err := f.queue.Lease(ctx, inbox.Places{Free: 1}, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, f.queue.Sending(ctx, leases[0], sent[0].ID))
+		require.NoError(t, f.queue.SentAndRelease(ctx, leases[0], sent[0].ID, "p1"))
 		require.NoError(t, f.queue.Enqueue(ctx, []inbox.Arrival{{Route: f.channels["chn_1"], Items: []inbox.Item{{
 			Kind: inbox.Unsent, CustomerRef: "ann", MessageID: "p1",
 		}}}}))

@@ -18,6 +18,7 @@ type Resources struct {
 	EventDeliveries    EventDeliveries
 	EventEndpoints     EventEndpoints
 	EventWatch         EventWatch
+	IDKeys             IDKeys
 	KnowledgeBases     KnowledgeBases
 	Logins             Logins
 	Organizations      Organizations
@@ -42,6 +43,7 @@ func newResources(db *DB) Resources {
 		EventDeliveries:    EventDeliveries{db},
 		EventEndpoints:     EventEndpoints{db},
 		EventWatch:         EventWatch{db},
+		IDKeys:             IDKeys{db},
 		KnowledgeBases:     KnowledgeBases{db},
 		Logins:             Logins{db},
 		Organizations:      Organizations{db},

@@ -141,28 +141,30 @@ type end struct {
 }
 
 func (w *world) endOf(m *message) (e end) {
-	var id string
+	reply, err := w.queue.Reply(w.t.Context(), m.tenant.org, m.tenant.channel, m.text)
+	require.NoError(w.t, err)
 	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(), `SELECT m.handled, coalesce(t.id, ''), coalesce(t.state, ''), coalesce(t.code, ''),
 		coalesce((SELECT group_concat(o.state || ' ' || o.code) FROM outbound_messages o WHERE o.turn_id = m.turn_id), ''),
-		c.state, c.attention, c.handover_reason, c.id
+		c.state, c.attention, c.handover_reason
 		FROM messages m JOIN conversations c ON c.id = m.conversation_id LEFT JOIN turns t ON t.id = m.turn_id
-		WHERE m.channel_id = $1 AND m.platform_message_id = $2`, m.tenant.channel, m.text,
-	).Scan(&e.handled, &e.turnID, &e.turn, &e.code, &e.parts, &e.state, &e.attention, &e.handoverReason, &id))
+		WHERE m.id = $1`, reply.MessageID,
+	).Scan(&e.handled, &e.turnID, &e.turn, &e.code, &e.parts, &e.state, &e.attention, &e.handoverReason))
 	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(),
-		`SELECT count(*) FROM event_deliveries WHERE org_id = $1 AND payload LIKE $2`, m.tenant.org, "%"+id+"%").Scan(&e.events))
+		`SELECT count(*) FROM event_deliveries WHERE org_id = $1 AND payload LIKE $2`, m.tenant.org, "%"+reply.ConversationID+"%").Scan(&e.events))
 	return e
 }
 
 // transcript is what the store has of a question's conversation, for a person who looks for a fault.
 func (w *world) transcript(m *message) string {
+	reply, err := w.queue.Reply(w.t.Context(), m.tenant.org, m.tenant.channel, m.text)
+	require.NoError(w.t, err)
 	rows, err := store.ReadRows(w.t.Context(), w.db, "read a conversation", store.ScanValue[string], `
 		SELECT strftime('%m-%d %H:%M:%f ', at / 1000.0, 'unixepoch') || what FROM (
-			SELECT received_at AS at, id, author || ' ' || platform_message_id || ' of turn ' || coalesce(turn_id, 'none') AS what, conversation_id
+			SELECT received_at AS at, id, author || ' ' || id || ' of turn ' || coalesce(turn_id, 'none') AS what, conversation_id
 			FROM messages UNION ALL
 			SELECT created_at, id, author || ', ' || state || ' ' || code || ' of turn ' || coalesce(turn_id, 'none'), conversation_id
 			FROM outbound_messages)
-		WHERE conversation_id = (SELECT conversation_id FROM messages WHERE channel_id = $1 AND platform_message_id = $2) ORDER BY at, id`,
-		m.tenant.channel, m.text)
+		WHERE conversation_id = $1 ORDER BY at, id`, reply.ConversationID)
 	require.NoError(w.t, err)
 	return strings.Join(rows, "\n")
 }

@@ -59,6 +59,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, '', 0, 0, $2, '', '', '', ''), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y', 9, 10080, $3, $4, 'UTC', $4, $4)`, []any{allBytes(), false, true, oddText}},
 		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
 		{`INSERT INTO channel_paces VALUES ('chn_1', 'org_1', 0, 1, $1)`, []any{int64(math.MaxInt64)}},
+		{`INSERT INTO id_keys VALUES (0, $1), ($3, $2)`, []any{allBytes(), []byte{}, int64(math.MaxInt64)}},
 		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, '', '', 11, 12, 13, 14), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, $2, $2, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
 		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2, $2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2, $4)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO media VALUES ('med_1', 'org_1', 'chn_1', 'msg_1', 0, 'image', 'stored', '', $1, 'image/png', 5, 2, 1, 1, 1, 2, 'cnv_1'), ('med_2', 'org_1', 'chn_1', NULL, 9, 'file', 'failed', $2, $3, '', 0, 0, 3, $4, 1, 2, '')`, []any{allBytes(), oddText, []byte{}, int64(math.MaxInt64)}},

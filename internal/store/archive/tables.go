@@ -42,6 +42,7 @@ var allTables = [...]struct{ name, columns string }{
 		"opening_hours time_zone closed_notice media_notice"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"channel_paces", "channel_id org_id paced_until:int queued_until:int closed_until:int"},
+	{"id_keys", "number:int sealed:bytes"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +

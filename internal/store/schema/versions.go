@@ -46,6 +46,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 35, DDL: Dialect(engine, schemaFilesOfCustomers)},
 		{Number: 36, indexes: indexesOfFiles(), afterColumns: true},
 		versionOfLargeRows(engine),
+		{Number: 38, DDL: Dialect(engine, schemaIDKeys)},
 	}
 }
 
@@ -458,3 +459,12 @@ const agentsV37 = `(
 	typing            BOOLEAN NOT NULL DEFAULT FALSE,
 	UNIQUE (org_id, name)
 ) STRICT`
+
+// schemaIDKeys adds the keys under which customer_ref, address, alias and platform_message_id are sealed, by the rules of [schemaV1].
+const schemaIDKeys = `
+-- sealed is the secret, sealed under the master key. Keys count from 0; the first that opens seals.
+CREATE TABLE id_keys (
+	number BIGINT NOT NULL PRIMARY KEY CHECK (number >= 0),
+	sealed BYTEA  NOT NULL
+) {table};
+`

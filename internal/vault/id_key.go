@@ -1,0 +1,115 @@
+package vault
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"strconv"
+	"sync"
+)
+
+// IDKeyBytes is the length of the secret of an [IDKey].
+const IDKeyBytes = 2 * KeyBytes
+
+// IDKey seals ids that a database must compare and keep unique: equal ids with equal [AAD]s have equal sealed forms, and other ids or
+// AADs have others. It is the construction of RFC 5297 with HMAC-SHA256 and AES-256-CTR: the first 16 bytes of the MAC of AAD and id are
+// the nonce and prove the id when it is opened. A sealed id reveals which rows have the same id, and how long it is. An IDKey is safe for
+// concurrent use.
+type IDKey struct {
+	block cipher.Block
+	macs  sync.Pool
+}
+
+// idNonceBytes is the length of the nonce in front of a sealed id.
+const idNonceBytes = aes.BlockSize
+
+// NewIDKey returns the secret of a new key.
+func NewIDKey() []byte {
+	secret := make([]byte, IDKeyBytes)
+	_, _ = rand.Read(secret) // it never fails
+	return secret
+}
+
+// ParseIDKey returns the key with a secret of [NewIDKey].
+func ParseIDKey(secret []byte) (*IDKey, error) {
+	if len(secret) != IDKeyBytes {
+		return nil, fmt.Errorf("a key of ids has %d bytes, want exactly %d", len(secret), IDKeyBytes)
+	}
+	block, err := aes.NewCipher(secret[:KeyBytes])
+	if err != nil {
+		return nil, fmt.Errorf("a key of ids can't be used with AES-256: %w", err)
+	}
+	macKey := append([]byte(nil), secret[KeyBytes:]...)
+	return &IDKey{block: block, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, macKey) }}}, nil
+}
+
+// Seal returns the sealed form of an id as base64url, which is a third and 22 characters longer. That of the empty id is empty.
+func (k *IDKey) Seal(id string, aad AAD) string {
+	if id == "" {
+		return ""
+	}
+	sealed := make([]byte, idNonceBytes+len(id))
+	copy(sealed[idNonceBytes:], id)
+	nonce := k.nonce(sealed[idNonceBytes:], aad)
+	copy(sealed, nonce[:])
+	cipher.NewCTR(k.block, nonce[:]).XORKeyStream(sealed[idNonceBytes:], sealed[idNonceBytes:])
+	return base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+// Open returns the id that was sealed with the same AAD. It returns [ErrCorrupt] for everything that [IDKey.Seal] of this key didn't make
+// with it.
+func (k *IDKey) Open(text string, aad AAD) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(sealed) <= idNonceBytes {
+		return "", ErrCorrupt
+	}
+	nonce, id := sealed[:idNonceBytes], sealed[idNonceBytes:]
+	cipher.NewCTR(k.block, nonce).XORKeyStream(id, id)
+	if proof := k.nonce(id, aad); !hmac.Equal(nonce, proof[:]) {
+		return "", ErrCorrupt
+	}
+	return string(id), nil
+}
+
+// nonce returns the beginning of the MAC of an id and where it is stored.
+func (k *IDKey) nonce(id []byte, aad AAD) (nonce [idNonceBytes]byte) {
+	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+	defer k.macs.Put(mac)
+	mac.Reset()
+	mac.Write(aad.authenticated(nil))
+	mac.Write(id)
+	var sum [sha256.Size]byte
+	copy(nonce[:], mac.Sum(sum[:0]))
+	return nonce
+}
+
+// Format writes no secret under any verb.
+func (k *IDKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("vault.IDKey")) }
+
+// StoredIDKey is the AAD of the secret of a store's key of ids.
+func StoredIDKey(number int64) AAD {
+	return AAD{Table: "id_keys", Column: "sealed", RowID: strconv.FormatInt(number, 10)}
+}
+
+// CustomerID is the AAD of a platform's id of a customer or a chat, in the columns customer_ref and alias.
+func CustomerID(orgID string) AAD {
+	return AAD{Table: "conversations", Column: "customer_ref", OrgID: orgID}
+}
+
+// CustomerAddress is the AAD of the address at a platform to which replies go.
+func CustomerAddress(orgID string) AAD {
+	return AAD{Table: "conversations", Column: "address", OrgID: orgID}
+}
+
+// PlatformMessageID is the AAD of a platform's id of a message, of either direction.
+func PlatformMessageID(orgID string) AAD {
+	return AAD{Table: "messages", Column: "platform_message_id", OrgID: orgID}
+}
