@@ -45,8 +45,7 @@ type Users struct{ db *store.DB }
 func NewUsers(db *store.DB) *Users { return &Users{db: db} }
 
 // Invite makes an invitation, whose link sets the password and makes the user. The result is the same when the address has a
-// user or an invitation in another organization, so that it reveals neither. An address has one user, so the link of such an
-// invitation is [ErrLinkUsed].
+// user or an invitation in another organization, so that it reveals neither.
 func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, role Role) (store.User, Link, error) {
 	email, err := CleanEmail(email)
 	if err != nil {
