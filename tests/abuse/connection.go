@@ -127,7 +127,7 @@ func narrow(_, _ string, raw syscall.RawConn) error {
 	return nil
 }
 
-// requireRefused waits for the answer to a body that never ends. It must be the route's, or [errBusy], and the last on the
+// requireRefused waits for the answer to a body that never ends. It must be the route's, rate_limited, or [errBusy], and the last on the
 // connection.
 func (c *Conn) requireRefused() error {
 	if err := c.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
@@ -144,6 +144,8 @@ func (c *Conn) requireRefused() error {
 		return fmt.Errorf("the answer of %s: %w", c.route, err)
 	case isBusy(response):
 		return errBusy
+	case response.StatusCode == http.StatusTooManyRequests && strings.Contains(string(text), `"code":"rate_limited"`) && response.Close:
+		// more requests of the attacker wait than may
 	case response.StatusCode != c.route.Status || c.route.Code != "" && !strings.Contains(string(text), `"code":"`+c.route.Code+`"`):
 		return fmt.Errorf("%s answered %d %.300s instead of %d %s", c.route, response.StatusCode, text, c.route.Status, c.route.Code)
 	case !response.Close:
