@@ -66,7 +66,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
 		Rough: c.prompt.counted == 0,
 	}
-	if c.req.Room != nil { // twice, for a kept answer is encoded before it is sent
+	if c.claim != nil && c.req.Room != nil { // twice, for a kept answer is encoded before it is sent
 		hold.Room = func(bytes int64) bool { return c.req.Room(2 * bytes) }
 	}
 	replay, err := c.Book.Hold(ctx, hold)
