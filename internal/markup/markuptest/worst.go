@@ -3,7 +3,8 @@ package markuptest
 
 import "strings"
 
-// Worst returns texts of about so many bytes, and one three times as long, whose rendering costs the most time or memory, or gives the most messages, by their kind.
+// Worst returns texts of about so many bytes, and one three times as long, whose rendering costs the most time or memory, or gives the
+// most messages, by their kind.
 func Worst(size int) map[string]string {
 	repeat := func(text string, bytes int) string { return strings.Repeat(text, bytes/len(text)) }
 	lazy := func(text string) string { return repeat(text, size/3) + "\na\n" + repeat("a\n", size/2) }
