@@ -44,6 +44,12 @@ func TestUpdatesStayOnTheirPage(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), location.DSN)
 	require.NoError(t, err)
 	defer conn.Close(context.Background()) // it only read
+	require.Eventually(t, func() bool {
+		var sessions int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&sessions)
+		return err == nil && sessions == 0
+	}, time.Minute, 10*time.Millisecond)
 	for _, table := range []string{"wallets", "rate_windows", "conversations"} {
 		var updates, hot int
 		require.NoError(t, conn.QueryRow(t.Context(),
