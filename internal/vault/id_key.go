@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
 	"hash"
@@ -22,8 +23,15 @@ const IDKeyBytes = 2 * KeyBytes
 // up stand together in a database's indexes: random ones would change a page each. A sealed id reveals which rows have the same id, or one
 // that differs in the last two characters, and how long it is. An IDKey is safe for concurrent use.
 type IDKey struct {
-	block cipher.Block
-	macs  sync.Pool
+	block   cipher.Block
+	scratch sync.Pool // of *idScratch: a cipher.Stream has a copy of the key, which is garbage after each id
+}
+
+// idScratch is what sealing an id needs beside the id.
+type idScratch struct {
+	mac             hash.Hash
+	sum             [sha256.Size]byte
+	counter, stream [aes.BlockSize]byte
 }
 
 const (
@@ -51,7 +59,7 @@ func ParseIDKey(secret []byte) (*IDKey, error) {
 		return nil, fmt.Errorf("a key of ids can't be used with AES-256: %w", err)
 	}
 	macKey := append([]byte(nil), secret[KeyBytes:]...)
-	return &IDKey{block: block, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, macKey) }}}, nil
+	return &IDKey{block: block, scratch: sync.Pool{New: func() any { return &idScratch{mac: hmac.New(sha256.New, macKey)} }}}, nil
 }
 
 // Seal returns the sealed form of an id as base64url, which is a third and 22 characters longer. That of the empty id is empty.
@@ -61,9 +69,11 @@ func (k *IDKey) Seal(id string, aad AAD) string {
 	}
 	sealed := make([]byte, idNonceBytes+len(id))
 	copy(sealed[idNonceBytes:], id)
-	nonce := k.nonce(sealed[idNonceBytes:], aad)
+	scratch := k.scratch.Get().(*idScratch) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+	defer k.scratch.Put(scratch)
+	nonce := scratch.nonce(sealed[idNonceBytes:], aad)
 	copy(sealed, nonce[:])
-	cipher.NewCTR(k.block, nonce[:]).XORKeyStream(sealed[idNonceBytes:], sealed[idNonceBytes:])
+	scratch.crypt(k.block, sealed[idNonceBytes:], nonce)
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
@@ -77,27 +87,39 @@ func (k *IDKey) Open(text string, aad AAD) (string, error) {
 	if err != nil || len(sealed) <= idNonceBytes {
 		return "", ErrCorrupt
 	}
-	nonce, id := sealed[:idNonceBytes], sealed[idNonceBytes:]
-	cipher.NewCTR(k.block, nonce).XORKeyStream(id, id)
-	if proof := k.nonce(id, aad); !hmac.Equal(nonce, proof[:]) {
+	scratch := k.scratch.Get().(*idScratch) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+	defer k.scratch.Put(scratch)
+	nonce, id := [idNonceBytes]byte(sealed), sealed[idNonceBytes:]
+	scratch.crypt(k.block, id, nonce)
+	if proof := scratch.nonce(id, aad); !hmac.Equal(nonce[:], proof[:]) {
 		return "", ErrCorrupt
 	}
 	return string(id), nil
 }
 
 // nonce returns bytes of the MACs of an id and where it is stored.
-func (k *IDKey) nonce(id []byte, aad AAD) (nonce [idNonceBytes]byte) {
-	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert,errcheck // the pool holds nothing else
-	defer k.macs.Put(mac)
-	mac.Reset()
-	mac.Write(aad.authenticated(nil))
+func (s *idScratch) nonce(id []byte, aad AAD) (nonce [idNonceBytes]byte) {
+	s.mac.Reset()
+	s.mac.Write(aad.authenticated(nil))
 	stem := max(0, len(id)-idCounted)
-	var sum [sha256.Size]byte
-	mac.Write(id[:stem])
-	copy(nonce[:idStemBytes], mac.Sum(sum[:0]))
-	mac.Write(id[stem:])
-	copy(nonce[idStemBytes:], mac.Sum(sum[:0])[idStemBytes:])
+	s.mac.Write(id[:stem])
+	copy(nonce[:idStemBytes], s.mac.Sum(s.sum[:0]))
+	s.mac.Write(id[stem:])
+	copy(nonce[idStemBytes:], s.mac.Sum(s.sum[:0])[idStemBytes:])
 	return nonce
+}
+
+// crypt encrypts or decrypts text in place: CTR mode (NIST SP 800-38A), which counts up from the nonce.
+func (s *idScratch) crypt(block cipher.Block, text []byte, nonce [idNonceBytes]byte) {
+	for s.counter = nonce; len(text) > 0; {
+		block.Encrypt(s.stream[:], s.counter[:])
+		text = text[subtle.XORBytes(text, text, s.stream[:]):]
+		for i := len(s.counter) - 1; i >= 0; i-- {
+			if s.counter[i]++; s.counter[i] != 0 {
+				break
+			}
+		}
+	}
 }
 
 // Format writes no secret under any verb.

@@ -2,6 +2,8 @@ package vault_test
 
 import (
 	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -44,6 +46,26 @@ func TestEqualIDsAreSealedAlike(t *testing.T) {
 		_, err := key.Open(other, vault.AAD{Table: place.Table, Column: place.Column, OrgID: "org_3"})
 		require.ErrorIs(t, err, vault.ErrCorrupt)
 	}
+}
+
+// The cipher is the standard library's CTR mode, over several blocks and a counter that carries.
+func TestIDsAreCounted(t *testing.T) {
+	t.Parallel()
+	secret := bytes.Repeat([]byte{1}, vault.IDKeyBytes)
+	block, err := aes.NewCipher(secret[:vault.KeyBytes])
+	require.NoError(t, err)
+	key, place := idKeyOf(t, 1), vault.CustomerID("org_1")
+	carried := false
+	for i := range 600 { // one counter in 256 carries in the second block, one in 64 in the first four
+		id := fmt.Sprintf("%d-%s", i, strings.Repeat("x", 61))
+		sealed, err := base64.RawURLEncoding.DecodeString(key.Seal(id, place))
+		require.NoError(t, err)
+		carried = carried || sealed[15] > 252
+		text := make([]byte, len(id))
+		cipher.NewCTR(block, sealed[:16]).XORKeyStream(text, sealed[16:])
+		require.Equal(t, id, string(text))
+	}
+	require.True(t, carried)
 }
 
 // Ids that a platform counts up begin alike, so that they are neighbours in an index; ids of other organizations and other stems don't.
