@@ -54,7 +54,7 @@ func TestAbuse(t *testing.T) {
 		"prompts that are hard to count": {Workers: several(5, 25), Connections: several(1, 5)},
 		"slow readers":                   {Connections: several(50, 500)},
 		"unread lists":                   {Connections: several(24, 100), Workers: 4},
-		"unread streams":                 {Connections: several(100, 800), Workers: 4},
+		"unread streams":                 {Connections: several(40, 100), Workers: 4},
 		"unread replays":                 {Connections: several(50, 400), Workers: 1},
 		"unread files":                   {Connections: several(50, 900), Workers: several(1, 8)},
 		"visitors' lists":                {Connections: several(50, 400), Workers: several(4, 16)},
