@@ -403,17 +403,6 @@ func (op *lastSentOp) done(ctx context.Context, s *session, token int64) (done b
 	return done, err
 }
 
-// Unanswered counts the messages of the leased conversation that the platform has certainly taken since its customer's last message
-// arrived. One whose delivery is unknown doesn't count, nor one that was made before that message: a platform that counts more refuses
-// by itself. The times compared are our own, because those of platforms are coarse and of another clock. The error is one of the store.
-func (q *Queue) Unanswered(ctx context.Context, lease Lease) (sent int, err error) {
-	return store.ReadRow(ctx, q.db, "count unanswered messages", store.ScanValue[int], selectUnanswered, lease.ConversationID, lease.OrgID)
-}
-
-const selectUnanswered = `SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND org_id = $2 AND state = 'sent'
-	AND created_at > COALESCE((SELECT received_at FROM messages WHERE conversation_id = $1 AND author = 'customer'
-		ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
-
 // SendFailure selects what else ends with a failed send.
 type SendFailure struct {
 	// CloseConversation: the customer has blocked the channel, unless they have written since the part was marked as sending. The
@@ -429,10 +418,10 @@ type SendFailure struct {
 }
 
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
-// back with [Queue.Backoff], or with [Queue.Postpone]), failed or delivery_unknown; code is the reason, for a pending part the one why
-// it stands, or "". A pending part that has waited for 15 minutes, for no pause that the platform asks for, stands with [codes.SendFailed] until
-// it is sent. It returns [ErrEnded] for a part that is neither
-// pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
+// back with [Queue.Backoff] or [Queue.Postpone]), failed or delivery_unknown. code is the reason; for a pending part it is what
+// the part waits for, or "". A part that is still pending after 15 minutes, without a pause by the platform, gets the code
+// [codes.SendFailed] until it is sent. SendFailed returns [ErrEnded] for a part that is neither pending nor sending,
+// [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
 		return fmt.Errorf("mark a part as %s: %w: not a state of a failed send", state, ErrInvalid)

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -208,3 +209,14 @@ func (s *session) writePaces() {
 		s.tx.Queue(store.AnyRows, setPaces[size], args...)
 	})
 }
+
+// Unanswered counts the messages of the leased conversation that the platform has certainly taken since its customer's last message
+// arrived. One whose delivery is unknown doesn't count, nor one that was made before that message: a platform that counts more refuses
+// by itself. The times compared are our own, because those of platforms are coarse and of another clock. The error is one of the store.
+func (q *Queue) Unanswered(ctx context.Context, lease Lease) (sent int, err error) {
+	return store.ReadRow(ctx, q.db, "count unanswered messages", store.ScanValue[int], selectUnanswered, lease.ConversationID, lease.OrgID)
+}
+
+const selectUnanswered = `SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND org_id = $2 AND state = 'sent'
+	AND created_at > COALESCE((SELECT received_at FROM messages WHERE conversation_id = $1 AND author = 'customer'
+		ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
