@@ -18,7 +18,7 @@ var ErrKeyReused = errors.New("the idempotency key was used with other content")
 // hold again; 409 conflict when the call doesn't end in time.
 var ErrKeyInFlight = errors.New("a call with the same idempotency key is in progress")
 
-// ErrNoRoom is returned for an Idempotency-Key whose answer is kept when [Hold.Room] has no room for it.
+// ErrNoRoom is returned when the kept answer of an Idempotency-Key is larger than [Hold.Room] allows.
 var ErrNoRoom = errors.New("there is no room for the kept answer")
 
 // KeyLife is how long the outcome of a finished call is kept for replays.
@@ -76,8 +76,8 @@ var clockSQL = map[store.Engine]string{
 const finishedCall = ` FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
 	WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.state = 'done'`
 
-// replay reads the finished call that a hold met. Its transcript may be large, so the writer doesn't read it, and nobody does without
-// room for it. found is false when the row expired meanwhile.
+// replay reads the finished call that a hold met. The transcript may be large: it is read outside the writer, and only when
+// [Hold.Room] allows its length. found is false if the row has expired since.
 func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
 	key := []any{hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID}
 	if hold.Room != nil {

@@ -92,7 +92,7 @@ func amountFlags(command *cobra.Command, sign string) *microsValue {
 	return micros
 }
 
-// amountValue is a flag whose value is an amount in units of the currency, with up to six decimals.
+// amountValue is the flag of an amount in units of the currency, with up to six decimals.
 type amountValue microsValue
 
 func (a *amountValue) String() string { return "" }

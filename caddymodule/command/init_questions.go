@@ -88,8 +88,7 @@ func (q *questions) until(given, otherwise string, check func(string) error, rea
 	}
 }
 
-// The checks of answers. They accept an empty answer where the question does.
-
+// checkVendor checks an answer, as the functions after it do. The error tells the person what to enter.
 func checkVendor(name string) error {
 	if names := vendorNames(); !slices.Contains(names, name) {
 		return fmt.Errorf("there is no vendor %q; choose one of: %s", name, strings.Join(names, ", "))

@@ -122,7 +122,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// refusing is a vendor that answers with a status.
+// refusing starts a vendor that answers every request with the status, and returns its address.
 func refusing(t *testing.T, status int) (address string) {
 	t.Helper()
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -132,8 +132,8 @@ func refusing(t *testing.T, status int) (address string) {
 	return vendor.URL + "/v1"
 }
 
-// TestFailedTrial guarantees that a failed trial call says its real cause and how to repeat it, that what was made stays and is shown,
-// and that the repeated trial works when the cause is gone.
+// A failed trial call prints its real cause and the command that repeats it. The organization and key stay and are shown, and the
+// repeated trial succeeds once the cause is gone.
 func TestFailedTrial(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(http.NotFoundHandler())

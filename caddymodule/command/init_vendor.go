@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// defaultVendor is the first vendor whose variable is set, or echo.
+// defaultVendor returns the first vendor with its variable set, or echo.
 func defaultVendor() string {
 	for _, name := range vendorNames() {
 		probe := setup{initOptions: initOptions{vendor: name}}

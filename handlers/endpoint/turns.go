@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// How many operations of an organization, or of a stranger's address, run at a time in one process, and how many more wait, for at most
-// TurnWait. Four are half of SQLite's readers. Those of different owners don't wait for each other's places: what they share is the
-// store, which serves first who has waited longest.
+// Bounds of the operations of one owner (an organization, or a client's address without credentials) in one process:
+// OperationsAtATime run, which is half of SQLite's readers, and OperationsWaiting wait for up to TurnWait. Owners don't wait for
+// each other here; the store serves their reads in order of arrival.
 const (
 	OperationsAtATime = 4
 	OperationsWaiting = 60
