@@ -88,6 +88,27 @@ func TestHandOverBetweenParts(t *testing.T) {
 	})
 }
 
+// TestHandOverDuringASend guarantees that a part whose send fails after a person took the conversation isn't tried again when it is given
+// back: its text is answered anew.
+func TestHandOverDuringASend(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
+		require.NoError(t, err)
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "refused", SendFailure{}))
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		work := q.open(t, lease)
+		require.Empty(t, work.Outbound)
+		require.Equal(t, []string{"one"}, textsOf(work.Waiting))
+		require.Empty(t, work.Conversation.Attention, "nothing failed that is still to be sent")
+		q.healthy(t)
+	})
+}
+
 // The echo of what we sent is ours: by its id, or by its text. Any other is a human's, and pauses the assistant.
 func TestEchoes(t *testing.T) {
 	t.Parallel()

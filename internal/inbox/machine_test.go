@@ -388,12 +388,20 @@ func (m *machine) send(t *rapid.T, w *modelWorker, part Outbound) {
 	held := m.holder[w.lease.ConversationID] == w.lease.Token
 	if m.ended(t, w, m.q.Sending(context.Background(), *w.lease, part.ID)) {
 		w.sending = &part
-	} else if held && part.Part == 0 { // a person has the conversation
-		for _, text := range texts {
-			text.status = waits
-			if m.conversation(w.lease.CustomerRef).closed {
-				text.status = needsNone
-			}
+	} else if held {
+		m.discarded(w.lease.CustomerRef, part, texts)
+	}
+}
+
+// discarded is the end of a part that the assistant may not send any longer, and of its answer, if nothing of that was sent.
+func (m *machine) discarded(customer string, part Outbound, texts []*modelText) {
+	if part.Part > 0 {
+		return
+	}
+	for _, text := range texts {
+		text.status = waits
+		if m.conversation(customer).closed {
+			text.status = needsNone
 		}
 	}
 }
@@ -407,7 +415,11 @@ func (m *machine) platformCall(t *rapid.T, w *modelWorker, chance func(string) b
 		if chance("for good") {
 			state = OutboundFailed
 		}
-		m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, state, "refused", SendFailure{}))
+		customer, texts := w.lease.CustomerRef, m.textsOf(t, part.TurnID)
+		if m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, state, "refused", SendFailure{})) &&
+			state == OutboundPending && m.conversation(customer).silent() {
+			m.discarded(customer, *part, texts)
+		}
 		return
 	}
 	w.sent = &delivered{customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID, text: part.Text}

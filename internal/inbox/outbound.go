@@ -225,31 +225,39 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	if c == nil {
 		return nil
 	}
-	silenced := op.author == AuthorAssistant && c.silent(s.now) && op.resends == 0
-	if silenced && op.state == OutboundPending {
-		last, err := op.lastWords(ctx, s, c)
-		if err != nil {
-			return err
-		}
-		silenced = !last
-	}
-	switch {
-	case op.state == OutboundDiscarded:
-		op.refused = ErrHandedOver
-	case op.state != OutboundPending:
+	if op.state != OutboundPending {
 		op.refused = ErrEnded
-	case silenced:
+		if op.state == OutboundDiscarded {
+			op.refused = ErrHandedOver
+		}
+		return nil
+	}
+	silenced, err := op.silenced(ctx, s, c)
+	if err != nil {
+		return err
+	}
+	if silenced {
 		op.discard(s, c)
 		op.refused = ErrHandedOver
-	default:
-		op.mark(s, c)
+		return nil
 	}
+	op.mark(s, c)
 	return nil
+}
+
+// silenced reports whether the part may not be sent any longer: it is the assistant's, who may not write now, and neither its last words nor
+// what a person had sent again.
+func (op *partOp) silenced(ctx context.Context, s *session, c *conversationRow) (bool, error) {
+	if op.author != AuthorAssistant || !c.silent(s.now) || op.resends > 0 {
+		return false, nil
+	}
+	last, err := op.lastWords(ctx, s, c)
+	return !last, err
 }
 
 // discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
 // answers the customer.
-func (op *sendingOp) discard(s *session, c *conversationRow) {
+func (op *partOp) discard(s *session, c *conversationRow) {
 	s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
 	if op.part > 0 || op.resends > 0 || op.turnCode != "" && op.turnCode != codeNotice {
 		return
@@ -420,7 +428,8 @@ type SendFailure struct {
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
 // back with [Queue.Backoff] or [Queue.Postpone]), failed or delivery_unknown. code is the reason; for a pending part it is what
 // the part waits for, or "". A part that is still pending after 15 minutes, without a pause by the platform, gets the code
-// [codes.SendFailed] until it is sent. SendFailed returns [ErrEnded] for a part that is neither pending nor sending,
+// [codes.SendFailed] until it is sent. One that would be pending is discarded instead where [Queue.Sending] would discard it: given back
+// later, the conversation would go on with half of an old answer. SendFailed returns [ErrEnded] for a part that is neither pending nor sending,
 // [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
@@ -452,7 +461,7 @@ func (op *failedOp) waitsLong(now int64) bool {
 	return op.to == OutboundPending && !asked && now-max(op.createdAt, op.heldUntil) >= alarmAfter.Milliseconds()
 }
 
-func (op *failedOp) run(_ context.Context, s *session) error {
+func (op *failedOp) run(ctx context.Context, s *session) error {
 	c := op.holder(s)
 	if c == nil {
 		return nil
@@ -462,6 +471,23 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 		op.refused = ErrEnded
 		return nil
 	}
+	if op.to == OutboundPending {
+		silenced, err := op.silenced(ctx, s, c)
+		if err != nil {
+			return err
+		}
+		if silenced {
+			op.discard(s, c)
+			c.touch(s.now)
+			return nil
+		}
+	}
+	op.store(s, c)
+	return nil
+}
+
+// store stores the part's new state and what ends with it.
+func (op *failedOp) store(s *session, c *conversationRow) {
 	var code string
 	switch {
 	case op.failure != "" || op.to != OutboundPending:
@@ -493,5 +519,4 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 		op.reached(s, c)
 	}
 	c.touch(s.now)
-	return nil
 }

@@ -132,8 +132,8 @@ func TestMostRowsOfAnOrganization(t *testing.T) {
 				require.Equal(t, room, created)
 				require.NoError(t, resource.create(t.Context(), dbs[0], "org_2", 0))
 				require.NoError(t, resource.remove(t.Context(), dbs[0], "org_1", 0))
-				require.NoError(t, resource.create(t.Context(), dbs[1], "org_1", 2*resource.most))
-				require.ErrorIs(t, resource.create(t.Context(), dbs[1], "org_1", 2*resource.most+1), store.ErrLimit)
+				require.NoError(t, resource.create(t.Context(), dbs[1], "org_1", resource.most+parallel))
+				require.ErrorIs(t, resource.create(t.Context(), dbs[1], "org_1", resource.most+parallel+1), store.ErrLimit)
 			})
 		}
 	}
