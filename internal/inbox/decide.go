@@ -143,7 +143,8 @@ func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, 
 }
 
 // schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it
-// falls into; it delays no retry, and nothing that is due already.
+// falls into; it delays no retry, and nothing that is due already. While a worker has the conversation the pause doesn't count: if the worker
+// dies, another one goes on with what was begun, and whoever gives the conversation back keeps to the pause.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	if item.Kind == Media {
@@ -161,7 +162,9 @@ func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	if window > 0 {
 		due = max(d.now, min(d.now+window, c.waitingSince.Int64+longest))
 	}
-	due = max(due, c.pausedUntil)
+	if c.leaseUntil == 0 {
+		due = max(due, c.pausedUntil)
+	}
 	switch leased := c.leaseUntil > d.now; {
 	case inWindow || leased && c.runAt.Valid && c.attempts == 0:
 		c.runAt = sql.NullInt64{Int64: due, Valid: true}

@@ -170,6 +170,29 @@ func TestPauseEnds(t *testing.T) {
 	require.Len(t, work.History, 2)
 }
 
+// TestPauseDelaysNoTakeover guarantees that what a person has on its way is sent at once by another worker when its own died, even if the
+// customer has written during a pause meanwhile.
+func TestPauseDelaysNoTakeover(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"), echoOf("ann", "h1"))
+		list, err := q.Conversations(ctx, "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		parts, err := q.SendAsHuman(ctx, "usr_1", "org_1", list[0].ID, []string{"a", "b"})
+		require.NoError(t, err)
+		lease := q.take(t)
+		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
+		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
+		q.arrive(t, textOf("ann", "2", "two"))
+		q.arrive(t, textOf("ann", "3", "three"))
+		q.crash(t)
+		q.arrive(t, textOf("ann", "4", "four"))
+		require.Equal(t, "b", q.open(t, q.take(t)).Outbound[0].Text)
+		q.healthy(t)
+	})
+}
+
 // A customer who blocks the channel closes the conversation, never the channel, and opens it again by writing.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
