@@ -37,6 +37,7 @@ func (c *modelConversation) silent() bool { return c.human || c.paused || c.clos
 type delivered struct {
 	customer, part, turn string
 	platformID, text     string
+	stalled              bool // its worker had lost the conversation, whose part is unknown then; nothing can stop it
 }
 
 // written is what a person has written through the API and the platform may still get.
@@ -422,7 +423,10 @@ func (m *machine) platformCall(t *rapid.T, w *modelWorker, chance func(string) b
 		}
 		return
 	}
-	w.sent = &delivered{customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID, text: part.Text}
+	w.sent = &delivered{
+		customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID, text: part.Text,
+		stalled: m.holder[w.lease.ConversationID] != w.lease.Token,
+	}
 	m.platform = append(m.platform, *w.sent)
 }
 
@@ -544,13 +548,13 @@ func (m *machine) checkPlatform(t *rapid.T) {
 		for _, text := range texts {
 			require.Empty(t, turns[text.platformID], "text %s was answered twice", text.platformID)
 			turns[text.platformID] = sent.turn
-			if m.everDead[text.platformID] {
-				continue // an operator decides when it is answered
+			if m.everDead[text.platformID] || sent.stalled {
+				continue // an operator decides when it is answered, or nobody
 			}
 			require.Greater(t, text.arrival, last[sent.customer], "text %s was answered late", text.platformID)
 		}
 		for _, text := range texts {
-			if !m.everDead[text.platformID] {
+			if !m.everDead[text.platformID] && !sent.stalled {
 				last[sent.customer] = max(last[sent.customer], text.arrival)
 			}
 		}
