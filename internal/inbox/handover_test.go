@@ -109,6 +109,28 @@ func TestHandOverDuringASend(t *testing.T) {
 	})
 }
 
+// TestEchoDuringASend guarantees that a text stays closed which a person answered while the assistant's answer was being sent, and that
+// answer fails.
+func TestEchoDuringASend(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
+		require.NoError(t, err)
+		q.arrive(t, echoOf("ann", "h1"))
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{}))
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		work := q.open(t, lease)
+		require.Empty(t, work.Outbound)
+		require.Empty(t, work.Waiting)
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+		q.healthy(t)
+	})
+}
+
 // The echo of what we sent is ours: by its id, or by its text. Any other is a human's, and pauses the assistant.
 func TestEchoes(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,7 @@ type modelText struct {
 	platformID, customer string
 	arrival              int
 	status               status
+	closed               bool // it needs no answer, should the one that was being sent fail
 }
 
 // modelConversation is what decides whether the assistant may speak.
@@ -106,10 +107,19 @@ func (m *machine) retract(t *rapid.T, customer string) (after func()) {
 }
 
 // close is an end of all texts of a customer so far, or of those among the first arrivals.
-func (m *machine) close(customer string, arrivals int) {
+func (m *machine) close(t *rapid.T, customer string, arrivals int) {
 	for _, text := range m.texts {
 		if text.customer == customer && text.status == waits && text.arrival <= arrivals {
 			text.status = needsNone
+		}
+	}
+	turns, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string], `SELECT o.turn_id FROM outbound_messages o
+		JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state = 'sending' AND o.author = 'assistant' AND o.part = 0 AND c.customer_ref = $1`, m.q.ref(customer))
+	require.NoError(t, err)
+	for _, turn := range turns {
+		for _, text := range m.textsOf(t, turn) {
+			text.closed = text.closed || text.arrival <= arrivals
 		}
 	}
 }
@@ -171,7 +181,7 @@ func (m *machine) Echo(t *rapid.T) {
 	m.enqueue(t, echoOf(customer, "h"+number(m.arrivals)))
 	m.conversation(customer).paused = true
 	after()
-	m.close(customer, before)
+	m.close(t, customer, before)
 }
 
 // Block is the customer blocking the channel.
@@ -185,7 +195,7 @@ func (m *machine) Block(t *rapid.T) {
 	model := m.conversation(c.CustomerRef)
 	*model = modelConversation{closed: true, paused: model.paused}
 	after()
-	m.close(c.CustomerRef, m.arrivals)
+	m.close(t, c.CustomerRef, m.arrivals)
 }
 
 // Hand gives a conversation to a human, or back.
@@ -227,7 +237,7 @@ func (m *machine) back(t *rapid.T, c Conversation) {
 	*model = modelConversation{}
 	for part, by := range m.written {
 		if by.customer == c.CustomerRef && m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('pending', 'sending')`, part) == "1" {
-			m.close(c.CustomerRef, by.arrivals)
+			m.close(t, c.CustomerRef, by.arrivals)
 		}
 	}
 }
@@ -250,10 +260,10 @@ func (m *machine) Human(t *rapid.T) {
 
 // arrived is the end of a person's part that the platform has got, or may have: it answers what was there before, unless the assistant could
 // speak then.
-func (m *machine) arrived(part string) {
+func (m *machine) arrived(t *rapid.T, part string) {
 	by, human := m.written[part]
 	if c := m.conversation(by.customer); human && (c.human || c.paused) {
-		m.close(by.customer, by.arrivals)
+		m.close(t, by.customer, by.arrivals)
 	}
 }
 
@@ -355,7 +365,7 @@ func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
 		sent := w.sent
 		w.sent = nil
 		if m.ended(t, w, m.q.Sent(ctx, *w.lease, sent.part, sent.platformID, "")) {
-			m.arrived(sent.part)
+			m.arrived(t, sent.part)
 		}
 		return
 	}
@@ -381,7 +391,7 @@ func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
 func (m *machine) send(t *rapid.T, w *modelWorker, part Outbound) {
 	if part.State == OutboundSending { // a dead worker's
 		if m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, OutboundDeliveryUnknown, "", SendFailure{})) {
-			m.arrived(part.ID)
+			m.arrived(t, part.ID)
 		}
 		return
 	}
@@ -401,7 +411,7 @@ func (m *machine) discarded(customer string, part Outbound, texts []*modelText) 
 	}
 	for _, text := range texts {
 		text.status = waits
-		if m.conversation(customer).closed {
+		if text.closed || m.conversation(customer).closed {
 			text.status = needsNone
 		}
 	}
@@ -505,7 +515,7 @@ func (m *machine) check(t *rapid.T) {
 	for _, row := range rows {
 		text := m.texts[slices.IndexFunc(m.texts, func(text *modelText) bool { return m.q.messageID(text.platformID) == row.platformID })]
 		require.Equal(t, text.status == answered, row.state == TurnAnswered, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
-		require.Equal(t, text.status == needsNone, row.handled, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
+		require.Equal(t, text.status == needsNone || text.closed, row.handled, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
 	}
 	m.checkWaits(t)
 	m.checkPlatform(t)

@@ -59,11 +59,17 @@ const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $
 // silence is discard where nobody answers: the open texts are closed.
 func (s *session) silence(c *conversationRow, code string) {
 	s.discard(c, code)
-	s.tx.Queue(store.AnyRows, closeTexts, c.id)
+	s.closeTexts("", c.id)
 }
 
-// closeTexts closes the open texts of a conversation; conditions may follow.
-const closeTexts = `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`
+// closeTexts closes the open texts of the conversation $1, and those whose answer is being sent: they stay closed if it isn't sent after all.
+// and is a further condition, or "".
+func (s *session) closeTexts(and string, args ...any) {
+	for _, open := range [...]string{`turn_id IS NULL`, `turn_id IN (SELECT turn_id FROM outbound_messages WHERE conversation_id = $1
+		AND state IN ('pending', 'sending') AND state = 'sending' AND author = 'assistant' AND part = 0 AND resends = 0)`} {
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND NOT handled AND `+open+and, args...)
+	}
+}
 
 // selectUnansweredSince reads when the first text arrived that the customer sent at $2 or later and to which nothing was sent.
 const selectUnansweredSince = `SELECT coalesce(min(received_at), 0) FROM (
@@ -108,9 +114,9 @@ func (d *decisions) answeredBy(c *conversationRow, item *arrivedItem, sentAt int
 	}
 	switch {
 	case !timed && closes:
-		d.s.tx.Queue(store.AnyRows, closeTexts, c.id)
+		d.s.closeTexts("", c.id)
 	case closes:
-		d.s.tx.Queue(store.AnyRows, closeTexts+` AND sent_at < $2`, c.id, sentAt)
+		d.s.closeTexts(` AND sent_at < $2`, c.id, sentAt)
 	}
 	if !timed {
 		return
@@ -133,7 +139,7 @@ func (d *decisions) answeredBy(c *conversationRow, item *arrivedItem, sentAt int
 func (op *partOp) reached(s *session, c *conversationRow) {
 	lastWords := op.turnCode == codeHandedOver
 	if lastWords || op.author == AuthorHuman && (c.state == StateHuman || op.createdAt < c.pausedUntil) {
-		s.tx.Queue(store.AnyRows, closeTexts+` AND received_at <= $2`, c.id, op.createdAt)
+		s.closeTexts(` AND received_at <= $2`, c.id, op.createdAt)
 	}
 	waitsOn := lastWords || op.turnCode == codeClosed || op.author == AuthorAssistant && c.state == StateHuman // for the opening, or a person
 	if !waitsOn {
@@ -155,7 +161,7 @@ func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
 		return fmt.Errorf("look for a person's messages: %w", err)
 	}
 	if answers > 0 { // until they are sent the customer waits
-		s.tx.Queue(store.AnyRows, closeTexts+` AND received_at <= $2`, c.id, answers)
+		s.closeTexts(` AND received_at <= $2`, c.id, answers)
 	} else if err := s.countUnanswered(ctx, c); err != nil {
 		return err
 	}
