@@ -33,7 +33,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 		return c, err
 	}
 	c.CustomerRef = q.openID("the customer's id of "+c.ID, c.CustomerRef, vault.CustomerID(c.OrgID))
-	c.Address = q.openID("the customer's address of "+c.ID, c.Address, vault.CustomerAddress(c.OrgID))
+	c.Address = q.openID("the customer's address of "+c.ID, c.Address, vault.CustomerID(c.OrgID))
 	if name == nil {
 		return c, nil
 	}

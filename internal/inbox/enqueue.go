@@ -176,14 +176,17 @@ func (i *arrivedItem) stored() bool {
 // isEcho reports whether the item is a message of the business itself.
 func (i *arrivedItem) isEcho() bool { return i.Kind == HumanEcho || i.Kind == AutomaticEcho }
 
-// sealed returns the item with sealed ids. Those of customers and aliases are compared with each other, and those of the business and
-// addresses.
+// sealed returns the item with sealed ids.
 func (i *Item) sealed(ids *idKeys, orgID string) Item {
-	sealed, customer, address := *i, vault.CustomerID(orgID), vault.CustomerAddress(orgID)
-	sealed.CustomerRef, sealed.Address = ids.seal(i.CustomerRef, customer), ids.seal(i.Address, address)
+	sealed, customer := *i, vault.CustomerID(orgID)
+	sealed.CustomerRef = ids.seal(i.CustomerRef, customer)
+	sealed.Address = sealed.CustomerRef
+	if i.Address != i.CustomerRef {
+		sealed.Address = ids.seal(i.Address, customer)
+	}
 	sealed.MessageID = ids.seal(i.MessageID, vault.PlatformMessageID(orgID))
 	if i.Other != nil {
-		sealed.Other = &OtherIDs{Alias: ids.seal(i.Other.Alias, customer), Business: ids.seal(i.Other.Business, address)}
+		sealed.Other = &OtherIDs{Alias: ids.seal(i.Other.Alias, customer), Business: ids.seal(i.Other.Business, customer)}
 	}
 	return sealed
 }

@@ -118,7 +118,7 @@ func (k *idKeys) sealPlain(ctx context.Context, tx store.Tx) error {
 		place               func(orgID string) vault.AAD
 	}{
 		{"customer_ref", "conversations", "id", vault.CustomerID},
-		{"address", "conversations", "id", vault.CustomerAddress},
+		{"address", "conversations", "id", vault.CustomerID},
 		{"alias", "customer_aliases JOIN conversations ON id = conversation_id", "conversation_id", vault.CustomerID},
 		{"platform_message_id", "messages", "id", vault.PlatformMessageID},
 		{"platform_message_id", "outbound_messages", "id", vault.PlatformMessageID},

@@ -32,6 +32,8 @@ type idScratch struct {
 	mac             hash.Hash
 	sum             [sha256.Size]byte
 	counter, stream [aes.BlockSize]byte
+
+	aad, sealed, text []byte
 }
 
 const (
@@ -67,14 +69,15 @@ func (k *IDKey) Seal(id string, aad AAD) string {
 	if id == "" {
 		return ""
 	}
-	sealed := make([]byte, idNonceBytes+len(id))
-	copy(sealed[idNonceBytes:], id)
 	scratch := k.scratch.Get().(*idScratch) //nolint:forcetypeassert,errcheck // the pool holds nothing else
 	defer k.scratch.Put(scratch)
+	sealed := append(append(scratch.sealed[:0], make([]byte, idNonceBytes)...), id...)
 	nonce := scratch.nonce(sealed[idNonceBytes:], aad)
 	copy(sealed, nonce[:])
 	scratch.crypt(k.block, sealed[idNonceBytes:], nonce)
-	return base64.RawURLEncoding.EncodeToString(sealed)
+	text := base64.RawURLEncoding.AppendEncode(scratch.text[:0], sealed)
+	scratch.sealed, scratch.text = sealed, text
+	return string(text)
 }
 
 // Open returns the id that was sealed with the same AAD. It returns [ErrCorrupt] for everything that [IDKey.Seal] of this key didn't make
@@ -100,7 +103,8 @@ func (k *IDKey) Open(text string, aad AAD) (string, error) {
 // nonce returns bytes of the MACs of an id and where it is stored.
 func (s *idScratch) nonce(id []byte, aad AAD) (nonce [idNonceBytes]byte) {
 	s.mac.Reset()
-	s.mac.Write(aad.authenticated(nil))
+	s.aad = aad.appendTo(s.aad[:0])
+	s.mac.Write(s.aad)
 	stem := max(0, len(id)-idCounted)
 	s.mac.Write(id[:stem])
 	copy(nonce[:idStemBytes], s.mac.Sum(s.sum[:0]))
@@ -130,14 +134,10 @@ func StoredIDKey(number int64) AAD {
 	return AAD{Table: "id_keys", Column: "sealed", RowID: strconv.FormatInt(number, 10)}
 }
 
-// CustomerID is the AAD of a platform's id of a customer or a chat, in the columns customer_ref and alias.
+// CustomerID is the AAD of a platform's id of a customer, a chat or the address for replies, in the columns customer_ref, alias and
+// address.
 func CustomerID(orgID string) AAD {
 	return AAD{Table: "conversations", Column: "customer_ref", OrgID: orgID}
-}
-
-// CustomerAddress is the AAD of the address at a platform to which replies go.
-func CustomerAddress(orgID string) AAD {
-	return AAD{Table: "conversations", Column: "address", OrgID: orgID}
 }
 
 // PlatformMessageID is the AAD of a platform's id of a message, of either direction.

@@ -38,7 +38,7 @@ func TestEqualIDsAreSealedAlike(t *testing.T) {
 	seen := map[string]bool{storedID: true}
 	for _, other := range []string{
 		key.Seal("thread-8", place), key.Seal("thread-70", place), key.Seal("thread-7", vault.CustomerID("org_2")),
-		key.Seal("thread-7", vault.CustomerAddress("org_1")), key.Seal("thread-7", vault.PlatformMessageID("org_1")),
+		key.Seal("thread-7", vault.PlatformMessageID("org_1")),
 		idKeyOf(t, 2).Seal("thread-7", place),
 	} {
 		require.False(t, seen[other])
@@ -105,8 +105,8 @@ func TestIDsOpen(t *testing.T) {
 	require.Empty(t, key.Seal("", vault.CustomerID("org_1")))
 	rapid.Check(t, func(t *rapid.T) {
 		id, org := rapid.String().Draw(t, "id"), rapid.String().Draw(t, "org")
-		sealed := key.Seal(id, vault.CustomerAddress(org))
-		opened, err := key.Open(sealed, vault.CustomerAddress(org))
+		sealed := key.Seal(id, vault.CustomerID(org))
+		opened, err := key.Open(sealed, vault.CustomerID(org))
 		require.NoError(t, err)
 		require.Equal(t, id, opened)
 		if len(id) > 3 {

@@ -74,16 +74,16 @@ func (r *Ring) Names(sealed []byte) bool {
 	return len(sealed) >= headerBytes && sealed[0] == version1 && index(*r.keys.Load(), sealed[1:headerBytes]) >= 0
 }
 
-// authenticated returns the additional data: header and fields, each after its length, so that no two AADs encode alike (table
-// "a", column "bc" differs from table "ab", column "c").
+// authenticated returns the additional data: header and fields.
 func (a AAD) authenticated(header []byte) []byte {
-	parts := [...]string{a.Table, a.Column, a.OrgID, a.RowID}
-	size := len(header)
-	for _, part := range parts {
-		size += binary.MaxVarintLen32 + len(part)
-	}
-	data := append(make([]byte, 0, size), header...)
-	for _, part := range parts {
+	size := len(header) + 4*binary.MaxVarintLen32 + len(a.Table) + len(a.Column) + len(a.OrgID) + len(a.RowID)
+	return a.appendTo(append(make([]byte, 0, size), header...))
+}
+
+// appendTo adds the fields to data, each after its length, so that no two AADs encode alike (table "a", column "bc" differs from table
+// "ab", column "c").
+func (a AAD) appendTo(data []byte) []byte {
+	for _, part := range [...]string{a.Table, a.Column, a.OrgID, a.RowID} {
 		data = binary.AppendUvarint(data, uint64(len(part)))
 		data = append(data, part...)
 	}
