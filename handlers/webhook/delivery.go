@@ -106,8 +106,8 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 		return 0, err
 	}
 	known := len(routes)
-	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool {
-		_, secret := h.ownSigner(ctx, &route)
+	maps.DeleteFunc(routes, func(_ store.RouteKey, route *store.Route) bool {
+		_, secret := h.ownSigner(ctx, route)
 		return secret != ""
 	})
 	switch refused := known - len(routes); {
@@ -116,14 +116,14 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 	case refused > 0:
 		h.log.WarnContext(ctx, "a delivery has messages for channels whose own secret didn't sign it; they are left out", "channels", refused)
 	}
-	return h.enqueue(ctx, items, h.queue.Enqueue, func(item *platforms.Inbound) (store.Route, bool) {
+	return h.enqueue(ctx, items, h.queue.Enqueue, func(item *platforms.Inbound) (*store.Route, bool) {
 		route, found := routes[routeKeyOf(item)]
 		return route, found
 	})
 }
 
 // routeKeys are the keys of the items' channels, each once, without those that are known.
-func routeKeys(items []platforms.Inbound, known map[store.RouteKey]store.Route) []store.RouteKey {
+func routeKeys(items []platforms.Inbound, known map[store.RouteKey]*store.Route) []store.RouteKey {
 	seen := make(map[store.RouteKey]bool, 1)
 	keys := make([]store.RouteKey, 0, 1)
 	for i := range items {
@@ -138,12 +138,12 @@ func routeKeys(items []platforms.Inbound, known map[store.RouteKey]store.Route) 
 
 // channels returns the channels of the keys, without pending ones: anyone may claim an external id, so a claim that nobody has confirmed
 // must change nothing for the others of a delivery.
-func (h *Webhooks) channels(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+func (h *Webhooks) channels(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
 	routes, err := h.routes.ByKeys(ctx, keys)
 	if err != nil {
 		return nil, fmt.Errorf("finding the channels of a delivery: %w", err)
 	}
-	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool { return route.State == store.ChannelPending })
+	maps.DeleteFunc(routes, func(_ store.RouteKey, route *store.Route) bool { return route.State == store.ChannelPending })
 	return routes, nil
 }
 
@@ -154,7 +154,7 @@ func routeKeyOf(item *platforms.Inbound) store.RouteKey {
 // enqueue hands what has a channel to add, in the order of the delivery, and counts the texts.
 func (h *Webhooks) enqueue(
 	ctx context.Context, items []platforms.Inbound,
-	add func(context.Context, []inbox.Arrival) error, routeOf func(*platforms.Inbound) (store.Route, bool),
+	add func(context.Context, []inbox.Arrival) error, routeOf func(*platforms.Inbound) (*store.Route, bool),
 ) (queued int, err error) {
 	var arrivals []inbox.Arrival
 	at := make(map[string]int, 1)
@@ -163,7 +163,7 @@ func (h *Webhooks) enqueue(
 		if !found {
 			continue
 		}
-		item, wanted := h.item(&items[i], &route)
+		item, wanted := h.item(&items[i], route)
 		if !wanted {
 			continue
 		}
@@ -171,7 +171,7 @@ func (h *Webhooks) enqueue(
 		if !known {
 			place = len(arrivals)
 			at[route.ChannelID] = place
-			arrivals = append(arrivals, inbox.Arrival{Route: route})
+			arrivals = append(arrivals, inbox.Arrival{Route: *route})
 		}
 		arrivals[place].Items = append(arrivals[place].Items, item)
 		if item.Kind == inbox.Text {

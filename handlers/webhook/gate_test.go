@@ -56,13 +56,13 @@ func (f *fakeRoutes) ByID(_ context.Context, id string) (store.Route, bool, erro
 	return route, found, f.fail
 }
 
-func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
 	f.reads++
-	found := map[store.RouteKey]store.Route{}
+	found := map[store.RouteKey]*store.Route{}
 	for _, key := range keys {
 		for _, route := range f.byID {
 			if route.Type == key.Type && route.ExternalID == key.ExternalID {
-				found[key] = route
+				found[key] = &route
 			}
 		}
 	}
@@ -287,6 +287,6 @@ func (f frozenRoutes) ByID(_ context.Context, id string) (store.Route, bool, err
 	return route, found, nil
 }
 
-func (f frozenRoutes) ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+func (f frozenRoutes) ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
 	return (&fakeRoutes{byID: f}).ByKeys(ctx, keys)
 }

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -15,7 +17,7 @@ type sharedDelivery struct {
 	header http.Header
 
 	// proven has the channels that signed the delivery with a secret of their own; nil: the operator's secret proves it.
-	proven map[store.RouteKey]store.Route
+	proven map[store.RouteKey]*store.Route
 	// tried are the secrets that the delivery was compared with, and whether they signed it.
 	tried map[string]bool
 }
@@ -39,7 +41,7 @@ func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platfo
 	if err != nil {
 		return nil, err
 	}
-	d.proven, d.tried = make(map[store.RouteKey]store.Route, 1), make(map[string]bool, 1)
+	d.proven, d.tried = make(map[store.RouteKey]*store.Route, 1), make(map[string]bool, 1)
 	if err := d.compare(ctx, body, keys, named); err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platfo
 // named reads the channels that a delivery says it is for: few of them, so that a stranger has us compute little. When they can't be
 // read, the platform is asked to come again if one of their type is known to have a secret of its own; else the delivery is refused as
 // a forged one.
-func (d *sharedDelivery) named(ctx context.Context, body []byte) (keys []store.RouteKey, found map[store.RouteKey]store.Route, err error) {
+func (d *sharedDelivery) named(ctx context.Context, body []byte) (keys []store.RouteKey, found map[store.RouteKey]*store.Route, err error) {
 	ownSigned := false
 	err = d.decoding(ctx, body, func() error {
 		for _, channel := range d.platform.Named(d.of(body)) {
@@ -96,11 +98,14 @@ func (d *sharedDelivery) named(ctx context.Context, body []byte) (keys []store.R
 
 // compare adds those of the channels to proven whose own secret signed the body, in the order of keys. The body is compared with
 // [platforms.MaxNamed] different secrets at most: hashing it takes 5 ms for 8 MiB, and a delivery may be for any number of channels.
-func (d *sharedDelivery) compare(ctx context.Context, body []byte, keys []store.RouteKey, channels map[store.RouteKey]store.Route) error {
+func (d *sharedDelivery) compare(ctx context.Context, body []byte, keys []store.RouteKey, channels map[store.RouteKey]*store.Route) error {
 	delivery := d.of(body)
 	for _, key := range keys {
-		route := channels[key]
-		credentials, secret := d.ownSigner(ctx, &route)
+		route, found := channels[key]
+		if !found {
+			continue
+		}
+		credentials, secret := d.ownSigner(ctx, route)
 		if secret == "" {
 			continue
 		}
@@ -123,7 +128,7 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 	if d.proven == nil {
 		return d.route(ctx, items)
 	}
-	return d.enqueue(ctx, items, d.enqueueOwn, func(item *platforms.Inbound) (store.Route, bool) {
+	return d.enqueue(ctx, items, d.enqueueOwn, func(item *platforms.Inbound) (*store.Route, bool) {
 		route, found := d.proven[routeKeyOf(item)]
 		return route, found
 	})
@@ -132,7 +137,7 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 // ownSigner returns the credentials and the secret that sign a channel's deliveries, "" if the operator's do. A channel whose credentials
 // don't open counts as one without a secret, so that what the operator's secret signed isn't lost.
 func (h *Webhooks) ownSigner(ctx context.Context, route *store.Route) (credentials platforms.Credentials, secret string) {
-	if route.Credentials == nil {
+	if route.Credentials == nil || h.unsigned.has(route.ChannelID, route.Credentials) {
 		return nil, ""
 	}
 	credentials, secret, err := h.config.Platforms.OwnSigner(platforms.Type(route.Type), func() (platforms.Credentials, error) {
@@ -141,8 +146,35 @@ func (h *Webhooks) ownSigner(ctx context.Context, route *store.Route) (credentia
 	if err != nil {
 		h.log.ErrorContext(ctx, "a channel's own secret can't be read", "channel", route.ChannelID, "error", err)
 	}
-	if secret != "" {
+	switch {
+	case secret != "":
 		h.ownSigned.Store(route.Type, true)
+	case err == nil:
+		h.unsigned.add(route.ChannelID, route.Credentials)
 	}
 	return credentials, secret
+}
+
+// channelsSeen are channels with what was seen of them in their sealed credentials, which hold until they are sealed anew.
+type channelsSeen struct {
+	mu sync.Mutex
+	of map[string][]byte // sealed credentials by channel id
+}
+
+// mostSeen bounds the channels of [channelsSeen], which then begins anew: some 300 bytes each.
+const mostSeen = 10_000
+
+func (c *channelsSeen) has(channelID string, sealed []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Equal(c.of[channelID], sealed)
+}
+
+func (c *channelsSeen) add(channelID string, sealed []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil || len(c.of) >= mostSeen {
+		c.of = map[string][]byte{}
+	}
+	c.of[channelID] = sealed
 }

@@ -48,7 +48,7 @@ const webhookBodyTime = 10 * time.Second
 // ChannelRoutes finds the channels of a delivery, as [store.Routes] does. Channels that don't exist are left out.
 type ChannelRoutes interface {
 	ByID(ctx context.Context, channelID string) (store.Route, bool, error)
-	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error)
+	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error)
 }
 
 // Enqueuer stores deliveries, as [inbox.Queue] does: durably when it returns, and once however often they are repeated.
@@ -85,8 +85,10 @@ type Webhooks struct {
 	// turns are those of organizations with long deliveries.
 	turns *dispatch.Turns
 
-	// ownSigned has the channel types of which a channel with a secret of its own was seen.
+	// ownSigned has the channel types of which a channel with a secret of its own was seen, unsigned the channels that were seen to have
+	// none.
 	ownSigned sync.Map
+	unsigned  channelsSeen
 }
 
 // New returns the webhooks of one configuration. ring opens the credentials of channels with a secret of their own;
@@ -152,8 +154,8 @@ func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: route.OrgID}, ackEmpty: h.ackEmpty,
 		extract: h.extract,
 		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
-			return h.enqueue(ctx, items, h.enqueueOwn, func(*platforms.Inbound) (store.Route, bool) {
-				return route, route.State != store.ChannelPending
+			return h.enqueue(ctx, items, h.enqueueOwn, func(*platforms.Inbound) (*store.Route, bool) {
+				return &route, route.State != store.ChannelPending
 			})
 		},
 	})

@@ -346,18 +346,22 @@ func (c Channels) TakeOver(ctx context.Context, actor string, confirmed Confirme
 type Routes struct{ db *DB }
 
 // ByID reads the route of a channel of any type and state, and false when there is none. A
-// change holds for the next delivery. One query serves all callers that asked before it began.
+// change holds for the next delivery. One query serves all callers that asked before it began, and they share the credentials.
 func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
 	if !driver.IsText(channelID) {
 		return Route{}, false, nil
 	}
-	return r.db.hot.Route(ctx, channelID)
+	route, found, err := r.db.hot.Route(ctx, channelID)
+	if err != nil || !found {
+		return Route{}, false, err
+	}
+	return *route, true, nil
 }
 
 // ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
-// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each.
-func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, error) {
-	found := make(map[RouteKey]Route, min(len(keys), driver.MaxRouteKeys))
+// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each. Callers share the routes: nobody changes them.
+func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Route, error) {
+	found := make(map[RouteKey]*Route, min(len(keys), driver.MaxRouteKeys))
 	wanted := make([]RouteKey, 0, len(keys))
 	for _, key := range keys {
 		if key.Lookable() {

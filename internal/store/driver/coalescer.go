@@ -95,24 +95,23 @@ func (c *Coalescer[K, V]) Add(key K) (done <-chan struct{}, err error) {
 	return joined.done, nil
 }
 
-// getAll is get for up to maxRound keys, which one fetch reads; they may repeat. The values are shared with other
+// getAll is get for up to maxRound keys, which one fetch reads; they may repeat. It adds the values to mine. They are shared with other
 // callers.
-func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error) {
+func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K, mine map[K]V) error {
 	round, _, err := c.join(keys...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	found, err := round.wait(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	mine := make(map[K]V, len(keys))
 	for _, key := range keys {
 		if value, ok := found[key]; ok {
 			mine[key] = value
 		}
 	}
-	return mine, nil
+	return nil
 }
 
 // wait returns what the round found: the caller's keys, and maybe others.

@@ -78,8 +78,8 @@ func TestCoalescerAnswersSeveralKeys(t *testing.T) {
 	require.NoError(t, err)
 	answers := make(chan map[int]int)
 	go func() {
-		found, err := c.getAll(context.Background(), []int{2, 7, 1, 2})
-		if err != nil {
+		found := map[int]int{}
+		if err := c.getAll(context.Background(), []int{2, 7, 1, 2}, found); err != nil {
 			found = nil
 		}
 		answers <- found
@@ -98,8 +98,7 @@ func TestCoalescerAnswersSeveralKeys(t *testing.T) {
 	require.Equal(t, map[int]int{1: 10, 2: 20}, <-answers)
 	<-other.done
 	c.Close()
-	_, err = c.getAll(t.Context(), []int{1})
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, c.getAll(t.Context(), []int{1}, map[int]int{}), ErrClosed)
 }
 
 // A failing fetch fails all lookups of its round and no others; a lookup that is given up leaves the others alone; a round is bounded.
@@ -127,8 +126,7 @@ func TestCoalescerFaults(t *testing.T) {
 	}
 	_, _, err = c.join(-1)
 	require.ErrorIs(t, err, ErrBusy)
-	_, err = c.getAll(t.Context(), []int{3, 4})
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, c.getAll(t.Context(), []int{3, 4}, map[int]int{}), ErrBusy)
 
 	results <- broken
 	<-failed.done

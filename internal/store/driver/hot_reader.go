@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"time"
@@ -18,9 +17,9 @@ type HotReader interface {
 	// ProviderKey reads the sealed key of an organization at a provider, and false when there is none.
 	ProviderKey(ctx context.Context, id ProviderKeyID) (sealed []byte, found bool, err error)
 	// Route reads the route of a channel, and false when there is none.
-	Route(ctx context.Context, channelID string) (Route, bool, error)
+	Route(ctx context.Context, channelID string) (*Route, bool, error)
 	// Routes adds the routes of up to MaxRouteKeys keys to found.
-	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error
+	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]*Route) error
 	// Windows counts requests for several processes; nil on SQLite, whose gateway is one process and counts in memory.
 	Windows() Windows
 	// Close waits for the lookups that run, and refuses later ones with ErrClosed.
@@ -79,7 +78,7 @@ func (k RouteKey) Lookable() bool {
 	return k.ExternalID != "" && IsText(k.Type) && IsText(k.ExternalID)
 }
 
-// Route has the columns of a channel that a webhook needs.
+// Route has the columns of a channel that a webhook needs. It is shared by all who look it up: nobody changes it.
 type Route struct {
 	ChannelID, OrgID, Type, ExternalID, State string
 
@@ -94,36 +93,30 @@ const MaxRouteKeys = 1000
 // RouteReader shares lookups of routes: all that are asked for while one runs go with the next. On SQLite, too, where it
 // saves each delivery of a crowd a read transaction of its own.
 type RouteReader struct {
-	byIDs  Coalescer[string, Route]
-	byKeys Coalescer[RouteKey, Route]
+	byIDs  Coalescer[string, *Route]
+	byKeys Coalescer[RouteKey, *Route]
 }
 
 // NewRouteReader returns a reader that shares lookups. byIDs and byKeys leave out what doesn't exist; patience bounds how long
 // a lookup waits, 0 is no bound.
 func NewRouteReader(
-	byIDs func(channelIDs map[string]int64) (map[string]Route, error), byKeys func(keys map[RouteKey]int64) (map[RouteKey]Route, error),
+	byIDs func(channelIDs map[string]int64) (map[string]*Route, error), byKeys func(keys map[RouteKey]int64) (map[RouteKey]*Route, error),
 	patience time.Duration,
 ) *RouteReader {
 	return &RouteReader{
-		byIDs:  Coalescer[string, Route]{Fetch: byIDs, Patience: patience},
-		byKeys: Coalescer[RouteKey, Route]{Fetch: byKeys, Patience: patience},
+		byIDs:  Coalescer[string, *Route]{Fetch: byIDs, Patience: patience},
+		byKeys: Coalescer[RouteKey, *Route]{Fetch: byKeys, Patience: patience},
 	}
 }
 
 // Route implements [HotReader].
-func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool, error) {
-	route, found, err := r.byIDs.Get(ctx, channelID)
-	// The result is shared by all callers.
-	return route.Clone(), found, err
+func (r *RouteReader) Route(ctx context.Context, channelID string) (*Route, bool, error) {
+	return r.byIDs.Get(ctx, channelID)
 }
 
 // Routes implements [HotReader].
-func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
-	shared, err := r.byKeys.getAll(ctx, keys)
-	for key, route := range shared {
-		found[key] = route.Clone()
-	}
-	return err
+func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]*Route) error {
+	return r.byKeys.getAll(ctx, keys, found)
 }
 
 // Close waits for the lookups that run, and refuses later ones.
@@ -140,17 +133,12 @@ const (
 )
 
 // ScanRoute reads RouteColumns.
-func ScanRoute(row Row) (route Route, err error) {
-	err = row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
+func ScanRoute(row Row) (*Route, error) {
+	route := &Route{}
+	err := row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
 		&route.DebounceMS, &route.DebounceMaxMS, &route.PauseMS)
 	return route, err
 }
 
-// Clone returns a copy that the caller may keep and change.
-func (r Route) Clone() Route {
-	r.Credentials = bytes.Clone(r.Credentials)
-	return r
-}
-
 // Key returns the key that finds the route.
-func (r Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }
+func (r *Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }

@@ -157,8 +157,8 @@ func isDisconnected(err error) bool {
 	return !errors.As(err, &refused) || refused.SeverityUnlocalized != "ERROR"
 }
 
-func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]driver.Route, error) {
-	found := make(map[string]driver.Route, len(channelIDs))
+func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]*driver.Route, error) {
+	found := make(map[string]*driver.Route, len(channelIDs))
 	err := r.query("SELECT "+driver.RouteColumns+" FROM"+driver.RouteTables+"WHERE c.id = ANY($1)", func(row driver.Row) error {
 		route, err := driver.ScanRoute(row)
 		found[route.ChannelID] = route
@@ -167,12 +167,12 @@ func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]dri
 	return found, err
 }
 
-func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]driver.Route, error) {
+func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]*driver.Route, error) {
 	types, externalIDs := make([]string, 0, len(keys)), make([]string, 0, len(keys))
 	for key := range keys {
 		types, externalIDs = append(types, key.Type), append(externalIDs, key.ExternalID)
 	}
-	found := make(map[driver.RouteKey]driver.Route, len(keys))
+	found := make(map[driver.RouteKey]*driver.Route, len(keys))
 	// The last condition lets the planner use the partial index on external ids.
 	err := r.query("SELECT "+driver.RouteColumns+" FROM"+driver.RouteTables+`WHERE (c.type, c.external_id) IN
 		(SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS wanted (type, external_id)) AND c.external_id <> ''`,

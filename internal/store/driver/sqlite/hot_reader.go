@@ -25,8 +25,8 @@ type hotReader struct {
 	keys         lookups[[32]byte, driver.KeyRecord]
 	models       lookups[string, map[string]bool]
 	providerKeys lookups[driver.ProviderKeyID, []byte]
-	routesByID   lookups[string, driver.Route]
-	routesByKey  lookups[driver.RouteKey, driver.Route]
+	routesByID   lookups[string, *driver.Route]
+	routesByKey  lookups[driver.RouteKey, *driver.Route]
 
 	clock  func() time.Time
 	idle   chan *preparedConn // cap = all of them
@@ -120,18 +120,18 @@ func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) (s
 }
 
 // Route implements [driver.HotReader].
-func (r *hotReader) Route(ctx context.Context, channelID string) (driver.Route, bool, error) {
+func (r *hotReader) Route(ctx context.Context, channelID string) (*driver.Route, bool, error) {
 	if r.isClosed() {
-		return driver.Route{}, false, driver.ErrClosed
+		return nil, false, driver.ErrClosed
 	}
-	route, found, err := r.routesByID.get(r.generations, channelID, func() (driver.Route, bool, error) {
+	route, found, err := r.routesByID.get(r.generations, channelID, func() (*driver.Route, bool, error) {
 		return r.routes.Route(ctx, channelID)
 	})
-	return route.Clone(), found, err
+	return route, found, err
 }
 
 // Routes implements [driver.HotReader].
-func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found map[driver.RouteKey]driver.Route) error {
+func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found map[driver.RouteKey]*driver.Route) error {
 	if r.isClosed() {
 		return driver.ErrClosed
 	}
@@ -139,8 +139,8 @@ func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found ma
 		return r.routes.Routes(ctx, keys, found)
 	}
 	for _, key := range keys {
-		route, ok, err := r.routesByKey.get(r.generations, key, func() (driver.Route, bool, error) {
-			read := map[driver.RouteKey]driver.Route{}
+		route, ok, err := r.routesByKey.get(r.generations, key, func() (*driver.Route, bool, error) {
+			read := map[driver.RouteKey]*driver.Route{}
 			err := r.routes.Routes(ctx, keys, read)
 			route, ok := read[key]
 			return route, ok, err
@@ -149,7 +149,7 @@ func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found ma
 			return err
 		}
 		if ok {
-			found[key] = route.Clone()
+			found[key] = route
 		}
 	}
 	return nil
@@ -208,21 +208,21 @@ const (
 	WHERE c.type = wanted.value ->> 0 AND c.external_id = wanted.value ->> 1 AND c.external_id <> ''`
 )
 
-func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]driver.Route, error) {
-	found := make(map[string]driver.Route, len(channelIDs))
-	return found, r.eachRoute(routesByIDs, slices.Collect(maps.Keys(channelIDs)), func(route driver.Route) { found[route.ChannelID] = route })
+func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]*driver.Route, error) {
+	found := make(map[string]*driver.Route, len(channelIDs))
+	return found, r.eachRoute(routesByIDs, slices.Collect(maps.Keys(channelIDs)), func(route *driver.Route) { found[route.ChannelID] = route })
 }
 
-func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]driver.Route, error) {
+func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]*driver.Route, error) {
 	wanted := make([][2]string, 0, len(keys))
 	for key := range keys {
 		wanted = append(wanted, [2]string{key.Type, key.ExternalID})
 	}
-	found := make(map[driver.RouteKey]driver.Route, len(keys))
-	return found, r.eachRoute(routesByKeys, wanted, func(route driver.Route) { found[route.Key()] = route })
+	found := make(map[driver.RouteKey]*driver.Route, len(keys))
+	return found, r.eachRoute(routesByKeys, wanted, func(route *driver.Route) { found[route.Key()] = route })
 }
 
-func (r *hotReader) eachRoute(text string, wanted any, each func(driver.Route)) error {
+func (r *hotReader) eachRoute(text string, wanted any, each func(*driver.Route)) error {
 	list, err := json.Marshal(wanted)
 	if err != nil {
 		return fmt.Errorf("look up: list the keys: %w", err)
