@@ -2,14 +2,19 @@ package inbox
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// TestMain keeps the random state machine short unless the command line asks for more (-rapid.checks, -rapid.steps).
+// TestMain keeps the random state machine short unless the command line (-rapid.checks, -rapid.steps) or make soak asks for more.
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": "10", "rapid.steps": "60"} {
+	checks := "10"
+	if os.Getenv("SVC_SOAK") != "" {
+		checks = "1000"
+	}
+	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": "60"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
