@@ -22,6 +22,10 @@ const (
 	firstBuffer = 512
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
+	// begun is how much of an organization's body must be there for a buffer of the declared length, if that is at most wholeBuffer: it
+	// isn't copied again while it grows.
+	begun       = 8 << 10
+	wholeBuffer = 256 << 10
 	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
 	// says how long it is and all of it is there within PromptTime: platforms send most of theirs in one packet, which a
 	// connection has room for anyway, so this takes no memory for long.
@@ -31,7 +35,7 @@ const (
 )
 
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
-// declared, and is charged to the account. release gives the bytes back, may be called more than once, and must be called when
+// declared, but for an organization's body of up to 256 KiB, and is charged to the account. release gives the bytes back, may be called more than once, and must be called when
 // nothing refers to the body any more. It is never nil. After an error nothing stays charged. [Recycle] is for a body whose
 // memory may serve the next one.
 //
@@ -178,7 +182,10 @@ func (b *buffer) full(in *PacedBody, declared, limit int64) (more bool, err erro
 		return false, nil
 	}
 	next := 2 * size
-	if size < quadrupled {
+	switch {
+	case size >= begun && declared <= wholeBuffer && b.account.Share == ShareOrganizations:
+		next = lastSize(declared)
+	case size < quadrupled:
 		next = 4 * size
 	}
 	return true, b.grow(in, min(next, lastSize(declared), limit))

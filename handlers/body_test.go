@@ -43,6 +43,37 @@ func TestReadBodyReadsAllSizes(t *testing.T) {
 	}
 }
 
+// Of an organization's body of up to 256 KiB the whole is charged as soon as 8 KiB have arrived, and allocated once; of a longer one and of a
+// stranger's only what arrives.
+func TestReadBodyAllocatesOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		share    Share
+		declared int64
+		charged  int64 // when 8 KiB have arrived
+	}{
+		{ShareOrganizations, wholeBuffer, wholeBuffer},
+		{ShareOrganizations, wholeBuffer + 1, 4 * begun},
+		{ShareStrangers, wholeBuffer, 4 * begun},
+	} {
+		budget := NewByteBudget(1 << 30)
+		var used int64
+		asked := readerFunc(func([]byte) (int, error) {
+			used = max(used, budget.Used())
+			return 0, io.ErrUnexpectedEOF
+		})
+		body := io.MultiReader(strings.NewReader(strings.Repeat("x", begun)), asked)
+		_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(body, c.declared), 1<<20, budget, Account{Share: c.share, Owner: "org_1"})
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, c.charged, used)
+	}
+}
+
+// readerFunc is a reader that is asked.
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 func TestReadBodyRefusesMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
