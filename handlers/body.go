@@ -34,10 +34,10 @@ const (
 	PromptTime = time.Second
 )
 
-// ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
-// declared, but for an organization's body of up to 256 KiB, and is charged to the account. release gives the bytes back, may be called more than once, and must be called when
-// nothing refers to the body any more. It is never nil. After an error nothing stays charged. [Recycle] is for a body whose
-// memory may serve the next one.
+// ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is declared, but
+// for an organization's body of up to 256 KiB, and is charged to the account. release gives the bytes back, may be called more than once,
+// and must be called when nothing refers to the body any more. It is never nil. After an error nothing stays charged. [Recycle] is for a
+// body whose memory may serve the next one.
 //
 // Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken, shorter than declared or slower
 // than the budget's pace: invalid_request. No room in the share: rate_limited for an organization, internal_error for
