@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	checks := "15"
 	if os.Getenv("SVC_SOAK") != "" {
-		checks = "1000"
+		checks = "100"
 	}
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": "20"} {
 		if err := flag.Set(name, value); err != nil {
