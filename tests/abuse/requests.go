@@ -148,6 +148,7 @@ func hostileJSON(ctx context.Context, s *Siege) error {
 	key := []string{"Authorization", "Bearer " + s.Key, "Content-Type", "application/json"}
 	plain := []string{"Content-Type", "application/json"}
 	bad := failing(errcode.InvalidRequest)
+	limited := failing(errcode.InvalidRequest, errcode.RateLimited) // by the window of the organization's API
 	unsigned := failing(errcode.Unauthenticated)
 	fine := []outcome{{http.StatusOK, ""}}
 	usual := fmt.Sprintf(`"model":%q,"messages":[{"role":"user","content":"hello"}],"max_tokens":5`, s.Model)
@@ -160,8 +161,8 @@ func hostileJSON(ctx context.Context, s *Siege) error {
 		post(ChatPath, key, `{`+usual+`,"x":`+shape+`}`, read)
 		post(ChatPath, key, `{"model":`+shape+`}`, bad)
 		post(ChatPath, key, `{"messages":`+shape+`}`, bad)
-		post("/agents", key, `{"x":`+shape+`}`, bad) // has no name
-		post("/agents", key, `{"knowledgeBaseIds":`+shape+`}`, bad)
+		post("/agents", key, `{"x":`+shape+`}`, limited) // has no name
+		post("/agents", key, `{"knowledgeBaseIds":`+shape+`}`, limited)
 		for _, path := range []string{"/webhooks/social", "/webhooks/localchat", "/webhooks/market-a", "/webhooks/market-b"} {
 			post(path, plain, `{"entry":`+shape+`,"data":`+shape+`}`, unsigned)
 		}
