@@ -118,6 +118,9 @@ func TestDeliveriesOfAnOwnApplication(t *testing.T) {
 			g.give(t, channel, platforms.Credentials{"accessToken": "x"})
 			accepts(p.sign)
 			refuses(p.signSecond)
+			g.give(t, channel, p.first) // after it was seen to have none
+			accepts(p.signFirst)
+			refuses(p.sign)
 			require.Zero(t, g.bodies.Used())
 			for _, secret := range []string{"own-1", "own-2", "Chào"} {
 				require.NotContains(t, g.logged.String(), secret)
