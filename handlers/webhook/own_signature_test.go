@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -302,4 +303,18 @@ func TestOwnSecretsOutliveANewMasterKey(t *testing.T) {
 		accepts(both)
 		accepts(fresh)
 	})
+}
+
+// What is known of channels takes a bounded memory, and is true of the credentials with which it was seen.
+func TestChannelsSeen(t *testing.T) {
+	t.Parallel()
+	var seen channelsSeen
+	for i := range mostSeen + 1 {
+		seen.add(strconv.Itoa(i), []byte{1})
+		require.LessOrEqual(t, len(seen.of), mostSeen)
+	}
+	last := strconv.Itoa(mostSeen)
+	require.True(t, seen.has(last, []byte{1}))
+	require.False(t, seen.has(last, []byte{2}))
+	require.False(t, seen.has("0", []byte{1}), "it began anew")
 }
