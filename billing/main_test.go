@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain keeps the random state machines short unless the command line (-rapid.checks, -rapid.steps) or make soak asks for more.
+// TestMain sets the length of the random state machines, which make soak and the command line (-rapid.checks, -rapid.steps) raise.
 func TestMain(m *testing.M) {
 	checks := "15"
 	if os.Getenv("SVC_SOAK") != "" {

@@ -155,7 +155,7 @@ func (h *Webhooks) ownSigner(ctx context.Context, route *store.Route) (credentia
 	return credentials, secret
 }
 
-// channelsSeen are channels with what was seen of them in their sealed credentials, which hold until they are sealed anew.
+// channelsSeen remembers channels by their sealed credentials. New credentials have another sealed form, and are then looked at again.
 type channelsSeen struct {
 	mu sync.Mutex
 	of map[string][]byte // sealed credentials by channel id

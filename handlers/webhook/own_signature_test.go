@@ -305,7 +305,7 @@ func TestOwnSecretsOutliveANewMasterKey(t *testing.T) {
 	})
 }
 
-// What is known of channels takes a bounded memory, and is true of the credentials with which it was seen.
+// Channels are remembered in a bounded memory, each with its present credentials only.
 func TestChannelsSeen(t *testing.T) {
 	t.Parallel()
 	var seen channelsSeen

@@ -85,8 +85,7 @@ type Webhooks struct {
 	// turns are those of organizations with long deliveries.
 	turns *dispatch.Turns
 
-	// ownSigned has the channel types of which a channel with a secret of its own was seen, unsigned the channels that were seen to have
-	// none.
+	// ownSigned has the channel types of which a channel with a secret of its own was seen, unsigned the channels without such a secret.
 	ownSigned sync.Map
 	unsigned  channelsSeen
 }

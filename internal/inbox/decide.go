@@ -144,7 +144,7 @@ func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, 
 
 // schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it
 // falls into; it delays no retry, and nothing that is due already. While a worker has the conversation the pause doesn't count: if the worker
-// dies, another one goes on with what was begun, and whoever gives the conversation back keeps to the pause.
+// dies, another one goes on at once. [conversationRow.reschedule] adds the pause when the conversation is given back.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	if item.Kind == Media {

@@ -65,6 +65,16 @@ func (op *partOp) lastWords(ctx context.Context, s *session, c *conversationRow)
 	return last, nil
 }
 
+// silenced reports whether the part may not be sent any longer: it is the assistant's, who may not write now, and neither its last words nor
+// what a person had sent again.
+func (op *partOp) silenced(ctx context.Context, s *session, c *conversationRow) (bool, error) {
+	if op.author != AuthorAssistant || !c.silent(s.now) || op.resends > 0 {
+		return false, nil
+	}
+	last, err := op.lastWords(ctx, s, c)
+	return !last, err
+}
+
 // dropLastWords discards what is unsent of the assistant's last words, because a person has written; but not what a person had sent again.
 func (s *session) dropLastWords(c *conversationRow) {
 	if c.state == StateHuman {

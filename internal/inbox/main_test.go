@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain keeps the random state machine short unless the command line (-rapid.checks, -rapid.steps) or make soak asks for more.
+// TestMain sets the length of the random state machine, which make soak and the command line (-rapid.checks, -rapid.steps) raise.
 func TestMain(m *testing.M) {
 	checks := "10"
 	if os.Getenv("SVC_SOAK") != "" {

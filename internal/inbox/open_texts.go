@@ -56,6 +56,19 @@ func (s *session) discard(c *conversationRow, code string) {
 const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
 	WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant'`
 
+// discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
+// answers the customer.
+func (op *partOp) discard(s *session, c *conversationRow) {
+	s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
+	if op.part > 0 || op.resends > 0 || op.turnCode != "" && op.turnCode != codeNotice {
+		return
+	}
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL, handled = handled OR $2 WHERE turn_id = $1`, op.turnID,
+		c.state == StateClosed || c.blockedAt != 0)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id = $1`, op.turnID, s.now)
+	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, op.conversation(), codeHandedOver, s.now, op.turnID)
+}
+
 // silence is discard where nobody answers: the open texts are closed.
 func (s *session) silence(c *conversationRow, code string) {
 	s.discard(c, code)

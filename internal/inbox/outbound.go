@@ -245,29 +245,6 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// silenced reports whether the part may not be sent any longer: it is the assistant's, who may not write now, and neither its last words nor
-// what a person had sent again.
-func (op *partOp) silenced(ctx context.Context, s *session, c *conversationRow) (bool, error) {
-	if op.author != AuthorAssistant || !c.silent(s.now) || op.resends > 0 {
-		return false, nil
-	}
-	last, err := op.lastWords(ctx, s, c)
-	return !last, err
-}
-
-// discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
-// answers the customer.
-func (op *partOp) discard(s *session, c *conversationRow) {
-	s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
-	if op.part > 0 || op.resends > 0 || op.turnCode != "" && op.turnCode != codeNotice {
-		return
-	}
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL, handled = handled OR $2 WHERE turn_id = $1`, op.turnID,
-		c.state == StateClosed || c.blockedAt != 0)
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id = $1`, op.turnID, s.now)
-	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, op.conversation(), codeHandedOver, s.now, op.turnID)
-}
-
 // mark marks the part, if it isn't too early. The code of a part that people were told of stays until it is sent.
 func (op *sendingOp) mark(s *session, c *conversationRow) {
 	if early := s.inTime(c, op.lease.Paces, op.first); early != nil {

@@ -124,10 +124,7 @@ func (r *hotReader) Route(ctx context.Context, channelID string) (*driver.Route,
 	if r.isClosed() {
 		return nil, false, driver.ErrClosed
 	}
-	route, found, err := r.routesByID.get(r.generations, channelID, func() (*driver.Route, bool, error) {
-		return r.routes.Route(ctx, channelID)
-	})
-	return route, found, err
+	return r.routesByID.get(r.generations, channelID, func() (*driver.Route, bool, error) { return r.routes.Route(ctx, channelID) })
 }
 
 // Routes implements [driver.HotReader].
