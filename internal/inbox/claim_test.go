@@ -118,9 +118,7 @@ func TestReply(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "Ms lan", conversation.CustomerName)
 
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"one", "two"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "one", "two")
 		reply, err := q.Reply(ctx, "org_1", "chn_1", "1")
 		require.NoError(t, err)
 		require.Equal(t, "one\n\ntwo", reply.Text)

@@ -12,9 +12,7 @@ func TestUnmark(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "hello"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"one", "two"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "one", "two")
 		states := func() (states []string) {
 			for _, part := range q.open(t, lease).Outbound {
 				states = append(states, part.Text+" "+part.State)

@@ -72,9 +72,7 @@ func TestEchoesOfOurParts(t *testing.T) {
 			each(t, func(t *testing.T, q *inboxTest) {
 				ctx := t.Context()
 				q.arrive(t, textOf("ann", "1", "hello"))
-				lease := q.take(t)
-				parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{answer}, true)
-				require.NoError(t, err)
+				lease, parts := q.answering(t, answer)
 				require.NoError(t, test.end(q, lease, parts[0].ID))
 				echo := echoSaying("ann", "e1", test.text, 0)
 				if test.kind != 0 {

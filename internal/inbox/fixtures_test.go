@@ -110,13 +110,19 @@ func (q *inboxTest) begin(t testing.TB, lease Lease) string {
 	return turnID
 }
 
+// answering answers everything that waits, and leaves the first part sending.
+func (q *inboxTest) answering(t testing.TB, texts ...string) (Lease, []Outbound) {
+	t.Helper()
+	lease := q.take(t)
+	parts, err := q.Answer(context.Background(), lease, q.begin(t, lease), texts, true)
+	require.NoError(t, err)
+	return lease, parts
+}
+
 // reply answers everything that waits and sends the answer, under a lease of its own.
 func (q *inboxTest) reply(t testing.TB, text, platformID string) {
 	t.Helper()
-	lease := q.take(t)
-	turnID := q.begin(t, lease)
-	parts, err := q.Answer(context.Background(), lease, turnID, []string{text}, true)
-	require.NoError(t, err)
+	lease, parts := q.answering(t, text)
 	require.NoError(t, q.Sent(context.Background(), lease, parts[0].ID, platformID, ""))
 	require.NoError(t, q.Release(context.Background(), lease))
 }

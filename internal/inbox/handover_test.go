@@ -72,9 +72,7 @@ func TestHandOverBetweenParts(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a", "b", "c")
 		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
 		require.ErrorIs(t, q.Sent(ctx, lease, parts[0].ID, "p1", parts[1].ID), ErrHandedOver)
 		require.ErrorIs(t, q.Sending(ctx, lease, parts[2].ID), ErrHandedOver)
@@ -95,9 +93,7 @@ func TestHandOverDuringASend(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a", "b")
 		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
 		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "refused", SendFailure{}))
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
@@ -116,9 +112,7 @@ func TestEchoDuringASend(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a", "b")
 		q.arrive(t, echoOf("ann", "h1"))
 		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{}))
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
@@ -137,9 +131,7 @@ func TestEchoes(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a")
 		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}) // before we know its id
 		require.Zero(t, q.open(t, lease).Conversation.PausedUntil)
 		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
@@ -151,7 +143,7 @@ func TestEchoes(t *testing.T) {
 
 		turnID := q.begin(t, lease)
 		q.arrive(t, textOf("ann", "3", "three"), echoOf("ann", "h1"), textOf("ann", "4", "four"))
-		_, err = q.Answer(ctx, lease, turnID, []string{"b"}, true)
+		_, err := q.Answer(ctx, lease, turnID, []string{"b"}, true)
 		require.ErrorIs(t, err, ErrHandedOver)
 		require.NoError(t, q.Release(ctx, lease))
 		q.idle(t)
@@ -251,9 +243,7 @@ func TestSendFailureClosesConversation(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a", "b")
 		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundFailed, "customer_blocked", SendFailure{CloseConversation: true}))
 		conversation, err := q.Conversation(ctx, "org_1", lease.ConversationID)
 		require.NoError(t, err)
@@ -311,9 +301,7 @@ func TestLateErrors(t *testing.T) {
 		ctx := t.Context()
 		other := q.channel(t, "org_2", "chn_2")
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a", "b", "c")
 		states := func() (all []string) {
 			for i := range parts {
 				all = append(all, q.value(t, `SELECT state || ' ' || code || ' ' || attempts FROM outbound_messages WHERE id = $1`, parts[i].ID))
@@ -354,7 +342,7 @@ func TestLateErrors(t *testing.T) {
 		// An answer that was lost: the report says what became of the message.
 		q.arrive(t, textOf("bob", "2", "two"))
 		lease = q.take(t)
-		parts, err = q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
 		require.NoError(t, err)
 		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{}))
 		report("p3", parts[0].Mark(), "send_refused")

@@ -113,9 +113,7 @@ func TestSentAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "hello"))
-		lease := q.take(t)
-		parts, err := q.Answer(t.Context(), lease, q.begin(t, lease), []string{"1", "2"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "1", "2")
 		slow := lease
 		slow.Paces.Channel = Pace{Every: time.Minute, Burst: 1}
 		require.NoError(t, q.Sent(t.Context(), slow, parts[0].ID, "p1", parts[1].ID))

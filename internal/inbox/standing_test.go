@@ -268,9 +268,7 @@ func TestResendOpensAClosedConversation(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a")
 		id, part := lease.ConversationID, parts[0].ID
 		refuse := func() {
 			require.NoError(t, q.SendFailed(ctx, lease, part, OutboundFailed, codes.CustomerBlocked, SendFailure{CloseConversation: true}))
@@ -300,9 +298,7 @@ func TestSentOpensNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(t.Context(), lease, q.begin(t, lease), []string{"a"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "a")
 		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
 		require.NoError(t, q.Sent(t.Context(), lease, parts[0].ID, "p1", ""))
 		require.Equal(t, StateClosed, q.value(t, `SELECT state FROM conversations`))

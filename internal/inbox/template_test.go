@@ -17,9 +17,7 @@ func TestSendTemplate(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
-		lease := q.take(t)
-		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"late"}, true)
-		require.NoError(t, err)
+		lease, parts := q.answering(t, "late")
 		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundFailed, "template_required", SendFailure{RestOfTurn: true}))
 		require.NoError(t, q.Release(ctx, lease))
 		id := lease.ConversationID
