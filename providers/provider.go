@@ -40,14 +40,15 @@ type Request struct {
 	Sent func()
 }
 
-// Usage counts the tokens of a call, as the vendor reported them. A nil *Usage is no report. Zeros are one if no text was delivered.
+// Usage counts the tokens of a call, as the vendor reported them. A nil *Usage is no report. The gateway estimates what the vendor
+// didn't count: a prompt of 0 tokens, and text that came after the last completion count above 0.
 type Usage struct {
-	PromptTokens, CompletionTokens int64
+	PromptTokens int64
+	// CompletionTokens are all generated tokens of the answer so far. Those of hidden reasoning belong to them, also where
+	// the vendor counts them elsewhere.
+	CompletionTokens int64
 	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
 	CachedPromptTokens int64
-	// OnlyInTotal are the tokens of the vendor's total that are neither in its prompt nor in its completion. Some vendors
-	// (xAI, Gemini) count the reasoning of a model this way: it is output.
-	OnlyInTotal int64
 }
 
 // Event is one step of an answer. A zero field has no meaning; one event may set several (a whole answer is one event with
@@ -62,7 +63,8 @@ type Event struct {
 	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, at most
 	// 32 letters, digits, hyphens and underscores. No text follows it.
 	FinishReason string
-	// Usage is set when the vendor reported it. Of several reports of a stream the largest count of each field counts.
+	// Usage is set when the vendor reported it, with or after the text that it counts. Of several reports of a stream the largest
+	// count of each field counts.
 	Usage *Usage
 	// Model is the vendor's name of the model that answers, "" if the vendor doesn't give it: at most 128 printable ASCII
 	// characters without spaces. It may be another name than the request's, such as that of a dated version.

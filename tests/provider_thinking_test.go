@@ -115,7 +115,7 @@ func TestReasoningInTheTotal(t *testing.T) {
 	up := startUpstream(t)
 	p := startProduct(t, deploy(t, store.SQLite, up))
 	c := p.operator().customer(t, 1_000_000)
-	for total, output := range map[int64]int64{18: 7, 12: 7, 48: 37, 1 << 40: 4096} {
+	for total, output := range map[int64]int64{18: 7, 12: 7, 48: 37} {
 		s := up.script(func(call *upstreamCall) {
 			call.answer(usualText, fmt.Sprintf(`{"prompt_tokens":11,"completion_tokens":7,"total_tokens":%d}`, total))
 		})

@@ -142,9 +142,9 @@ type call struct {
 	// unflushed: the sink has text that isn't flushed.
 	unflushed bool
 	finish    string
-	// reported is the vendor's usage so far, if hasReport is set.
+	// reported is the vendor's usage so far; uncounted are the bytes of text that came after its last count.
 	reported  billing.Usage
-	hasReport bool
+	uncounted int64
 	// answering is the vendor's name of the model that answers, "" if the vendor doesn't give it.
 	answering string
 

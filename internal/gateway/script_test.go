@@ -50,11 +50,6 @@ func usage(prompt, completion, cached int64) step {
 	}}}
 }
 
-// inTotal is a usage of 10 and 20 tokens whose total has some more.
-func inTotal(more int64) step {
-	return step{event: providers.Event{Usage: &providers.Usage{PromptTokens: 10, CompletionTokens: 20, OnlyInTotal: more}}}
-}
-
 func broken(f providers.Failure) step {
 	return step{err: &providers.Error{Failure: f, Cause: errors.New("vendor text sk-secret")}}
 }

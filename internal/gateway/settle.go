@@ -19,7 +19,7 @@ func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] 
 
 // complete settles a whole answer. It returns a Result only after the commit.
 func (c *call) complete() (*Result, error) {
-	usage, source := c.finalUsage()
+	usage, source := c.usage()
 	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
 	if err != nil {
 		f := &Failure{
@@ -56,10 +56,10 @@ func (c *call) fail(f *Failure) error {
 	}
 	usage, source := billing.Usage{}, billing.UsageNone
 	switch {
+	case f.Outcome == OutcomeClientGone && c.answered.Load():
+		usage, source = c.usage()
 	case c.isReported():
 		usage, source = c.reported, billing.UsageProvider
-	case f.Outcome == OutcomeClientGone && c.answered.Load():
-		usage, source = c.estimate(), billing.UsageEstimated
 	}
 	if _, err := c.settle(f.Outcome, usage, source, f); err != nil {
 		c.Logger.Error("a failed call could not be settled", "call", c.id, "request_id", c.req.RequestID, "error", err)
@@ -67,46 +67,39 @@ func (c *call) fail(f *Failure) error {
 	return f
 }
 
-// report keeps the largest count of each field over all reports, because some vendors report several times and some end with zeros. It
-// ignores an implausible report. Tokens that stand only in the total are output, but never raise it above the model's largest output,
-// because a relay's total may be anything. A cached part above the whole is dropped.
+// report keeps the largest count of each field over all reports, because some vendors count as they go and some end with zeros. It
+// ignores a report that no model of this window can have. A cached part above the whole is dropped.
 func (c *call) report(u *providers.Usage) {
-	if u.PromptTokens < 0 || u.PromptTokens > c.model.ContextWindow ||
-		u.CompletionTokens < 0 || u.CompletionTokens > max(c.model.ContextWindow, c.model.MaxOutputTokens) {
+	window := c.model.ContextWindow
+	if u.PromptTokens < 0 || u.PromptTokens > window || u.CompletionTokens < 0 || u.CompletionTokens > window {
 		return
 	}
-	output := u.CompletionTokens
-	if room := c.model.MaxOutputTokens - output; room > 0 {
-		output += min(max(0, u.OnlyInTotal), room)
+	if u.CompletionTokens > 0 && u.CompletionTokens >= c.reported.CompletionTokens {
+		c.uncounted = 0
 	}
-	c.hasReport = true
 	c.reported.PromptTokens = max(c.reported.PromptTokens, u.PromptTokens)
-	c.reported.CompletionTokens = max(c.reported.CompletionTokens, output)
+	c.reported.CompletionTokens = max(c.reported.CompletionTokens, u.CompletionTokens)
 	if u.CachedPromptTokens <= u.PromptTokens {
 		c.reported.CachedPromptTokens = max(c.reported.CachedPromptTokens, u.CachedPromptTokens)
 	}
 }
 
-// isReported reports whether the vendor's usage counts. Zeros beside a delivered text are no report.
-func (c *call) isReported() bool {
-	return c.hasReport && (c.reported != billing.Usage{} || c.delivered.bytes == 0)
-}
+// isReported reports whether the vendor counted the call: no prompt has 0 tokens.
+func (c *call) isReported() bool { return c.reported.PromptTokens > 0 }
 
-// finalUsage returns the usage of a whole answer.
-func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
-	if c.isReported() {
-		return c.reported, billing.UsageProvider
+// usage returns the usage of a call that is charged for its prompt and all delivered text. It estimates what the vendor didn't
+// count: settlements don't wait for a count of ours, so an uncounted text is estimated by its bytes, and the whole answer never above
+// what the vendor was allowed.
+func (c *call) usage() (billing.Usage, billing.UsageSource) {
+	usage, source := c.reported, billing.UsageProvider
+	if !c.isReported() {
+		usage.PromptTokens, source = c.prompt.estimate(), billing.UsageEstimated
 	}
-	return c.estimate(), billing.UsageEstimated
-}
-
-// estimate returns the usage of a call without a plausible report. Settlements don't wait for a count, so an uncounted text is
-// estimated by its bytes, and the answer never above what the vendor was allowed.
-func (c *call) estimate() billing.Usage {
-	return billing.Usage{
-		PromptTokens:     c.prompt.estimate(),
-		CompletionTokens: min(tokensOfBytes(c.delivered.bytes), c.upstream.MaxTokens),
+	if c.uncounted > 0 {
+		estimate := min(usage.CompletionTokens+tokensOfBytes(c.uncounted), c.upstream.MaxTokens)
+		usage.CompletionTokens, source = max(usage.CompletionTokens, estimate), billing.UsageEstimated
 	}
+	return usage, source
 }
 
 // settle is the one place where a call that holds something is charged; f is the failure its client gets, nil for a whole

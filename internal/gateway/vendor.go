@@ -199,9 +199,6 @@ func (c *call) relay() error {
 
 // take handles one event of the answer.
 func (c *call) take(event providers.Event) error {
-	if event.Usage != nil {
-		c.report(event.Usage)
-	}
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason
 	}
@@ -216,6 +213,10 @@ func (c *call) take(event providers.Event) error {
 			early = c.endEarly()
 		}
 		c.delivered.add(&event)
+		c.uncounted += int64(event.AnswerLen())
+	}
+	if event.Usage != nil {
+		c.report(event.Usage)
 	}
 	if c.sink == nil {
 		return nil

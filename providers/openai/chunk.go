@@ -320,10 +320,9 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 	if cached < 0 || cached > prompt {
 		cached = 0
 	}
-	return providers.Usage{
-		PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached,
-		OnlyInTotal: max(0, total-prompt-completion),
-	}, true
+	// Some vendors (xAI, Gemini) count reasoning in the total alone: it is output.
+	completion = max(completion, total-prompt)
+	return providers.Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached}, true
 }
 
 func (s *scanner) cachedTokens() int64 {

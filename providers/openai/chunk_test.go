@@ -41,7 +41,7 @@ func TestReadChunkDialects(t *testing.T) {
 		"huge usage":          {`{"choices":[],"usage":{"prompt_tokens":1e300,"completion_tokens":5}}`, want{}},
 		"beyond float usage":  {`{"choices":[],"usage":{"prompt_tokens":1e999,"completion_tokens":5}}`, want{}},
 		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &providers.Usage{PromptTokens: 7}}},
-		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &providers.Usage{PromptTokens: 7, OnlyInTotal: 1}}},
+		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
 		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
 		"kimi cache":          {`{"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"cached_tokens":80}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
 		"both kimi caches":    {`{"usage":{"cached_tokens":80,"prompt_tokens":100,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":80}}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
@@ -128,7 +128,7 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		}
 		u = providers.Usage{PromptTokens: prompt, CompletionTokens: completion}
 		if total > prompt+completion {
-			u.OnlyInTotal = total - prompt - completion
+			u.CompletionTokens = total - prompt
 		}
 		cached := int64(absent)
 		var details object
