@@ -72,7 +72,7 @@ func TestEstimate(t *testing.T) {
 		charged int64
 	}{
 		"nothing was counted":         {words: 10, answer: "one two", charged: (120+24)/3 + 2*3},
-		"the prompt was counted":      {words: 80, answer: "one two", charged: 161 + 24 + 2*3},
+		"the prompt was counted":      {words: 160, answer: "one two", charged: 321 + 24 + 2*3},
 		"longer than it was asked to": {words: 10, answer: strings.Repeat("one two ", 1000), charged: (120+24)/3 + 2*100},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,4 +83,62 @@ func TestEstimate(t *testing.T) {
 			require.Equal(t, test.charged, f.spent(t))
 		})
 	}
+}
+
+// TestWhenPromptsAreCounted: a prompt is counted only when half of its bytes and the answer exceed the window.
+func TestWhenPromptsAreCounted(t *testing.T) {
+	t.Parallel()
+	const overhead, answer = 24, 100
+	for name, test := range map[string]struct {
+		bytes   int
+		charged int64
+	}{
+		"fits by half of its bytes": {bytes: 2*(window-answer) - overhead, charged: 2 * (window - answer) / 3},
+		"one byte more":             {bytes: 2*(window-answer) - overhead + 1, charged: 297 + overhead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text("one two"), finish("stop")}})
+			_, err := f.Call(t.Context(), request(func(r *gateway.Request) {
+				r.Messages[0].Content = providers.Quote(strings.Repeat("hello ", 1000)[:test.bytes])
+			}), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, answer, f.script.seen()[0].MaxTokens)
+			require.Equal(t, test.charged+2*3, f.spent(t))
+		})
+	}
+}
+
+// TestUncountedPromptIsCovered: a call whose prompt isn't counted holds the price of its bytes, which no vendor's count exceeds. A
+// prompt that the vendor refuses for its length costs nothing.
+func TestUncountedPromptIsCovered(t *testing.T) {
+	t.Parallel()
+	digits := func(r *gateway.Request) {
+		r.Messages[0].Content = providers.Quote(strings.Repeat("7,", 700)) // a token for each byte
+	}
+	t.Run("held", func(t *testing.T) {
+		t.Parallel()
+		s := &script{steps: []step{text("x"), finish("stop"), usage(window, 1, 0)}}
+		f := setup(t, s)
+		s.hangOpen = func() {
+			state, err := f.book.Wallet(t.Context(), wallet())
+			require.NoError(t, err)
+			require.EqualValues(t, 1424+2*100, state.HeldMicros)
+		}
+		begin := make(chan struct{})
+		close(begin)
+		s.begin = begin
+		_, err := f.Call(t.Context(), request(digits), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, window+2, f.spent(t))
+	})
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, &script{open: &providers.Error{Failure: providers.FailureContextTooLong, Permanent: true}})
+		_, err := f.Call(t.Context(), request(digits), nil)
+		failed := requireFailure(t, err, gateway.OutcomeContextTooLong)
+		require.Contains(t, failed.Message, "maximum context length")
+		require.Len(t, f.script.seen(), 1)
+		require.Zero(t, f.spent(t))
+	})
 }

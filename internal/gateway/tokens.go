@@ -38,6 +38,10 @@ const (
 	maxCounts    = 1024
 )
 
+// denseBytesPerToken are the bytes per token of dense text, such as numbers; what people write has 3 to 5. A prompt is counted
+// only when it may exceed the window by this measure.
+const denseBytesPerToken = 2
+
 var (
 	errCountSlow = errors.New("counting the tokens took longer than 2 s")
 	// errUncounted: the prompt wasn't counted.
@@ -222,9 +226,9 @@ func (p *promptSize) estimate() int64 {
 	return tokensOfBytes(p.bytes)
 }
 
-// bound sets the vendor's request. Its max_tokens is also the output part of the hold. The prompt is counted only where its
-// bytes and the answer may not fit into the window together. A prompt that is surely too long is refused; one that can't be
-// counted in time is left to the vendor.
+// bound sets the vendor's request. Its max_tokens is also the output part of the hold. A prompt that is surely too long is
+// refused. The vendor judges a prompt that isn't counted: its refusal costs nothing and has the same code, and until it answers
+// the hold is for the prompt's bytes.
 func (c *call) bound(ctx context.Context) error {
 	c.prompt = promptSize{
 		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
@@ -238,7 +242,7 @@ func (c *call) bound(ctx context.Context) error {
 	if c.req.MaxTokens > 0 {
 		*most = min(*most, c.req.MaxTokens)
 	}
-	if c.model.ContextWindow-c.prompt.bytes >= *most {
+	if c.prompt.bytes <= denseBytesPerToken*(c.model.ContextWindow-*most) {
 		return nil
 	}
 	tokens, err := c.prompt.count(ctx, c.longestPrompt())

@@ -228,7 +228,7 @@ func wrongCredentials(ctx context.Context, s *Siege) error {
 	return s.everyOne(ctx, all)
 }
 
-// hardPrompts need a count of tokens, and are of the sorts that a tokenizer takes long for.
+// hardPrompts are so long that their tokens are counted, and of the sorts that a tokenizer takes long for.
 func hardPrompts(ctx context.Context, s *Siege) error {
 	const most = 200_000
 	want := append([]outcome{{http.StatusOK, ""}}, failing(errcode.ContextTooLong)...)

@@ -56,11 +56,7 @@ func renewKey(request []byte) func([]byte) {
 }
 
 func request(address, path, key, prompt string, ownKey, stream bool) []byte {
-	return requestTo("bench/m", address, path, key, prompt, ownKey, stream)
-}
-
-func requestTo(model, address, path, key, prompt string, ownKey, stream bool) []byte {
-	body := fmt.Appendf(nil, `{"model":%q,"messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, model, prompt, stream)
+	body := fmt.Appendf(nil, `{"model":"bench/m","messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, prompt, stream)
 	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
 		path, address, key, len(body))
 	if ownKey {

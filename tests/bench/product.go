@@ -70,12 +70,6 @@ const caddyfile = `{
 			price_input 150000
 			price_output 600000
 		}
-		model bench/wide {
-			context_window 1000000
-			max_output_tokens 4096
-			price_input 150000
-			price_output 600000
-		}
 		platform social {
 			app_secret {env.BENCH_APP_SECRET}
 			verify_token {env.BENCH_APP_SECRET}
@@ -292,10 +286,11 @@ func (p *product) request(v variant, r row) []byte {
 		key = p.countedKey
 	default:
 	}
-	b := request(p.address, path, key, prompt, v == free, r.stream)
-	if r.long { // its model's window is so wide that no tokens are counted, which would take longer than all else
-		b = requestTo("bench/wide", p.address, path, key, longPrompt, v == free, r.stream)
+	text := prompt
+	if r.long {
+		text = longPrompt
 	}
+	b := request(p.address, path, key, text, v == free, r.stream)
 	if v == paidOnce {
 		head, rest, _ := bytes.Cut(b, []byte("\r\n"))
 		b = fmt.Appendf(nil, "%s\r\nIdempotency-Key: %s\r\n%s", head, idempotencyMark, rest)

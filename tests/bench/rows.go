@@ -33,7 +33,7 @@ type row struct {
 	connections int
 	stream      bool
 	first       bool      // latency is that of the first byte of the body
-	long        bool      // the prompt has 200,000 bytes
+	long        bool      // the prompt has 200,000 bytes, in a window of 128,000 tokens
 	variants    []variant // the first is the base of the ratios
 	// Bars of each variant, as ratios to the base: processor time per answer, answers per second, median latency.
 	cpu, rate, latency map[variant]bar
