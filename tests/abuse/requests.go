@@ -237,17 +237,24 @@ func hardPrompts(ctx context.Context, s *Siege) error {
 		for _, text := range []string{
 			strings.Repeat(" ", most), strings.Repeat("\n", most), strings.Repeat("a", most), strings.Repeat("ạ", most), strings.Repeat(" \n\t", most/3),
 		} {
-			all = append(all, request{http.MethodPost, ChatPath, []string{"Authorization", "Bearer " + s.Key}, prompt(s.Model, text, false), want})
+			all = append(all, request{http.MethodPost, ChatPath, []string{"Authorization", "Bearer " + s.Key}, conversation(s.Model, false, text, text), want})
 		}
 	}
 	return s.everyOne(ctx, all)
 }
 
 // prompt is the body of a call with one message.
-func prompt(model, text string, stream bool) string {
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		panic(err) // a string is always JSON
+func prompt(model, text string, stream bool) string { return conversation(model, stream, text) }
+
+// conversation is the body of a call with a message for each text.
+func conversation(model string, stream bool, texts ...string) string {
+	var messages []map[string]string
+	for _, text := range texts {
+		messages = append(messages, map[string]string{"role": "user", "content": text})
 	}
-	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}],"stream":%t,"max_tokens":4000}`, model, quoted, stream)
+	encoded, err := json.Marshal(messages)
+	if err != nil {
+		panic(err) // strings are always JSON
+	}
+	return fmt.Sprintf(`{"model":%q,"messages":%s,"stream":%t,"max_tokens":4000}`, model, encoded, stream)
 }
