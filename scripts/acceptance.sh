@@ -112,6 +112,7 @@ org() { svc org create --name "$1" </dev/null | field id; }
 credit() { svc wallet credit --org "$1" --micros 100000000 --ref acceptance "${@:2}" >/dev/null; }
 key() { svc key create --org "$1" --scopes "${SCOPES:-models:read,chat:write,wallet:read}" "${@:2}"; }
 
+svc migrate >/dev/null
 main=$(org main)
 credit "$main"
 credit "$main" --env test

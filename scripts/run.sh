@@ -40,6 +40,8 @@ fi
 svc() { dist/caddy svc "$@" --config "$config" --json; }
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" | head -n 1; } # of one JSON object
 
+svc migrate >/dev/null || die "the store in data/ can't be used (see above); removing data/ begins anew"
+
 # Each step leaves its mark, so that a first start that was cut short goes on where it stood.
 if [ ! -s data/demo.org ]; then
 	step "run: first start, making the demo organization"

@@ -41,6 +41,7 @@ func TestExample(t *testing.T) {
 	p.writeCaddyfile(onPortsOf(p, string(text)))
 	p.location, err = store.ParseLocation(store.SQLite, filepath.Join(data, "svc.db"))
 	require.NoError(t, err)
+	p.svc(t, "migrate")
 	org := p.svc(t, "org", "create", "--name", "demo")["id"].(string)
 	p.svc(t, "wallet", "credit", "--org", org, "--micros", "10000000", "--ref", "first-start")
 	made := p.svc(t, "key", "create", "--org", org, "--name", "demo", "--scopes", "models:read,chat:write,wallet:read")

@@ -127,6 +127,7 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	p.writeCaddyfile(changed)
 	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "data"), 0o700))
 	p.env = []string{"SVC_MASTER_KEY=" + p.masterKey, "OPENAI_API_KEY=" + operatorKey}
+	p.svc(t, "migrate")
 	org := p.svc(t, "org", "create", "--name", "acme")["id"].(string)
 	p.svc(t, "wallet", "credit", "--org", org, "--micros", "5000000", "--ref", "invoice-1")
 	key := p.svc(t, "key", "create", "--org", org, "--name", "website")["key"].(string)
@@ -176,6 +177,7 @@ func TestRunServesVendors(t *testing.T) {
 	p.writeCaddyfile(onPortsOf(p, caddyfile))
 	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "data"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(p.Dir, "data", "master.key"), []byte(p.masterKey+"\n"), 0o600))
+	p.svc(t, "migrate")
 	org := p.svc(t, "org", "create", "--name", "demo")["id"].(string)
 	key := p.svc(t, "key", "create", "--org", org)["key"].(string)
 	p.start()

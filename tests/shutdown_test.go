@@ -292,8 +292,7 @@ func connect(t testing.TB, location store.Location) *sql.Conn {
 	return conn
 }
 
-// connectShortly is connect until disconnect is called. A process that starts on SQLite beside such a connection takes it for one
-// of an older build.
+// connectShortly is connect until disconnect is called.
 func connectShortly(t testing.TB, location store.Location) (conn *sql.Conn, disconnect func()) {
 	t.Helper()
 	driver := map[store.Engine]string{store.SQLite: "sqlite", store.Postgres: "pgx"}[location.Engine]

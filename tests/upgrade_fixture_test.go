@@ -88,28 +88,28 @@ func upgradable(t testing.TB, engine store.Engine, up *upstream, platform *platf
 	return d
 }
 
-// keptFile is the database of a build on an engine, keptFacts its upgradeFixture.
-func keptFile(build string, engine store.Engine) string {
+// keptFile is the database in a folder for an engine, keptFacts its upgradeFixture.
+func keptFile(folder string, engine store.Engine) string {
 	name := "sqlite.db"
 	if engine == store.Postgres {
 		name = "postgres.sql"
 	}
-	return filepath.Join(upgradeFolder, build, name)
+	return filepath.Join(folder, name)
 }
 
-func keptFacts(build string, engine store.Engine) string {
-	return filepath.Join(upgradeFolder, build, string(engine)+".json")
+func keptFacts(folder string, engine store.Engine) string {
+	return filepath.Join(folder, string(engine)+".json")
 }
 
 // restore puts a copy of a kept database in an empty place and returns its upgradeFixture. Its times are moved to those of
 // processes that were killed so long ago that the last of their holds has run out just now; nothing else is changed.
-func restore(t testing.TB, build string, location store.Location) *upgradeFixture {
+func restore(t testing.TB, folder string, location store.Location) *upgradeFixture {
 	t.Helper()
-	text, err := os.ReadFile(keptFacts(build, location.Engine))
+	text, err := os.ReadFile(keptFacts(folder, location.Engine))
 	require.NoError(t, err)
 	kept := new(upgradeFixture)
 	require.NoError(t, json.Unmarshal(text, kept))
-	database, err := os.ReadFile(keptFile(build, location.Engine))
+	database, err := os.ReadFile(keptFile(folder, location.Engine))
 	require.NoError(t, err)
 	if location.Engine == store.SQLite {
 		require.NoError(t, os.WriteFile(location.DSN, database, 0o600))
@@ -129,18 +129,17 @@ func moveTimes(t testing.TB, location store.Location) {
 	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(expires_at) FROM holds`).Scan(&ran))
 	age := time.Now().UnixMilli() - ran
 	for table, columns := range storetest.Columns(t, conn, location.Engine) {
-		if table == "ledger_tx" || table == "ledger_entries" || table == "audit_log" {
-			continue
-		}
 		var moved []string
 		for _, column := range columns {
 			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") {
-				moved = append(moved, fmt.Sprintf("%s = %[1]s + %d", column, age))
+				moved = append(moved, fmt.Sprintf("%s = CASE WHEN %[1]s > 0 THEN %[1]s + %d ELSE %[1]s END", column, age))
 			}
 		}
 		if len(moved) > 0 {
 			_, err := conn.ExecContext(t.Context(), "UPDATE "+table+" SET "+strings.Join(moved, ", "))
-			require.NoError(t, err, table)
+			if err != nil {
+				require.ErrorContains(t, err, "append-only", table)
+			}
 		}
 	}
 }
@@ -161,21 +160,4 @@ func runDump(t testing.TB, location store.Location, dump string) {
 	defer conn.Close(ctx) // each statement's own result counts
 	_, err = conn.PgConn().Exec(ctx, statements.String()).ReadAll()
 	require.NoError(t, err)
-}
-
-// newestVersion is the version of a database's tables.
-func newestVersion(t testing.TB, location store.Location) (version int64) {
-	t.Helper()
-	conn, disconnect := connectShortly(t, location)
-	defer disconnect()
-	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(version_id) FROM schema_versions`).Scan(&version))
-	return version
-}
-
-// currentVersion is the version that the code of this test makes.
-func currentVersion(t testing.TB) int64 {
-	t.Helper()
-	location := storetest.Location(t, store.SQLite)
-	storetest.OpenAt(t, location, store.Options{})
-	return newestVersion(t, location)
 }

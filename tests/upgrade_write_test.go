@@ -1,5 +1,3 @@
-//go:build upgrade_fixture
-
 package tests
 
 import (
@@ -23,19 +21,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
-// TestWriteUpgradeFixture lets the built product write the databases that TestUpgrade opens, into the folder
-// testdata/upgrade/BUILD, BUILD being SVC_UPGRADE_BUILD. See testdata/upgrade/README.md.
-func TestWriteUpgradeFixture(t *testing.T) {
-	build := os.Getenv("SVC_UPGRADE_BUILD")
-	require.NotEmpty(t, build, "SVC_UPGRADE_BUILD names the build, such as the commit")
-	require.NoError(t, os.MkdirAll(filepath.Join(upgradeFolder, build), 0o755))
-	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		t.Run(string(engine), func(t *testing.T) { writeUpgradeFixture(t, build, engine) })
-	}
-}
-
-func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
-	businesses.Store(0)
+// writeUpgradeFixture lets this build write a database with work in every state into a folder, and what its clients, people and platforms
+// remember.
+func writeUpgradeFixture(t *testing.T, folder string, engine store.Engine) {
+	t.Helper()
 	up, platform := startUpstream(t), platformfake.Start(t)
 	c := &connectedProduct{up: up, platform: platform}
 	c.product = startProduct(t, upgradable(t, engine, up, platform))
@@ -158,16 +147,16 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	<-cut
 	require.Equal(t, 2, c.operator().openHolds(t))
 	c.closeOperatorStore(t)
-	keepDatabase(t, build, c.location)
+	keepDatabase(t, folder, c.location)
 	text, err := json.MarshalIndent(f, "", "\t")
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(keptFacts(build, engine), append(text, '\n'), 0o600))
+	require.NoError(t, os.WriteFile(keptFacts(folder, engine), append(text, '\n'), 0o600))
 }
 
 // keepDatabase copies a database that is not in use.
-func keepDatabase(t *testing.T, build string, location store.Location) {
+func keepDatabase(t *testing.T, folder string, location store.Location) {
 	t.Helper()
-	target := keptFile(build, location.Engine)
+	target := keptFile(folder, location.Engine)
 	if location.Engine == store.SQLite {
 		require.NoFileExists(t, location.DSN+"-wal", "the log was not written back")
 		text, err := os.ReadFile(location.DSN)

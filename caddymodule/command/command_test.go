@@ -146,6 +146,7 @@ func (c *commandLine) refused(want string, args ...string) {
 
 func (c *commandLine) newOrg(name string) string {
 	c.t.Helper()
+	c.json("migrate")
 	return c.json("org", "create", "--name", name)["id"].(string)
 }
 

@@ -35,24 +35,6 @@ func TestCommandConfiguration(t *testing.T) {
 	require.NoFileExists(t, c.path("svc.db"))
 }
 
-// Reading verbs don't make an empty store in what is probably the wrong directory.
-func TestOnlyMigrateAndOrgCreateMakeAStore(t *testing.T) {
-	t.Parallel()
-	c := newCommandLine(t)
-	for _, args := range []string{
-		"org list", "doctor", "audit", "rekey", "backup " + c.path("copy.db"), "wallet show --org org_1",
-		"wallet credit --org org_1 --micros 1 --ref a", "key list --org org_1", "key revoke key_1",
-		"model disable --org org_1 local/echo", "provider-key delete --org org_1 --provider openai",
-	} {
-		c.refused("there is no store "+c.path("svc.db")+" yet", strings.Fields(args)...)
-	}
-	require.NoFileExists(t, c.path("svc.db"))
-
-	require.Equal(t, map[string]any{"engine": "sqlite", "store": c.path("svc.db")}, c.json("migrate"))
-	require.FileExists(t, c.path("svc.db"))
-	require.Equal(t, "sqlite", c.json("migrate")["engine"], "can be repeated")
-}
-
 // The JSON form of the configuration, and any file name with --adapter, serve as well.
 func TestCommandConfigurationForms(t *testing.T) {
 	t.Parallel()

@@ -22,12 +22,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// opening is whether a command may create the store.
+// opening is whether a command may create and migrate the store.
 type opening int
 
 const (
-	// openExisting refuses a SQLite file that doesn't exist: most likely the command runs in the wrong working directory,
-	// and would read a new empty store.
+	// openExisting refuses a store that isn't of this program's version, and a SQLite file that doesn't exist or is empty: most likely the
+	// command runs in the wrong working directory.
 	openExisting opening = iota
 	openOrCreate
 	// openImport is openOrCreate that also opens a store with an unfinished import.
@@ -48,7 +48,7 @@ type commandEnv struct {
 	stderr   io.Writer
 }
 
-// openEnv reads the configuration, opens the store as the server does and brings its schema up to date.
+// openEnv reads the configuration and opens the store as the server does. Only commands that may create a store migrate it.
 func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []string, opens opening) (*commandEnv, error) {
 	app, err := f.app()
 	if err != nil {
@@ -68,12 +68,16 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 	if e.db, err = store.Open(ctx, e.location, store.Options{Kinds: caddymodule.StoreKinds(), Logger: log}); err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", e.location.Redacted(), err)
 	}
-	err = e.db.Migrate(ctx)
+	if opens == openExisting {
+		err = e.db.Check(ctx)
+	} else {
+		err = e.db.Migrate(ctx)
+	}
 	if opens == openImport && errors.Is(err, store.ErrUnfinishedImport) {
 		err = nil
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("migrating the store %s: %w", e.location.Redacted(), err), e.close())
+		return nil, errors.Join(fmt.Errorf("using the store %s: %w", e.location.Redacted(), err), e.close())
 	}
 	return e, nil
 }
@@ -82,7 +86,7 @@ func (e *commandEnv) mayOpen(opens opening) error {
 	if opens != openExisting || e.location.Engine != store.SQLite {
 		return nil
 	}
-	if _, err := os.Stat(e.location.DSN); errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Stat(e.location.DSN); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return fmt.Errorf("there is no store %s yet; is this the server's working directory? `caddy svc migrate` makes a new one",
 			e.location.DSN)
 	}

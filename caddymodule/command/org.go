@@ -62,7 +62,7 @@ func (f *commandFlags) orgCreate() *cobra.Command {
 	command.Flags().StringVar(&name, "name", "", "the `name`: 1 to 100 characters, unique")
 	command.Flags().StringVar(&plan, "plan", "", "a `plan` of the configuration (default: its first)")
 	required(command, "name")
-	return f.verb(command, openOrCreate, func(ctx context.Context, e *commandEnv) (answer, error) {
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		if plan == "" {
 			plan = e.app.DefaultPlan()
 		} else if err := configured("plan", plan, e.app.PlanNames()); err != nil {

@@ -10,6 +10,7 @@ import (
 func TestOrgCommands(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)
+	c.json("migrate")
 
 	acme := c.json("org", "create", "--name", " Acme ")
 	id := strOf(t, acme, "id")

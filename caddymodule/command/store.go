@@ -23,9 +23,10 @@ func migrateCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "migrate",
 		Short: "Brings the store's schema up to date, and makes the store if there is none",
-		Long: `Brings the store's schema up to date, and makes a SQLite store if there is none. The server and every other command
-do the same when they start; run this before a roll-out to have the wait at a time of your choice. Migrations only add,
-so older processes may go on working on the store.`,
+		Long: `Brings the store's schema up to date, and makes a SQLite store if there is none. Servers and workers do the same when
+they start; run this before a roll-out to have the wait at a time of your choice. Migrations only add, so older processes
+may go on working on the store. Other commands never change the schema, except init and import: they refuse a store of
+another version.`,
 	}
 	return f.verb(command, openOrCreate, func(_ context.Context, e *commandEnv) (answer, error) {
 		// Opening the store has migrated.

@@ -87,15 +87,10 @@ func (c *conversationRow) place(now int64) int64 {
 // stands shows in the conversation why a turn stands that isn't answered, "" for none. Then it shows that a delivery is unknown, if one
 // is: an answer doesn't resolve that, only a person who has looked at it, or the platform's echo of the message.
 func (c *conversationRow) stands(code string) {
-	if code == "" && c.doubtful() {
+	if code == "" && c.people.doubtSince != 0 {
 		code = OutboundDeliveryUnknown
 	}
 	c.attention = code
-}
-
-// doubtful reports whether a delivery is unknown that no person has looked at. A process of an older version writes the attention alone.
-func (c *conversationRow) doubtful() bool {
-	return c.people.doubtSince != 0 || c.attention == OutboundDeliveryUnknown
 }
 
 // looked ends the conversation's attention but for code, why a turn still stands: a person has looked at the rest.

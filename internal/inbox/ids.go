@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -87,7 +86,7 @@ func (q *Queue) readIDs(ctx context.Context, begin bool) (*idKeys, error) {
 	return q.addIDKey(ctx, int64(len(stored)))
 }
 
-// addIDKey makes a key. The first one seals what a store of an older version has in plain.
+// addIDKey makes a key.
 func (q *Queue) addIDKey(ctx context.Context, number int64) (*idKeys, error) {
 	secret := vault.NewIDKey()
 	key, err := vault.ParseIDKey(secret)
@@ -100,49 +99,12 @@ func (q *Queue) addIDKey(ctx context.Context, number int64) (*idKeys, error) {
 		if err == nil && !added {
 			err = errIDKeyAdded
 		}
-		if err == nil && number == 0 {
-			err = ids.sealPlain(ctx, tx)
-		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a key of ids: %w", err)
 	}
 	return ids, nil
-}
-
-// sealPlain seals the ids of a store that has them in plain.
-func (k *idKeys) sealPlain(ctx context.Context, tx store.Tx) error {
-	for _, plain := range []struct {
-		column, rows, where string
-		place               func(orgID string) vault.AAD
-	}{
-		{"customer_ref", "conversations", "id", vault.CustomerID},
-		{"address", "conversations", "id", vault.CustomerID},
-		{"alias", "customer_aliases JOIN conversations ON id = conversation_id", "conversation_id", vault.CustomerID},
-		{"platform_message_id", "messages", "id", vault.PlatformMessageID},
-		{"platform_message_id", "outbound_messages", "id", vault.PlatformMessageID},
-	} {
-		table, _, _ := strings.Cut(plain.rows, " ")
-		update := fmt.Sprintf(`UPDATE %[1]s SET %[2]s = $1 WHERE %[3]s = $2 AND %[2]s = $3`, table, plain.column, plain.where)
-		var changes [][]any
-		err := tx.Query(ctx, func(row store.Row) error {
-			var orgID, id, value string
-			err := row.Scan(&orgID, &id, &value)
-			changes = append(changes, []any{k.seal(value, plain.place(orgID)), id, value})
-			return err
-		}, fmt.Sprintf(`SELECT org_id, %s, %s FROM %s`, plain.where, plain.column, plain.rows))
-		for _, change := range changes {
-			tx.Queue(store.AnyRows, update, change...)
-		}
-		if err == nil {
-			err = tx.Flush(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("seal %s of %s: %w", plain.column, table, err)
-		}
-	}
-	return nil
 }
 
 // none reports whether there are no keys.

@@ -28,51 +28,6 @@ func customersOf(t testing.TB, q *Queue) (ids []string) {
 	return ids
 }
 
-// What an older version stored in plain is sealed at the first use, and goes on: the customer's conversation, its address and other ids, and
-// what the platform repeats, reports or takes back.
-func TestPlainIDsAreSealed(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, q *inboxTest) {
-		ctx := t.Context()
-		both := textOf("ann", "1", "one")
-		both.Other = &OtherIDs{Alias: "ann's number"}
-		q.arrive(t, both)
-		q.reply(t, "reply", "p1")
-		for _, change := range [][3]string{
-			{"conversations", "customer_ref", "ann"},
-			{"conversations", "address", "to ann"},
-			{"customer_aliases", "alias", "ann's number"},
-			{"messages", "platform_message_id", "1"},
-			{"outbound_messages", "platform_message_id", "p1"},
-		} {
-			q.exec(t, `UPDATE `+change[0]+` SET `+change[1]+` = $1`, change[2])
-		}
-		q.exec(t, `DELETE FROM id_keys`)
-		older := *q
-		older.Queue = New(q.db, testRing(t))
-
-		number := textOf("ann's number", "2", "two")
-		number.Other, number.Address = &OtherIDs{Alias: "ann's number"}, ""
-		older.arrive(t, both, number, echoSaying("ann", "p1", "reply", 5), tookBack("ann", "1"))
-		require.Equal(t, []string{"ann"}, customersOf(t, older.Queue))
-		lease := older.take(t)
-		work := older.open(t, lease)
-		require.Equal(t, []string{"ann", "to ann"}, []string{lease.CustomerRef, work.Conversation.Address})
-		require.Equal(t, []string{WithdrawnText, "reply"}, textsOf(work.History))
-		require.Equal(t, []string{"1", "p1"}, []string{work.History[0].PlatformMessageID, work.History[1].PlatformMessageID})
-		require.Equal(t, []string{"two"}, textsOf(work.Waiting))
-		var exported bytes.Buffer
-		require.NoError(t, older.Export(ctx, "org_1", lease.ConversationID, &exported, func() {}))
-		require.Contains(t, exported.String(), `"otherIds":["ann's number"]`)
-		for _, column := range []string{"customer_ref", "address"} {
-			require.NotContains(t, q.value(t, `SELECT `+column+` FROM conversations`), "ann")
-		}
-		require.NotContains(t, q.value(t, `SELECT alias FROM customer_aliases`), "ann")
-		require.Equal(t, "0", q.value(t, `SELECT (SELECT count(*) FROM messages WHERE platform_message_id IN ('1', '2'))
-			+ (SELECT count(*) FROM outbound_messages WHERE platform_message_id = 'p1')`))
-	})
-}
-
 // Two organizations share no sealed id, so that nobody who reads the database sees that they have a customer in common.
 func TestOrganizationsShareNoSealedID(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,7 @@ func (op *dismissOp) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	doubted := c.doubtful() && (op.code == "" || op.code == OutboundDeliveryUnknown)
+	doubted := c.people.doubtSince != 0 && (op.code == "" || op.code == OutboundDeliveryUnknown)
 	shown := doubted || c.attention != "" && (op.code == "" || op.code == c.attention)
 	if len(turns) == 0 && !shown {
 		op.refused = ErrEnded

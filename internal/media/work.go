@@ -21,7 +21,7 @@ const clearedPieces = 8
 // try is a file that this process fetches.
 type try struct {
 	id, orgID, channelID string
-	conversationID       string // "" for a file of an older version
+	conversationID       string
 	kind                 string
 	about                []byte // sealed
 	attempts             int64  // this one included
@@ -175,9 +175,6 @@ func counted(bytes int64) int64 { return max(bytes, LeastBytes) }
 // replace deletes the oldest stored files of the try's customer until a new one of so many bytes is within the customer's share of limit, a
 // few in each transaction. In the conversation a failed file with [CodeReplaced] takes the place of each; the sweep deletes the content.
 func (t *try) replace(ctx context.Context, db *store.DB, ring *vault.Ring, bytes, limit int64) error {
-	if t.conversationID == "" {
-		return nil
-	}
 	for {
 		stored, err := store.ReadRow(ctx, db, "sum up a customer's files", store.ScanValue[int64], selectCustomers, t.conversationID)
 		if err != nil {

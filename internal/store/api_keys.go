@@ -91,7 +91,7 @@ func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
 }
 
 const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by,
-	COALESCE((SELECT ` + emailOfUser + ` FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
+	COALESCE((SELECT users.email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
 		(SELECT CASE WHEN maker.name = '' THEN maker.hint ELSE maker.name END FROM api_keys maker
 			WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '') FROM api_keys k`
 

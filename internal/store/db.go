@@ -102,27 +102,38 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 	return db, nil
 }
 
-// Migrate brings the tables to the newest version. It is expand-only, and does nothing when all is done. On
-// PostgreSQL older processes go on working. On SQLite it fails while a process of an older version uses the database, because
-// that process doesn't announce its changes. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
-// SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
-// PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that no
-// write waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
-// built outside of transactions there, while others write; what an interrupted build left is dropped first.
+// Migrate brings the tables to the newest version, and does nothing when they have it. Older processes that run go on working, because a
+// version only expands. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on SQLite the transaction that
+// takes the write lock looks again whether its version has been applied meanwhile. On PostgreSQL it works through the direct address, if there
+// is one, waits for a table a second at most, so that no write waits longer behind it, and tries again, for up to five minutes.
 //
-// When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
+// It fails with [ErrNewer] in a store that a newer program has migrated, with [ErrUnreleased] in one that was made before the first version,
+// and, when all is done, with [ErrUnfinishedImport] in one that holds only a part of an archive.
 func (db *DB) Migrate(ctx context.Context) error {
 	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return fmt.Errorf("store: migrate: %w", err)
 	}
-	err = schema.Migrate(ctx, db.Engine(), migration.Conn, schema.Versions(db.Engine()), migration.Refusal)
+	err = schema.Migrate(ctx, db.Engine(), migration.Conn, schema.Versions(db.Engine()))
 	if closed := migration.Done(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return driver.WrapError("store: migrate", err)
 	}
+	return db.checkImport(ctx)
+}
+
+// Check returns nil if the program can use the store as it is. It fails as [DB.Migrate] does, and with [ErrOlder] where that would change
+// something.
+func (db *DB) Check(ctx context.Context) error {
+	if err := schema.Check(ctx, db.Engine(), db.reader, schema.Versions(db.Engine())); err != nil {
+		return fmt.Errorf("store: %w", db.orClosed(err))
+	}
+	return db.checkImport(ctx)
+}
+
+func (db *DB) checkImport(ctx context.Context) error {
 	unfinished, err := schema.ImportUnfinished(ctx, db.Engine(), db.reader)
 	if err != nil {
 		return driver.WrapError("store: migrate", db.orClosed(err))

@@ -27,25 +27,17 @@ func (db *DB) Abandoned() bool {
 	}
 }
 
-// Versions is the number of schema versions.
-func Versions() int { return len(schema.Versions(SQLite)) }
-
-// MigrateTo does what Migrate of an older binary does, whose newest schema version this is.
-func (db *DB) MigrateTo(ctx context.Context, version int) error {
-	return db.migrateTo(ctx, schema.Versions(db.Engine())[:version])
-}
-
-// MigrateWith does what Migrate of a newer binary does, which has one version more.
-func (db *DB) MigrateWith(ctx context.Context, ddl string) error {
-	return db.migrateTo(ctx, append(schema.Versions(db.Engine()), schema.Version{Number: 1000, DDL: ddl}))
-}
-
-func (db *DB) migrateTo(ctx context.Context, versions []schema.Version) error {
+// MigrateWith does what Migrate of a newer binary does, which has more versions.
+func (db *DB) MigrateWith(ctx context.Context, ddl ...string) error {
+	versions := schema.Versions(db.Engine())
+	for _, text := range ddl {
+		versions = append(versions, schema.Version{Number: int64(len(versions)) + 1, DDL: schema.Dialect(db.Engine(), text)})
+	}
 	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(schema.Migrate(ctx, db.Engine(), migration.Conn, versions, migration.Refusal), migration.Done())
+	return errors.Join(schema.Migrate(ctx, db.Engine(), migration.Conn, versions), migration.Done())
 }
 
 // Unhurried lets operations and transactions take as long as they like. It is called before the first of them.

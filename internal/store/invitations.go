@@ -3,18 +3,14 @@ package store
 import "context"
 
 const (
-	// inviteDays is for how many days an invitation can be used after it was made, or its link renewed.
-	inviteDays = 7
 	// invitationKept is for how long an invitation that has expired is still shown, in milliseconds.
 	invitationKept = 23 * dayMillis
 	dayMillis      = 24 * 60 * 60 * 1000
 )
 
-// people are users and invitations alike. Processes of older versions keep an invited person as a user without a
-// password, whose invitation ends as others do.
+// people are users and invitations alike.
 const people = `SELECT id, org_id, email, role, active, created_at, updated_at, expires_at, reset_by, reset_at FROM (
-		SELECT id, org_id, ` + emailOfUser + ` AS email, role, password <> '' AS active, created_at, updated_at,
-			CASE WHEN password = '' THEN created_at + 604800000 ELSE 0 END AS expires_at, reset_by, reset_at FROM users
+		SELECT id, org_id, email, role, TRUE AS active, created_at, updated_at, 0 AS expires_at, reset_by, reset_at FROM users
 		UNION ALL
 		SELECT id, org_id, email, role, FALSE AS active, created_at, updated_at, expires_at, '' AS reset_by, 0 AS reset_at
 		FROM invitations
@@ -28,10 +24,6 @@ const people = `SELECT id, org_id, email, role, active, created_at, updated_at, 
 func (u Users) Invite(ctx context.Context, actor string, user User, link UserLink) error {
 	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		now := tx.Now()
-		since := now - inviteDays*dayMillis
-		const stale = `email = $1 AND org_id = $2 AND password = '' AND created_at <= $3`
-		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id IN (SELECT id FROM users WHERE `+stale+`)`, user.Email, user.OrgID, since)
-		tx.Queue(AnyRows, `DELETE FROM users WHERE `+stale, user.Email, user.OrgID, since)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE org_id = $1 AND email = $2 AND expires_at <= $3`, user.OrgID, user.Email, now)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE expires_at <= $1`, now-invitationKept)
 		// Before the organization is locked: the use of an open invitation waits for that lock.
@@ -39,7 +31,7 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 		if err != nil {
 			return err
 		}
-		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE `+hasEmail+` AND org_id = $2`, user.Email, user.OrgID)
+		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, user.Email, user.OrgID)
 		if err != nil {
 			return err
 		}
@@ -81,14 +73,14 @@ func lockInvitations(ctx context.Context, tx Tx, hash [32]byte) (email, orgID st
 }
 
 // acceptInvitation makes the user of an open invitation, or returns [ErrNotFound] when the link is none of an open
-// invitation, or its organization has a user with the address. An unused invitation that an older process keeps as a user gives the
-// address up and becomes an invitation like others. Other users with the address must have the password salted, see [UserLinks.Use].
+// invitation, or its organization has a user with the address. Other users with the address must have the password salted, see
+// [UserLinks.Use].
 func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salted string) (user User, err error) {
 	email, orgID, err := lockInvitations(ctx, tx, hash)
 	if err != nil {
 		return user, err
 	}
-	taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE `+hasEmail+` AND org_id = $2 AND password <> ''`, email, orgID)
+	taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, email, orgID)
 	if err == nil && taken {
 		err = ErrNotFound
 	}
@@ -103,21 +95,9 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salte
 	if err != nil {
 		return user, err
 	}
-	tx.Queue(AnyRows, `INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
-		SELECT u.id, u.org_id, u.email, u.role, l.hash, u.created_at, u.updated_at, u.created_at + 604800000
-		FROM users u LEFT JOIN user_links l ON l.user_id = u.id WHERE u.email = $1 AND u.password = '' ON CONFLICT DO NOTHING`, user.Email)
-	tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id IN (SELECT id FROM users WHERE email = $1 AND password = '')`, user.Email)
-	tx.Queue(AnyRows, `DELETE FROM users WHERE email = $1 AND password = ''`, user.Email)
-	unique, address := user.Email, ""
-	if taken, err = Changed(ctx, tx, `SELECT id FROM users WHERE email = $1`, user.Email); taken {
-		unique, address = user.ID, user.Email
-	}
-	if err != nil {
-		return user, err
-	}
-	return user, change(ctx, tx, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at, address)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (email) DO NOTHING RETURNING id`,
-		user.ID, user.OrgID, unique, user.Role, password, user.CreatedAt, tx.Now(), address)
+	return user, change(ctx, tx, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (org_id, email) DO NOTHING RETURNING id`,
+		user.ID, user.OrgID, user.Email, user.Role, password, user.CreatedAt, tx.Now())
 }
 
 // checkSalted returns [ErrSalt] unless salted is the password that a new one of a user with the address shares its salt with.
@@ -130,7 +110,7 @@ func checkSalted(ctx context.Context, tx Tx, email, salted string) error {
 }
 
 // saltedPassword reads the password whose salt all users with the address $1 share.
-const saltedPassword = `SELECT password FROM users WHERE ` + hasEmail + ` AND password <> '' ORDER BY id LIMIT 1`
+const saltedPassword = `SELECT password FROM users WHERE email = $1 ORDER BY id LIMIT 1`
 
 func firstOf(texts []string) string {
 	if len(texts) == 0 {

@@ -12,12 +12,12 @@ type Logins struct{ db *DB }
 type LoginRecord struct {
 	UserID, OrgID string
 	OrgName       string
-	Password      string // the encoded hash; "" for a user without one
+	Password      string // the encoded hash
 }
 
 // ByEmail reads the users with an e-mail address, at most one of an organization, in order of id.
 func (l Logins) ByEmail(ctx context.Context, email string) ([]LoginRecord, error) {
-	return ReadRows(ctx, l.db, "read logins", scanLogin, loginColumns+` WHERE `+hasEmail+` ORDER BY users.id`, email)
+	return ReadRows(ctx, l.db, "read logins", scanLogin, loginColumns+` WHERE users.email = $1 ORDER BY users.id`, email)
 }
 
 // ByID reads the password of an organization's user, or returns [ErrNotFound].

@@ -60,12 +60,8 @@ func TestMigrationDoesNotBlockWriters(t *testing.T) {
 func TestMigrationWhileOldNodesServe(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)
-	old, err := store.Open(t.Context(), location, store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { old.Close(context.Background()) })
-	require.NoError(t, old.MigrateTo(t.Context(), 1))
+	old := storetest.OpenAt(t, location, store.Options{})
 	createOrganization(t, old, "org_0")
-	write(t, old, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_0', 'live', 100)`)
 
 	stop, written := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -78,10 +74,7 @@ func TestMigrationWhileOldNodesServe(t *testing.T) {
 			}
 			err := old.Exec(context.Background(), func(_ context.Context, tx store.Tx) error {
 				id := fmt.Sprint("call_", n)
-				tx.Queue(1, `UPDATE wallets SET held_micros = 1 - held_micros WHERE org_id = 'org_0'`)
-				tx.Queue(1, `INSERT INTO holds (id, org_id, env, amount_micros, status, model, price_input, price_output,
-					price_cached_input, created_at, expires_at) VALUES ($1, 'org_0', 'live', 1, 'open', 'm', 1, 1, 1, 1, 1)`, id)
-				tx.Queue(1, `UPDATE holds SET status = 'settled', resolved_at = 1 WHERE id = $1`, id)
+				tx.Queue(1, `UPDATE organizations SET plan = $1`, id)
 				tx.Queue(1, `INSERT INTO rate_windows (org_id, window_start, count) VALUES ($1, 1, 1)`, id)
 				tx.Queue(1, `DELETE FROM rate_windows WHERE org_id = $1`, id)
 				return nil
@@ -97,7 +90,8 @@ func TestMigrationWhileOldNodesServe(t *testing.T) {
 		go func() {
 			db, err := store.Open(t.Context(), location, store.Options{})
 			if err == nil {
-				err = db.Migrate(t.Context())
+				err = db.MigrateWith(t.Context(), `ALTER TABLE organizations ADD COLUMN note TEXT; ALTER TABLE rate_windows ADD COLUMN note TEXT`,
+					`CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY)`)
 				db.Close(context.Background())
 			}
 			migrated <- err

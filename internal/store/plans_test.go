@@ -146,7 +146,7 @@ func unnesting(texts []string) (found []string) {
 
 // readWhole are parts of the statements that may read a whole table.
 var readWhole = []string{
-	"schema_versions", "information_schema", // migrations, once at start
+	"schema_migrations", "pg_tables", "information_schema", // migrations, once at start
 	"FROM organizations ORDER BY",                      // the operator's list of all
 	"FROM audit_log ORDER BY id DESC LIMIT",            // SQLite calls the walk from the end a scan
 	"FROM wallets WHERE held_micros < 0",               // doctor L5: looks at each wallet
@@ -247,8 +247,8 @@ func fillTables(t *testing.T, db *store.DB) {
 			SELECT 'inv_' || i, `+org+`, i || '@example.com', 'member', `+hash+`, i, i + 0, 9`+from(2*organizations),
 		`INSERT INTO sessions (hash, org_id, user_id, created_at, seen_at, expires_at)
 			SELECT `+hash+`, `+org+`, 'usr_' || i, i + 0, i + 1, 9`+from(2*organizations),
-		`INSERT INTO user_links (hash, org_id, user_id, purpose, created_at, expires_at)
-			SELECT `+hash+`, `+org+`, 'usr_' || i, 'reset', i, 9`+from(2*organizations),
+		`INSERT INTO user_links (hash, org_id, user_id, created_by, created_at, expires_at)
+			SELECT `+hash+`, `+org+`, 'usr_' || i, '', i, 9`+from(2*organizations),
 		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
 		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, i`+from(organizations),
 		`INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at, updated_at)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
 // Resources are the rows of a database, with one type for each sort of rows that has no rules of its own.
@@ -73,6 +75,12 @@ var (
 	ErrTooSoon = errors.New("store: too soon")
 	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.
 	ErrLastOwner = errors.New("store: the last owner")
+	// ErrUnreleased is [schema.ErrUnreleased].
+	ErrUnreleased = schema.ErrUnreleased
+	// ErrNewer is [schema.ErrNewer].
+	ErrNewer = schema.ErrNewer
+	// ErrOlder is [schema.ErrOlder].
+	ErrOlder = schema.ErrOlder
 	// ErrUnfinishedImport: the store holds a part of an archive, so no process may serve from it. [DB.Migrate] returns it.
 	ErrUnfinishedImport = errors.New("store: an import is unfinished")
 )

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,75 +48,58 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// A database that a newer version has migrated still serves an older one, as in a roll-out.
-func TestNewerSchemaIsAccepted(t *testing.T) {
+// A store that a newer program has migrated is refused, by its name, and so is one from before the first release; neither is changed.
+func TestForeignStores(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		applied := any(true)
-		if db.Engine() == store.SQLite {
-			applied = 1
+		require.NoError(t, db.Check(t.Context()))
+		require.NoError(t, db.MigrateWith(t.Context(), `CREATE TABLE later (id TEXT NOT NULL PRIMARY KEY) {table}`))
+		for _, use := range []func(context.Context) error{db.Migrate, db.Check} {
+			err := use(t.Context())
+			require.ErrorIs(t, err, store.ErrNewer)
+			require.ErrorContains(t, err, "version 2, this program's 1")
 		}
-		write(t, db, `INSERT INTO schema_versions (version_id, is_applied) VALUES (99, $1)`, applied)
-		require.NoError(t, db.Migrate(t.Context()))
-		createOrganization(t, db, "org_1")
+		write(t, db, `CREATE TABLE schema_versions (version_id INTEGER)`)
+		require.ErrorIs(t, db.Migrate(t.Context()), store.ErrUnreleased)
+		require.ErrorIs(t, db.Check(t.Context()), store.ErrUnreleased)
 	})
 }
 
-// The rows of the first version are still there, and its processes go on writing, after a newer one has migrated under
-// them; a migration that is done again changes nothing.
-func TestUpgradeKeepsTheRows(t *testing.T) {
+// An empty database is used only after it was migrated.
+func TestEmptyStore(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			ctx := t.Context()
-			location := storetest.Location(t, engine)
-			old, err := store.Open(ctx, location, store.Options{})
+			db, err := store.Open(t.Context(), storetest.Location(t, engine), store.Options{})
 			require.NoError(t, err)
-			t.Cleanup(func() { old.Close(context.Background()) })
-			require.NoError(t, old.MigrateTo(ctx, 1))
-			createOrganization(t, old, "org_1")
-			hash := [32]byte{1} // as processes of the first version write it
-			write(t, old, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
-				VALUES ('key_1', 'org_1', 'live', '', '', $1, '', 1)`, hash[:])
-			require.NoError(t, old.ProviderKeys.Put(ctx, "cli", store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{1}}))
-			write(t, old, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_1', 'live', 100)`)
-			write(t, old, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 100, 1)`)
-			before := contents(t, old)
-			_, err = old.Channels.List(ctx, "org_1", store.Page{})
-			require.Error(t, err, "the first version has no channels")
-
-			db := storetest.OpenAt(t, location, store.Options{})
-			require.NoError(t, db.Migrate(ctx))
-			require.Equal(t, before, contents(t, db))
-			createAgent(t, db, "org_1", "agt_1")
-			createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", AgentID: "agt_1"})
-
-			createOrganization(t, old, "org_2")
-			_, found, err := old.APIKeys.ByHash(ctx, hash)
-			require.NoError(t, err)
-			require.True(t, found)
-			createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_2"})
+			t.Cleanup(func() { db.Close(context.Background()) })
+			err = db.Check(t.Context())
+			require.ErrorIs(t, err, store.ErrOlder)
+			require.ErrorContains(t, err, "caddy svc migrate")
+			require.NoError(t, db.Migrate(t.Context()))
+			require.NoError(t, db.Check(t.Context()))
 		})
 	}
 }
 
-// contents are the rows of some tables of the first version, as text.
-func contents(t *testing.T, db *store.DB) (rows []string) {
-	t.Helper()
-	for _, text := range []string{
-		`SELECT id || ' ' || name || ' ' || plan || ' ' || created_at FROM organizations ORDER BY id`,
-		`SELECT id || ' ' || org_id || ' ' || env || ' ' || created_at || ' ' || length(hash) FROM api_keys ORDER BY id`,
-		`SELECT org_id || ' ' || provider || ' ' || length(sealed) || ' ' || updated_at FROM provider_keys ORDER BY org_id, provider`,
-		`SELECT org_id || ' ' || env || ' ' || balance_micros || ' ' || held_micros FROM wallets ORDER BY org_id, env`,
-		`SELECT id || ' ' || org_id || ' ' || kind || ' ' || ref || ' ' || balance_micros FROM ledger_tx ORDER BY id`,
-		`SELECT id || ' ' || at || ' ' || action || ' ' || target FROM audit_log ORDER BY id`,
-	} {
-		found := texts(t, db, text)
-		require.NotEmpty(t, found, text)
-		rows = append(rows, found...)
-	}
-	return rows
+// A version is applied once, whole or not at all, and a migration that stopped at one goes on there. A running process of an older version
+// goes on working.
+func TestNextVersion(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		const second, third = `ALTER TABLE organizations ADD COLUMN note TEXT NOT NULL DEFAULT 'none'`, `CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY) {table}; `
+		createOrganization(t, db, "org_1")
+		err := db.MigrateWith(t.Context(), second, third+`INSERT INTO nowhere VALUES (1)`)
+		require.ErrorContains(t, err, "version 3")
+		require.Equal(t, []string{"0", "1", "2"}, texts(t, db, `SELECT version_id FROM schema_migrations ORDER BY version_id`))
+		require.Empty(t, texts(t, db, `SELECT name FROM organizations WHERE note <> 'none'`))
+		createOrganization(t, db, "org_2")
+		for range 2 {
+			require.NoError(t, db.MigrateWith(t.Context(), second, third+`INSERT INTO later VALUES (1)`))
+		}
+		require.Equal(t, []string{"1"}, texts(t, db, `SELECT id FROM later`))
+	})
 }
 
 // texts are the rows of a query with one column.
@@ -133,70 +115,6 @@ func texts(t *testing.T, db *store.DB, query string) (found []string) {
 	}
 	require.NoError(t, rows.Err())
 	return found
-}
-
-// column is what an older binary relies on.
-type column struct {
-	Type               string
-	Required, Supplied bool // NOT NULL; has a default
-}
-
-// columns of all tables by "table.column".
-func columns(t *testing.T, db *store.DB) map[string]column {
-	t.Helper()
-	text := `SELECT m.name || '.' || c.name, c.type, c."notnull", c.dflt_value IS NOT NULL
-		FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'`
-	if db.Engine() == store.Postgres {
-		text = `SELECT table_name || '.' || column_name, data_type, is_nullable = 'NO', column_default IS NOT NULL
-			FROM information_schema.columns WHERE table_schema = current_schema()`
-	}
-	rows, err := db.Reader().QueryContext(t.Context(), text)
-	require.NoError(t, err)
-	defer rows.Close()
-	all := map[string]column{}
-	for rows.Next() {
-		var name string
-		var c column
-		require.NoError(t, rows.Scan(&name, &c.Type, &c.Required, &c.Supplied))
-		all[name] = c
-	}
-	require.NoError(t, rows.Err())
-	return all
-}
-
-// Every version only adds: what an older binary reads stays as it was, and what it writes needs no new column,
-// because old and new processes share a database during a roll-out.
-func TestVersionsOnlyExpand(t *testing.T) {
-	t.Parallel()
-	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		t.Run(string(engine), func(t *testing.T) {
-			t.Parallel()
-			db, err := store.Open(t.Context(), storetest.Location(t, engine), store.Options{})
-			require.NoError(t, err)
-			t.Cleanup(func() { db.Close(context.Background()) })
-			require.NoError(t, db.MigrateTo(t.Context(), 1))
-			was := columns(t, db)
-			require.Contains(t, was, "organizations.plan")
-			for version := 2; version <= store.Versions(); version++ {
-				require.NoError(t, db.MigrateTo(t.Context(), version))
-				is := columns(t, db)
-				require.GreaterOrEqual(t, len(is), len(was))
-				tables := map[string]bool{}
-				for name, before := range was {
-					require.Equal(t, before, is[name], name)
-					table, _, _ := strings.Cut(name, ".")
-					tables[table] = true
-				}
-				for name, c := range is {
-					table, _, _ := strings.Cut(name, ".")
-					if _, known := was[name]; !known && tables[table] {
-						require.True(t, !c.Required || c.Supplied, "an older binary writes nothing to %s", name)
-					}
-				}
-				was = is
-			}
-		})
-	}
 }
 
 // The books only grow: a change, a deletion and a replacement are refused by the database itself.

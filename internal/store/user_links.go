@@ -35,9 +35,8 @@ func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(
 }
 
 func queueLink(tx Tx, actor, orgID, userID string, link UserLink) {
-	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, purpose, created_at, expires_at, created_by)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		link.Hash[:], userID, orgID, link.Purpose, tx.Now(), tx.Now()+link.Lifetime, actor)
+	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, $2, $3, $4, $5, $6)`,
+		link.Hash[:], userID, orgID, tx.Now(), tx.Now()+link.Lifetime, actor)
 }
 
 // LinkRecord is a one-time link with its user.
@@ -54,7 +53,7 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 	record, err = ReadRow(ctx, l.db, "read a link", func(row Row) (record LinkRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
-	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, `+emailOfUser+`
+	}, `SELECT l.user_id, l.org_id, 'reset', l.expires_at, users.email
 		FROM user_links l JOIN users ON users.id = l.user_id WHERE l.hash = $1
 		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
 	if err != nil {
@@ -78,9 +77,9 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 // the link and hash again.
 func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted string, session NewSession) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var userID, orgID, purpose, author string
-		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose, &author) }
-		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose, created_by FROM user_links WHERE hash = $1`, hash[:])
+		var userID, orgID, author string
+		link := func(row Row) error { return row.Scan(&userID, &orgID, &author) }
+		err := tx.Query(ctx, link, `SELECT user_id, org_id, created_by FROM user_links WHERE hash = $1`, hash[:])
 		if err != nil {
 			return err
 		}
@@ -102,18 +101,12 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted stri
 		if err != nil {
 			return err
 		}
-		actor := userID
-		if purpose == "reset" {
-			// The author of the link has made this possible, and the user is shown the author.
-			if author != "" {
-				actor = author
-			}
-			tx.Queue(1, `UPDATE users SET reset_by = $3, reset_at = $4 WHERE id = $1 AND org_id = $2`, userID, orgID, author, tx.Now())
-		}
-		tx.Queue(1, `UPDATE users SET password = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, userID, orgID, password, tx.Now())
+		// The author of the link has made this possible, and the user is shown the author.
+		tx.Queue(1, `UPDATE users SET password = $3, updated_at = $4, reset_by = $5, reset_at = $4 WHERE id = $1 AND org_id = $2`,
+			userID, orgID, password, tx.Now(), author)
 		queueEndSessions(tx, orgID, userID)
 		queueSession(tx, orgID, userID, session)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: purpose})
+		QueueAudit(tx, AuditEntry{Actor: author, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: "reset"})
 		return nil
 	})
 }

@@ -24,12 +24,6 @@ type User struct {
 
 const roleOwner = "owner"
 
-const (
-	// emailOfUser reads the e-mail address of a row of users, and hasEmail is the condition that it is $1.
-	emailOfUser = `CASE WHEN users.address = '' THEN users.email ELSE users.address END`
-	hasEmail    = `(users.email = $1 OR users.address <> '' AND users.address = $1)`
-)
-
 func scanUser(row Row) (user User, err error) {
 	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt,
 		&user.ExpiresAt, &user.ResetBy, &user.ResetAt)
@@ -103,17 +97,17 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 	var user User
 	owners, found := 0, false
 	err := tx.Query(ctx, func(row Row) error {
-		var locked User
-		if err := row.Scan(&locked.ID, &locked.OrgID, &locked.Email, &locked.Role, &locked.Active); err != nil {
+		locked := User{Active: true}
+		if err := row.Scan(&locked.ID, &locked.OrgID, &locked.Email, &locked.Role); err != nil {
 			return err
 		}
 		if locked.ID == id {
 			user, found = locked, true
-		} else if locked.Active {
+		} else {
 			owners++
 		}
 		return nil
-	}, `SELECT id, org_id, `+emailOfUser+`, role, password <> '' FROM users
+	}, `SELECT id, org_id, email, role FROM users
 		WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
 	if err == nil && !found {
 		user, err = lockInvitation(ctx, tx, orgID, id)

@@ -73,8 +73,7 @@ type Widget struct {
 // Widgets reads what a widget may do and what its answers have cost.
 type Widgets struct{ db *DB }
 
-// ByID reads a channel of type widget, of any state, or returns [ErrNotFound]. A widget without settings, which an
-// older process made, has the defaults and no origins.
+// ByID reads a channel of type widget, of any state, or returns [ErrNotFound].
 func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 	if !driver.IsText(channelID) {
 		return Widget{}, ErrNotFound
@@ -85,12 +84,11 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 			return widget, err
 		}
 		settings, err := stored.settings()
-		if settings == nil {
-			settings = &WidgetSettings{RequestsPerMinute: DefaultWidgetRequests}
+		if err == nil {
+			widget.Settings = *settings
 		}
-		widget.Settings = *settings
 		return widget, err
-	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id
+	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c JOIN widget_settings w ON w.channel_id = c.id
 		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
 }
 

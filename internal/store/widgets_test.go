@@ -24,7 +24,6 @@ func TestWidgetSettings(t *testing.T) {
 		}
 		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Type: "widget", Widget: &settings})
 		createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_1", Type: "bot"})
-		createChannel(t, db, store.Channel{ID: "chn_3", OrgID: "org_1", Type: "widget"})
 		widget, err := db.Widgets.ByID(ctx, "chn_1")
 		require.NoError(t, err)
 		require.Equal(t, store.Widget{ChannelID: "chn_1", OrgID: "org_1", Settings: settings}, widget)
@@ -32,18 +31,13 @@ func TestWidgetSettings(t *testing.T) {
 			_, err := db.Widgets.ByID(ctx, id)
 			require.ErrorIs(t, err, store.ErrNotFound, "%q", id)
 		}
-		plain, err := db.Widgets.ByID(ctx, "chn_3")
-		require.NoError(t, err)
-		require.Equal(t, store.WidgetSettings{RequestsPerMinute: store.DefaultWidgetRequests}, plain.Settings)
 
 		changed := store.WidgetSettings{Origins: []string{}, RequestsPerMinute: 8}
 		require.ErrorIs(t, db.Channels.Update(ctx, "cli", "org_2", "chn_1", store.ChannelChange{Widget: &changed}), store.ErrNotFound)
 		require.NoError(t, db.Channels.Update(ctx, "cli", "org_1", "chn_1", store.ChannelChange{Widget: &changed}))
-		require.NoError(t, db.Channels.Update(ctx, "cli", "org_1", "chn_3", store.ChannelChange{Widget: &changed}))
 		channels, err := db.Channels.List(ctx, "org_1", store.Page{})
 		require.NoError(t, err)
-		require.Equal(t, []*store.WidgetSettings{&changed, nil, &changed},
-			[]*store.WidgetSettings{channels[0].Widget, channels[1].Widget, channels[2].Widget})
+		require.Equal(t, []*store.WidgetSettings{&changed, nil}, []*store.WidgetSettings{channels[0].Widget, channels[1].Widget})
 		log, err := db.AuditLog.List(ctx, "org_1", store.Page{})
 		require.NoError(t, err)
 		require.Contains(t, []string{log[0].Detail, log[len(log)-1].Detail}, "widget")

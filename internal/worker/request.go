@@ -22,11 +22,10 @@ type storedRequest struct {
 	BYOK             bool      `json:"byok,omitempty"`
 	// History is the range of earlier messages, and of documents after them, that may be dropped: [From, To).
 	History span `json:"history"`
-	// Since is when the first of the turn's texts was stored, in epoch milliseconds by the database's clock; 0 in the requests of
-	// older programs.
-	Since int64 `json:"since,omitempty"`
-	// First is the platform's id of the first text; "" in the requests of older programs.
-	First string `json:"first,omitempty"`
+	// Since is when the first of the turn's texts was stored, in epoch milliseconds by the database's clock.
+	Since int64 `json:"since"`
+	// First is the platform's id of the first text.
+	First string `json:"first"`
 	// MayHandOver: the instructions name the mark that hands the conversation over.
 	MayHandOver bool `json:"mayHandOver,omitempty"`
 	// Person is the reason to hand the conversation over without asking the model; then there are no messages.

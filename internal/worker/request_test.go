@@ -22,7 +22,7 @@ func TestStoredRequestIsTheWholeCall(t *testing.T) {
 	encoded, err := made.encode()
 	require.NoError(t, err)
 	require.JSONEq(t, `{"model":"acme/std","messages":[{"role":"system","content":"be kind"},{"role":"user","content":"before"},
-		{"role":"user","content":"now"}],"maxTokens":50,"temperatureMilli":700,"byok":true,"history":{"from":1,"to":2}}`, string(encoded))
+		{"role":"user","content":"now"}],"maxTokens":50,"temperatureMilli":700,"byok":true,"history":{"from":1,"to":2},"since":0,"first":""}`, string(encoded))
 
 	agent.Model, agent.TemperatureMilli.Int64 = "other", 0 // what is stored doesn't follow the agent
 	read, err := decodeRequest(encoded)

@@ -162,6 +162,9 @@ func freeAddress() (string, error) {
 
 // provision makes the organizations, their credits and keys, and a channel.
 func (p *product) provision(ctx context.Context) (err error) {
+	if err := p.command(ctx, nil, "migrate"); err != nil {
+		return err
+	}
 	if p.org, p.key, err = p.organization(ctx, "bench"); err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func TestExportThatFails(t *testing.T) {
 			require.NoError(t, tryWrite(db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ($1, 'n', 'free', 1)`, "org_1"))
 		}
 
-		write(t, db, `INSERT INTO schema_versions (version_id, is_applied) VALUES (99, $1)`, true)
+		write(t, db, `INSERT INTO schema_migrations (version_id, is_applied) VALUES (99, $1)`, true)
 		_, err = archive.Export(t.Context(), db, io.Discard, archive.ExportOptions{})
 		require.ErrorIs(t, err, archive.ErrNewer, "the store may have tables we don't know")
 		_, err = archive.Import(t.Context(), db, strings.NewReader(header("1", "2")), archive.ImportOptions{})

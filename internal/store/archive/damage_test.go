@@ -108,7 +108,7 @@ func TestArchivesThatNoExportWrote(t *testing.T) {
 		"the header only":      {begin, archive.ErrDamaged, "cut", 0},
 		"a row at once":        {begin + `["org_1"]` + "\n", archive.ErrDamaged, "line 2: a row before its table", 0},
 		"an unknown table":     {begin + `{"table":"sessions","columns":["hash"]}` + "\n", archive.ErrDamaged, "line 2: a table that is unknown", 0},
-		"our own table":        {begin + `{"table":"schema_versions","columns":["id"]}` + "\n", archive.ErrDamaged, "line 2: a table that is unknown", 0},
+		"our own table":        {begin + `{"table":"schema_migrations","columns":["id"]}` + "\n", archive.ErrDamaged, "line 2: a table that is unknown", 0},
 		"tables out of order":  {begin + `{"table":"calls","columns":["id"]}` + "\n" + organizationsLine, archive.ErrDamaged, "line 3: a table that is unknown or out of order", 0},
 		"an unknown column":    {begin + `{"table":"calls","columns":["id; DROP TABLE calls"]}` + "\n", archive.ErrDamaged, "line 2: a column of table calls", 0},
 		"a column twice":       {begin + `{"table":"calls","columns":["id","id"]}` + "\n", archive.ErrDamaged, "line 2: a column", 0},

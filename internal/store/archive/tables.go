@@ -9,8 +9,8 @@ import "strings"
 var allTables = [...]struct{ name, columns string }{
 	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int low_balance_micros:int " +
 		"low_balance_since:int waiting_minutes:int"},
-	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int address"},
-	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int created_by"},
+	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
+	{"user_links", "hash:bytes user_id org_id created_at:int expires_at:int created_by"},
 	{"invitations", "id org_id email role hash:bytes created_at:int updated_at:int expires_at:int"},
 	{"api_keys", "id org_id env name scopes hash:bytes hint created_at:int expires_at:int revoked_at:int created_by"},
 	{"provider_keys", "org_id provider sealed:bytes hint updated_at:int"},

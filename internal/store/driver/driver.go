@@ -55,9 +55,6 @@ type SnapshotReader interface {
 // Migration is a connection for migrating.
 type Migration struct {
 	Conn *sql.DB
-	// Refusal names a process of an older version which used the database when it was opened, and would not notice what newer
-	// processes change: then the schema must stay as it is. Nil if there is none, or where old and new processes may work together.
-	Refusal error
 	// Done closes the connection. Nothing else that migrates a SQLite file runs until it is called.
 	Done func() error
 }

@@ -30,7 +30,7 @@ func Columns(t testing.TB, conn Querier, engine store.Engine) map[string][]strin
 	}
 	columns := map[string][]string{}
 	for _, row := range read(t, conn, catalog) {
-		if table := row[0].(string); table != "schema_versions" {
+		if table := row[0].(string); table != "schema_migrations" {
 			columns[table] = append(columns[table], row[1].(string))
 		}
 	}

@@ -275,8 +275,7 @@ func (w *windows) takeByNames(asks map[nameAsk]int64) (map[nameAsk]driver.Permit
 }
 
 // mayCountTwice allows a statement that counts a second run when its connection broke, although it may have counted: a request
-// that was counted twice takes a permit too many. A deadlock comes from nodes of an older version, which lock windows in
-// transactions with other rows.
+// that was counted twice takes a permit too many.
 func mayCountTwice(err error) bool { return isDisconnected(err) || driver.IsDeadlock(err) }
 
 // giveBack runs once unless it is certain that nothing was given back: a permit that is returned twice would admit one request

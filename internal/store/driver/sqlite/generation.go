@@ -72,16 +72,10 @@ type generations struct {
 // generationFile is the content of the file. A later version may append to it.
 type generationFile struct {
 	numbers [allParts]atomic.Uint64
-	// silent is the id of a process that was connected to the database, but not to this file, when the first process opened
-	// it; 0 if there was none, and unseenProcess if it is in another container.
-	silent atomic.Int64
 }
 
-const (
-	// generationFileSize is a page of the smallest size that can be mapped everywhere.
-	generationFileSize = 4096
-	unseenProcess      = -1
-)
+// generationFileSize is a page of the smallest size that can be mapped everywhere.
+const generationFileSize = 4096
 
 // openGenerations opens the file before the process connects to the database. ctx bounds the wait for another process that is
 // just opening it.
@@ -131,46 +125,38 @@ func allocate(file *os.File) error {
 	return nil
 }
 
-// beginAlone prepares the file when no other process has it open: it notes a process that is connected to the database all the
-// same, and makes the numbers even that dead processes left odd.
+// beginAlone prepares the file when no other process has it open: unless another program is connected to the database, such as a shell of
+// SQLite, it makes the numbers even that dead processes left odd.
 func (g *generations) beginAlone(path string) error {
-	silent, err := connectedProcess(path)
-	if err != nil {
+	connected, err := isConnected(path)
+	if err != nil || connected {
 		return err
 	}
-	g.mapped.silent.Store(int64(silent))
 	for i := range g.mapped.numbers {
-		if number := g.mapped.numbers[i].Load(); silent == 0 && number%2 != 0 {
+		if number := g.mapped.numbers[i].Load(); number%2 != 0 {
 			g.mapped.numbers[i].Store(number + 1)
 		}
 	}
 	return nil
 }
 
-// connectedProcess returns a process that is connected to the database, unseenProcess for one of another container, and 0 for
-// none: each has a shared lock on a byte of the index of the write-ahead log. Only a process without such a connection may
-// call it, because closing the file gives up the locks that the whole process has on it.
-func connectedProcess(path string) (pid int, err error) {
+// isConnected reports whether any process is connected to the database: each has a shared lock on a byte of the index of the write-ahead
+// log. Only a process without such a connection may call it, because closing the file gives up the locks that the whole process has on it.
+func isConnected(path string) (bool, error) {
 	const connected = 128                                // see "DMS" in SQLite's os_unix.c
 	index, err := os.OpenFile(path+"-shm", os.O_RDWR, 0) //nolint:gosec // it stands beside the database
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("find other processes of the database: %w", err)
+		return false, fmt.Errorf("find other processes of the database: %w", err)
 	}
 	defer index.Close() //nolint:errcheck // it was only asked for a lock
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: connected, Len: 1}
 	if err := unix.FcntlFlock(index.Fd(), unix.F_GETLK, &lock); err != nil {
-		return 0, fmt.Errorf("find other processes of the database: %w", err)
+		return false, fmt.Errorf("find other processes of the database: %w", err)
 	}
-	switch {
-	case lock.Type == unix.F_UNLCK:
-		return 0, nil
-	case lock.Pid <= 0:
-		return unseenProcess, nil
-	}
-	return int(lock.Pid), nil
+	return lock.Type != unix.F_UNLCK, nil
 }
 
 // shareLock makes an exclusive lock of the file a shared one, or waits for a shared one.
@@ -187,16 +173,6 @@ func shareLock(ctx context.Context, file *os.File) error {
 		}
 		preciseSleep(turnPollSlow)
 	}
-}
-
-// silentProcess returns the process that was found connected to the database without the file, as connectedProcess does, while it
-// lives.
-func (g *generations) silentProcess() int {
-	silent := int(g.mapped.silent.Load())
-	if silent > 0 && errors.Is(unix.Kill(silent, 0), unix.ESRCH) {
-		return 0
-	}
-	return silent
 }
 
 // settled returns the number of a part, and false while the part may be changing.

@@ -77,7 +77,7 @@ func migrate(t *testing.T, d *Driver) {
 	t.Helper()
 	migration, err := d.ForMigration(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, schema.Migrate(t.Context(), driver.SQLite, migration.Conn, schema.Versions(driver.SQLite), migration.Refusal))
+	require.NoError(t, schema.Migrate(t.Context(), driver.SQLite, migration.Conn, schema.Versions(driver.SQLite)))
 	require.NoError(t, migration.Done())
 }
 
@@ -361,32 +361,6 @@ func TestUnknownKeysAreNotRemembered(t *testing.T) {
 		require.Equal(t, strconv.Itoa(key), value)
 	}
 	require.LessOrEqual(t, len(found.recent)+len(found.before), 2*maxRemembered)
-}
-
-// TestOlderProcess guarantees that a process is noticed which uses the database without announcing what it changes: by every
-// process that opens the database, until it ends.
-func TestOlderProcess(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "svc.db")
-	changeSilently(t, path, "PRAGMA journal_mode = WAL")
-	reopened, err := Open(t.Context(), path, time.Now)
-	require.NoError(t, err)
-	require.NoError(t, reopened.older())
-	require.NoError(t, reopened.Close(t.Context()))
-
-	stop, _ := startChild(t, "connects silently", path, "connected")
-	first, err := Open(t.Context(), path, time.Now)
-	require.NoError(t, err)
-	require.ErrorContains(t, first.older(), "stop it first")
-	second, err := Open(t.Context(), path, time.Now)
-	require.NoError(t, err)
-	require.ErrorContains(t, second.older(), "stop it first")
-
-	stop()
-	require.NoError(t, first.older())
-	require.NoError(t, second.older())
-	require.NoError(t, first.Close(t.Context()))
-	require.NoError(t, second.Close(t.Context()))
 }
 
 // TestClosedLookups guarantees that a closed database finds nothing, not even what it remembers.

@@ -161,7 +161,7 @@ func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
 		turns.close() //nolint:errcheck // a lock file that was only read
 		return err
 	}
-	return &driver.Migration{Conn: conn, Refusal: d.older(), Done: done}, nil
+	return &driver.Migration{Conn: conn, Done: done}, nil
 }
 
 // announcingConnector opens connections that announce a change of everything before each COMMIT. One goroutine uses them.
@@ -187,20 +187,6 @@ func (c *announcingConnector) Connect(ctx context.Context) (sqldriver.Conn, erro
 	})
 	hooks.RegisterRollbackHook(func() { c.failed = true })
 	return conn, nil
-}
-
-// older returns an error that names a process of an older version, nil if there is none.
-func (d *Driver) older() error {
-	silent := d.generations.silentProcess()
-	if silent == 0 {
-		return nil
-	}
-	name := fmt.Sprintf("process %d", silent)
-	if silent == unseenProcess {
-		name = "a process of another container"
-	}
-	return fmt.Errorf("%s uses %s and is of an older version, or another program such as a shell of SQLite: stop it first, then start again",
-		name, d.path)
 }
 
 // Snapshot implements [driver.Driver]. It reads a copy, which is made first, in a new folder beside the database.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,4 +139,18 @@ func queryPlan(t *testing.T, db *store.DB, text string, arguments ...any) (plan 
 	}
 	require.NoError(t, rows.Err())
 	return plan
+}
+
+// A channel's type is the name of a type, whichever it is.
+func TestConstraintOfChannelTypes(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		queueRows(t, db)
+		for _, name := range []string{"bot", "fax", "x", "fax_2-b", strings.Repeat("a", 32)} {
+			require.NoError(t, tryWrite(db, `UPDATE channels SET type = $1`, name), name)
+		}
+		for _, name := range []any{"", "Fax", "a b", "a\n", "ä", "a.b", strings.Repeat("a", 33), nil} {
+			require.Error(t, tryWrite(db, `UPDATE channels SET type = $1`, name), name)
+		}
+	})
 }

@@ -1,0 +1,780 @@
+-- The tables of the store, in PostgreSQL's words; function Dialect puts them into SQLite's. Rules:
+--
+--   - times are epoch milliseconds, money is micros (millionths of the currency unit), JSON is text;
+--   - what must never happen is refused here (CHECK, UNIQUE, triggers), not only in Go;
+--   - rows written by the hot path (holds, calls, ledger, queue) carry no foreign keys: their wallet or conversation is locked by the
+--     statement that writes them, and organizations are never deleted;
+--   - long texts and files stand last in their row, and a table with long rows is a {long table}.
+--
+-- Lines between `-- sqlite` or `-- postgres` and `-- both` are for that engine alone.
+
+-- Organizations and what they set.
+
+-- retention_days is for how many days conversations are kept; 0 is until somebody deletes them. low_balance_micros is the balance of the
+-- live wallet below which it runs low, 0 for no bound, and low_balance_since is when it fell below, or 0. waiting_minutes is how long a
+-- customer waits for an answer before people are told; 0 is never.
+CREATE TABLE organizations (
+	id                 TEXT   NOT NULL PRIMARY KEY,
+	name               TEXT   NOT NULL UNIQUE,
+	plan               TEXT   NOT NULL,
+	created_at         BIGINT NOT NULL,
+	suspended_at       BIGINT,
+	retention_days     BIGINT NOT NULL DEFAULT 0 CHECK (retention_days >= 0),
+	low_balance_micros BIGINT NOT NULL DEFAULT 0 CHECK (low_balance_micros >= 0),
+	low_balance_since  BIGINT NOT NULL DEFAULT 0,
+	waiting_minutes    BIGINT NOT NULL DEFAULT 15 CHECK (waiting_minutes >= 0)
+) {table};
+CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
+CREATE INDEX organizations_low_balance ON organizations (id) WHERE low_balance_micros > 0;
+
+CREATE TABLE org_models (
+	org_id  TEXT    NOT NULL REFERENCES organizations (id),
+	model   TEXT    NOT NULL,
+	enabled BOOLEAN NOT NULL,
+	PRIMARY KEY (org_id, model)
+) {table};
+
+CREATE TABLE audit_log (
+	id     TEXT   NOT NULL PRIMARY KEY,
+	at     BIGINT NOT NULL,
+	actor  TEXT   NOT NULL,
+	action TEXT   NOT NULL,
+	target TEXT   NOT NULL,
+	org_id TEXT   NOT NULL,
+	detail TEXT   NOT NULL
+) {table};
+CREATE INDEX audit_log_org ON audit_log (org_id, id);
+
+-- People and keys.
+
+-- email is in lower case; several organizations may have users with one address. password is the encoded hash. reset_by is the author of the
+-- last reset of the password by a link, and reset_at its time; '' and 0 without one.
+CREATE TABLE users (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	email      TEXT   NOT NULL CHECK (email <> ''),
+	role       TEXT   NOT NULL CHECK (role IN ('member', 'administrator', 'owner')),
+	password   TEXT   NOT NULL CHECK (password <> ''),
+	reset_by   TEXT   NOT NULL DEFAULT '',
+	reset_at   BIGINT NOT NULL DEFAULT 0,
+	created_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	UNIQUE (org_id, email)
+) {table};
+CREATE INDEX users_org ON users (org_id, id);
+CREATE INDEX users_email ON users (email);
+
+-- hash is the SHA-256 of the cookie's value, client the User-Agent with which the session began. seen_at is when it was used last, to a
+-- minute.
+CREATE TABLE sessions (
+	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	user_id    TEXT   NOT NULL REFERENCES users (id),
+	org_id     TEXT   NOT NULL,
+	client     TEXT   NOT NULL DEFAULT '',
+	created_at BIGINT NOT NULL,
+	seen_at    BIGINT NOT NULL,
+	expires_at BIGINT NOT NULL
+) {table};
+CREATE INDEX sessions_user ON sessions (user_id);
+CREATE INDEX sessions_expiry ON sessions (expires_at);
+
+-- A link to reset the password: hash is the SHA-256 of its token, created_by its author. A user has one at most: a new one takes the place of
+-- the old.
+CREATE TABLE user_links (
+	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	user_id    TEXT   NOT NULL UNIQUE REFERENCES users (id),
+	org_id     TEXT   NOT NULL,
+	created_by TEXT   NOT NULL,
+	created_at BIGINT NOT NULL,
+	expires_at BIGINT NOT NULL
+) {table};
+
+-- A person who was invited and has set no password yet. The id becomes the user's. An address may be invited by any number of
+-- organizations, whoever has it. hash is the SHA-256 of the one-time link's token; null: the link was taken back.
+CREATE TABLE invitations (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	email      TEXT   NOT NULL CHECK (email <> ''),
+	role       TEXT   NOT NULL CHECK (role IN ('member', 'administrator', 'owner')),
+	hash       BYTEA  UNIQUE CHECK (length(hash) = 32),
+	created_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	expires_at BIGINT NOT NULL,
+	UNIQUE (org_id, email)
+) {table};
+CREATE INDEX invitations_org ON invitations (org_id, id);
+CREATE INDEX invitations_expiry ON invitations (expires_at);
+
+-- How many logins failed, or are under way, in a window: subject is the SHA-256 of an e-mail address, of a client's address, or of both.
+CREATE TABLE login_windows (
+	subject      BYTEA  NOT NULL CHECK (length(subject) = 32),
+	window_start BIGINT NOT NULL,
+	count        BIGINT NOT NULL CHECK (count >= 0),
+	PRIMARY KEY (subject, window_start)
+) {hot table};
+CREATE INDEX login_windows_start ON login_windows (window_start);
+
+-- hash is the SHA-256 of the key. created_by is the key, user or account that made it. A revoked key gives its name back, so that a rotated
+-- key can keep it; keys without a name don't collide.
+CREATE TABLE api_keys (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	env        TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	name       TEXT   NOT NULL,
+	scopes     TEXT   NOT NULL,
+	hash       BYTEA  NOT NULL UNIQUE CHECK (length(hash) = 32),
+	hint       TEXT   NOT NULL,
+	created_by TEXT   NOT NULL DEFAULT '',
+	created_at BIGINT NOT NULL,
+	expires_at BIGINT,
+	revoked_at BIGINT
+) {table};
+CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
+CREATE INDEX api_keys_org ON api_keys (org_id);
+
+CREATE TABLE provider_keys (
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	provider   TEXT   NOT NULL,
+	sealed     BYTEA  NOT NULL,
+	hint       TEXT   NOT NULL,
+	updated_at BIGINT NOT NULL,
+	PRIMARY KEY (org_id, provider)
+) {table};
+
+CREATE TABLE rate_windows (
+	org_id       TEXT   NOT NULL,
+	window_start BIGINT NOT NULL,
+	count        BIGINT NOT NULL CHECK (count >= 0),
+	PRIMARY KEY (org_id, window_start)
+) {hot table};
+CREATE INDEX rate_windows_start ON rate_windows (window_start);
+
+-- Money. Package billing owns every statement on these tables.
+
+-- The projection of the ledger that carries the guards: no debt, and nothing promised twice.
+CREATE TABLE wallets (
+	org_id         TEXT   NOT NULL REFERENCES organizations (id),
+	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	balance_micros BIGINT NOT NULL DEFAULT 0 CHECK (balance_micros >= 0),
+	held_micros    BIGINT NOT NULL DEFAULT 0 CHECK (held_micros >= 0),
+	PRIMARY KEY (org_id, env),
+	CHECK (held_micros <= balance_micros)
+) {hot table};
+
+-- id is the call's id. The only legal change is away from 'open', once.
+CREATE TABLE holds (
+	id                 TEXT   NOT NULL PRIMARY KEY,
+	org_id             TEXT   NOT NULL,
+	env                TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	amount_micros      BIGINT NOT NULL CHECK (amount_micros > 0),
+	status             TEXT   NOT NULL CHECK (status IN ('open', 'settled', 'voided', 'expired')),
+	model              TEXT   NOT NULL,
+	price_input        BIGINT NOT NULL CHECK (price_input >= 0),
+	price_output       BIGINT NOT NULL CHECK (price_output >= 0),
+	price_cached_input BIGINT NOT NULL,
+	created_at         BIGINT NOT NULL,
+	expires_at         BIGINT NOT NULL,
+	resolved_at        BIGINT,
+	CHECK ((status = 'open') = (resolved_at IS NULL))
+) {hot table};
+CREATE INDEX holds_open ON holds (expires_at) WHERE status = 'open';
+
+-- A part of a wallet that one process holds, to hold the amounts of its calls from it without writing. It counts as held: taken_micros,
+-- less drawn_micros (charged by calls) and returned_micros (given back). A tranche that has ended stays ended, so that its id fences a
+-- process whose lease ran out.
+CREATE TABLE tranches (
+	id              TEXT   NOT NULL PRIMARY KEY,
+	org_id          TEXT   NOT NULL,
+	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	owner           TEXT   NOT NULL,
+	status          TEXT   NOT NULL CHECK (status IN ('open', 'recalled', 'drained', 'ended')),
+	taken_micros    BIGINT NOT NULL CHECK (taken_micros > 0),
+	drawn_micros    BIGINT NOT NULL CHECK (drawn_micros >= 0),
+	returned_micros BIGINT NOT NULL CHECK (returned_micros >= 0),
+	lease_until     BIGINT NOT NULL,
+	created_at      BIGINT NOT NULL,
+	ended_at        BIGINT,
+	CHECK (drawn_micros + returned_micros <= taken_micros),
+	CHECK ((status = 'ended') = (ended_at IS NOT NULL)),
+	CHECK (status <> 'ended' OR drawn_micros + returned_micros = taken_micros)
+) {hot table};
+CREATE INDEX tranches_live ON tranches (org_id, env) WHERE status <> 'ended';
+CREATE INDEX tranches_recalled ON tranches (owner) WHERE status = 'recalled';
+
+-- ref makes a transaction idempotent: the call's id for a refund, the operator's reference for the others. balance_micros is the wallet's
+-- balance right after it.
+CREATE TABLE ledger_tx (
+	id             TEXT   NOT NULL PRIMARY KEY,
+	org_id         TEXT   NOT NULL,
+	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'charge', 'adjust', 'refund')),
+	ref            TEXT   NOT NULL CHECK (ref <> ''),
+	reason         TEXT   NOT NULL,
+	balance_micros BIGINT NOT NULL CHECK (balance_micros >= 0),
+	created_at     BIGINT NOT NULL,
+	UNIQUE (kind, org_id, env, ref)
+) {table};
+CREATE INDEX ledger_tx_wallet ON ledger_tx (org_id, env, created_at);
+
+-- Two or more legs a transaction, sum 0; seq 0 is the wallet's. Accounts: org:<id>:<env>, sys:cash, sys:revenue, sys:loss.
+CREATE TABLE ledger_entries (
+	tx_id         TEXT   NOT NULL,
+	seq           BIGINT NOT NULL CHECK (seq >= 0),
+	account       TEXT   NOT NULL,
+	amount_micros BIGINT NOT NULL CHECK (amount_micros <> 0),
+	PRIMARY KEY (tx_id, seq)
+) {table};
+
+-- One row for each call that was settled or voided. started_at is of the gateway's clock, charged_at of the database's. A charge is the row
+-- of its call: what it cost went from its wallet to sys:revenue, in the transaction tx_id; balance_micros is the wallet's balance right
+-- after it. All three are null for a call that cost nothing. tranche_id is the tranche that held the call's amount, and granted_micros that
+-- amount; null for a call with a hold of its own, or none.
+CREATE TABLE calls (
+	id                TEXT    NOT NULL PRIMARY KEY,
+	request_id        TEXT    NOT NULL,
+	org_id            TEXT    NOT NULL,
+	env               TEXT    NOT NULL CHECK (env IN ('live', 'test')),
+	key_id            TEXT    NOT NULL,
+	model             TEXT    NOT NULL,
+	provider          TEXT    NOT NULL,
+	byok              BOOLEAN NOT NULL,
+	stream            BOOLEAN NOT NULL,
+	outcome           TEXT    NOT NULL,
+	prompt_tokens     BIGINT  NOT NULL CHECK (prompt_tokens >= 0),
+	completion_tokens BIGINT  NOT NULL CHECK (completion_tokens >= 0),
+	cached_tokens     BIGINT  NOT NULL CHECK (cached_tokens >= 0),
+	usage_source      TEXT    NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none')),
+	charged_micros    BIGINT  NOT NULL CHECK (charged_micros >= 0),
+	extra_micros      BIGINT  NOT NULL CHECK (extra_micros >= 0),
+	shortfall_micros  BIGINT  NOT NULL CHECK (shortfall_micros >= 0),
+	tx_id             TEXT,
+	started_at        BIGINT  NOT NULL,
+	duration_ms       BIGINT  NOT NULL CHECK (duration_ms >= 0),
+	tranche_id        TEXT,
+	granted_micros    BIGINT,
+	balance_micros    BIGINT,
+	charged_at        BIGINT,
+	CHECK (NOT byok OR charged_micros = 0)
+) {table};
+CREATE INDEX calls_wallet ON calls (org_id, env, started_at);
+-- A turn's calls carry its id as the request's, and no key, so that the index has none of the many calls of /v1.
+CREATE INDEX calls_turn ON calls (request_id) WHERE key_id = '';
+CREATE INDEX calls_charges ON calls (org_id, env, charged_at) WHERE charged_at IS NOT NULL;
+
+-- key_hash is the SHA-256 of the client's Idempotency-Key, response the sealed transcript, or null for one that is too large. A row counts
+-- until lease_until while in progress (the moment its call's hold expires), until expires_at when done. A call has one key.
+CREATE TABLE idempotency_keys (
+	org_id      TEXT   NOT NULL,
+	env         TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	state       TEXT   NOT NULL CHECK (state IN ('in_progress', 'done')),
+	call_id     TEXT   NOT NULL CHECK (call_id <> ''),
+	lease_until BIGINT NOT NULL,
+	created_at  BIGINT NOT NULL,
+	finished_at BIGINT,
+	expires_at  BIGINT NOT NULL,
+	response    BYTEA,
+	PRIMARY KEY (org_id, env, key_hash),
+	CHECK ((state = 'done') = (finished_at IS NOT NULL)),
+	CHECK (state = 'done' OR response IS NULL)
+) {hot table};
+CREATE INDEX idempotency_keys_leases ON idempotency_keys (lease_until) WHERE state = 'in_progress';
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at) WHERE state = 'done';
+CREATE UNIQUE INDEX idempotency_keys_call ON idempotency_keys (call_id);
+
+-- Assistants and what they know.
+
+-- handover is whether the assistant may hand conversations over to people, handover_words the customers' words for which it always does, one
+-- a line, and handover_reply what it says where the model has said nothing. typing: customers are shown that their messages were read, and
+-- that an answer is being written.
+CREATE TABLE agents (
+	id                TEXT    NOT NULL PRIMARY KEY,
+	org_id            TEXT    NOT NULL REFERENCES organizations (id),
+	name              TEXT    NOT NULL CHECK (name <> ''),
+	model             TEXT    NOT NULL,
+	use_byok          BOOLEAN NOT NULL,
+	max_tokens        BIGINT  NOT NULL CHECK (max_tokens >= 0),
+	temperature_milli BIGINT  CHECK (temperature_milli BETWEEN 0 AND 2000),
+	debounce_ms       BIGINT  NOT NULL CHECK (debounce_ms >= 0),
+	debounce_max_ms   BIGINT  NOT NULL CHECK (debounce_max_ms >= 0),
+	supersede         BOOLEAN NOT NULL,
+	pause_ms          BIGINT  NOT NULL CHECK (pause_ms >= 0),
+	typing            BOOLEAN NOT NULL DEFAULT FALSE,
+	handover          BOOLEAN NOT NULL DEFAULT FALSE,
+	created_at        BIGINT  NOT NULL,
+	updated_at        BIGINT  NOT NULL,
+	handover_words    TEXT    NOT NULL DEFAULT '',
+	handover_reply    TEXT    NOT NULL DEFAULT '',
+	instructions      TEXT    NOT NULL,
+	UNIQUE (org_id, name),
+	UNIQUE (org_id, id)
+) {long table};
+
+CREATE TABLE knowledge_bases (
+	id          TEXT   NOT NULL PRIMARY KEY,
+	org_id      TEXT   NOT NULL REFERENCES organizations (id),
+	name        TEXT   NOT NULL CHECK (name <> ''),
+	description TEXT   NOT NULL,
+	created_at  BIGINT NOT NULL,
+	updated_at  BIGINT NOT NULL,
+	UNIQUE (org_id, name),
+	UNIQUE (org_id, id)
+) {table};
+
+-- Which bases an assistant knows. Keys begin with the organization: nothing of one belongs to another's.
+CREATE TABLE agent_knowledge_bases (
+	agent_id          TEXT NOT NULL,
+	knowledge_base_id TEXT NOT NULL,
+	org_id            TEXT NOT NULL,
+	PRIMARY KEY (agent_id, knowledge_base_id),
+	FOREIGN KEY (org_id, agent_id) REFERENCES agents (org_id, id) ON DELETE CASCADE,
+	FOREIGN KEY (org_id, knowledge_base_id) REFERENCES knowledge_bases (org_id, id) ON DELETE CASCADE
+) {table};
+CREATE INDEX agent_knowledge_bases_org ON agent_knowledge_bases (org_id, agent_id);
+CREATE INDEX agent_knowledge_bases_base ON agent_knowledge_bases (org_id, knowledge_base_id);
+
+-- bytes are those of the upload, which the plan limits. The chunks of a document that is 'ingesting' come little by little, each time with
+-- updated_at; only a document that is 'ready' is searched. reason says why one failed.
+CREATE TABLE documents (
+	id                TEXT   NOT NULL PRIMARY KEY,
+	org_id            TEXT   NOT NULL,
+	knowledge_base_id TEXT   NOT NULL,
+	name              TEXT   NOT NULL CHECK (name <> ''),
+	media_type        TEXT   NOT NULL CHECK (media_type IN ('text/plain', 'text/markdown', 'text/html')),
+	bytes             BIGINT NOT NULL CHECK (bytes >= 0),
+	state             TEXT   NOT NULL CHECK (state IN ('ingesting', 'ready', 'failed')),
+	chunks_done       BIGINT NOT NULL CHECK (chunks_done >= 0),
+	chunks_total      BIGINT NOT NULL CHECK (chunks_total >= chunks_done),
+	reason            TEXT   NOT NULL,
+	created_at        BIGINT NOT NULL,
+	updated_at        BIGINT NOT NULL,
+	UNIQUE (knowledge_base_id, name),
+	FOREIGN KEY (org_id, knowledge_base_id) REFERENCES knowledge_bases (org_id, id),
+	CHECK (state <> 'ready' OR chunks_done = chunks_total),
+	CHECK ((state = 'failed') = (reason <> ''))
+) {hot table};
+CREATE INDEX documents_base ON documents (org_id, knowledge_base_id, id);
+CREATE INDEX documents_bytes ON documents (org_id, bytes);
+
+-- words are the chunk's distinct words as the index has them, with spaces between: folded, and each with the mark of its base, so that a
+-- search reads nothing of other bases. internal/knowledge makes them. On PostgreSQL the texts stand elsewhere, so that a search counts rows
+-- without reading them.
+CREATE TABLE chunks (
+-- sqlite
+	seq         INTEGER PRIMARY KEY,
+-- postgres
+	seq         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+-- both
+	document_id TEXT   NOT NULL REFERENCES documents (id),
+	position    BIGINT NOT NULL CHECK (position >= 0),
+	text        TEXT   NOT NULL,
+	words       TEXT   NOT NULL,
+	UNIQUE (document_id, position)
+-- sqlite
+) STRICT;
+
+-- A word is looked up as a whole, so the index keeps no places of words.
+CREATE VIRTUAL TABLE chunk_words USING fts5 (
+	words, content = 'chunks', content_rowid = 'seq', detail = none, tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER chunks_insert AFTER INSERT ON chunks BEGIN
+	INSERT INTO chunk_words (rowid, words) VALUES (new.seq, new.words);
+END;
+CREATE TRIGGER chunks_delete AFTER DELETE ON chunks BEGIN
+	INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', old.seq, old.words);
+END;
+CREATE TRIGGER chunks_no_update BEFORE UPDATE ON chunks BEGIN SELECT RAISE(ABORT, 'chunks are not changed'); END;
+-- postgres
+) WITH (toast_tuple_target = 128);
+
+-- The cost keeps the planner from making lexemes of all rows, for want of statistics, in place of looking into the index; in PL/pgSQL the
+-- function isn't inlined, which would lose it. New entries are sorted in some at a time: one by one they take several times as long, and
+-- with the default limit the statement that sorts them takes too long.
+CREATE FUNCTION chunk_lexemes(words text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 10000 AS $$
+BEGIN
+	RETURN array_to_tsvector(string_to_array(words, ' '));
+END $$;
+CREATE INDEX chunk_words ON chunks USING gin (chunk_lexemes(words)) WITH (fastupdate = on, gin_pending_list_limit = 64);
+-- both
+
+-- Channels, conversations and messages. Package inbox owns every statement on conversations and what belongs to them, but for those that
+-- take them away with their channel (store.Channels.Delete).
+
+-- credentials are sealed; their version counts up with every change, so that a refreshed token can't overwrite a newer one. expiry_told is
+-- the end of the token that people were told of, or 0. state 'pending': nobody has shown yet that the external id is the organization's;
+-- lost_external_id is one that such a channel lost to an organization for which the platform confirmed it. type names a platform that this
+-- program needn't contain. max_age_minutes is how old a customer's last message may be that is still answered; 0 is any age. drafts: the
+-- assistant proposes, and a person sends. opening_hours has lines for package hours, '' is always open; closed_notice and media_notice are
+-- what customers are sent while the business is closed, and who write no text; '' for nothing.
+CREATE TABLE channels (
+	id                  TEXT    NOT NULL PRIMARY KEY,
+	org_id              TEXT    NOT NULL REFERENCES organizations (id),
+	type                TEXT    NOT NULL
+		CHECK (length(type) BETWEEN 1 AND 32 AND ltrim(type, 'abcdefghijklmnopqrstuvwxyz0123456789_-') = ''),
+	name                TEXT    NOT NULL CHECK (name <> ''),
+	external_id         TEXT    NOT NULL,
+	lost_external_id    TEXT    NOT NULL DEFAULT '',
+	agent_id            TEXT,
+	state               TEXT    NOT NULL CHECK (state IN ('pending', 'active', 'needs_reauth')),
+	credentials_version BIGINT  NOT NULL,
+	expiry_told         BIGINT  NOT NULL DEFAULT 0,
+	max_age_minutes     BIGINT  NOT NULL DEFAULT 0 CHECK (max_age_minutes >= 0),
+	drafts              BOOLEAN NOT NULL DEFAULT FALSE,
+	created_at          BIGINT  NOT NULL,
+	updated_at          BIGINT  NOT NULL,
+	time_zone           TEXT    NOT NULL DEFAULT '',
+	opening_hours       TEXT    NOT NULL DEFAULT '',
+	closed_notice       TEXT    NOT NULL DEFAULT '',
+	media_notice        TEXT    NOT NULL DEFAULT '',
+	credentials         BYTEA,
+	UNIQUE (org_id, name)
+) {table};
+CREATE UNIQUE INDEX channels_external ON channels (type, external_id) WHERE external_id <> '';
+CREATE INDEX channels_agent ON channels (agent_id) WHERE agent_id IS NOT NULL;
+
+-- What a web widget may do. origins is a JSON array. daily_spend_micros bounds what the answers of one UTC day cost; null is no bound.
+CREATE TABLE widget_settings (
+	channel_id          TEXT   NOT NULL PRIMARY KEY REFERENCES channels (id) ON DELETE CASCADE,
+	daily_spend_micros  BIGINT CHECK (daily_spend_micros >= 0),
+	requests_per_minute BIGINT NOT NULL CHECK (requests_per_minute > 0),
+	origins             TEXT   NOT NULL
+) {table};
+
+-- How fast a channel sends: paced_until as in conversations, for all its customers. queued_until is when the last of those will be tried
+-- that wait for their turn, and closed_until when the platform takes messages again, 0 for never closed. A channel that has sent nothing has
+-- no row.
+CREATE TABLE channel_paces (
+	channel_id   TEXT   NOT NULL PRIMARY KEY,
+	org_id       TEXT   NOT NULL,
+	paced_until  BIGINT NOT NULL,
+	queued_until BIGINT NOT NULL,
+	closed_until BIGINT NOT NULL
+) {hot table};
+
+-- The keys under which platforms' ids of customers and messages are sealed (customer_ref, address, alias, platform_message_id). sealed is the
+-- secret, sealed under the master key. Keys count from 0; the first that opens seals.
+CREATE TABLE id_keys (
+	number BIGINT NOT NULL PRIMARY KEY CHECK (number >= 0),
+	sealed BYTEA  NOT NULL
+) {table};
+
+-- One customer on one channel, and its place in the queue: run_at is when the worker should look next (null: nothing to do), lease_until
+-- until when a worker has it, lease_token the fencing token, which only grows. customer_ref is the platform's name of the conversation,
+-- address where replies go. waiting_since is the arrival of the oldest message that waits in a quiet window. paused_until: a person writes
+-- from the platform's own app. blocked_at is when a person has blocked the customer, or 0. paced_until is until when messages to the
+-- customer keep the platform's pace. unanswered_since is when the first of the customer's texts arrived that nothing was answered to, or 0;
+-- waiting_told is its value that people were told of. attention_told is the attention that they were told of since the last answer.
+-- handover_reason is why a person has the conversation, or had it last. retried_at is when a person last had answered again what stood: from
+-- then on its age counts anew. closed_until is until when the customer has been told that the business is closed. doubt_since is since when
+-- a message of unknown delivery waits for a person to look at it, or 0. The foreign key, which costs only a new conversation something,
+-- keeps what comes in late from outliving a channel that is being deleted.
+CREATE TABLE conversations (
+	id               TEXT   NOT NULL PRIMARY KEY,
+	org_id           TEXT   NOT NULL,
+	channel_id       TEXT   NOT NULL REFERENCES channels (id),
+	customer_ref     TEXT   NOT NULL CHECK (customer_ref <> ''),
+	address          TEXT   NOT NULL,
+	customer_name    BYTEA,
+	state            TEXT   NOT NULL CHECK (state IN ('assistant', 'human', 'closed')),
+	attention        TEXT   NOT NULL,
+	run_at           BIGINT,
+	waiting_since    BIGINT,
+	lease_until      BIGINT NOT NULL,
+	lease_token      BIGINT NOT NULL,
+	attempts         BIGINT NOT NULL CHECK (attempts >= 0),
+	paused_until     BIGINT NOT NULL,
+	last_customer_at BIGINT NOT NULL,
+	created_at       BIGINT NOT NULL,
+	updated_at       BIGINT NOT NULL,
+	unanswered_since BIGINT NOT NULL DEFAULT 0,
+	waiting_told     BIGINT NOT NULL DEFAULT 0,
+	attention_told   TEXT   NOT NULL DEFAULT '',
+	handover_reason  TEXT   NOT NULL DEFAULT '',
+	blocked_at       BIGINT NOT NULL DEFAULT 0,
+	paced_until      BIGINT NOT NULL DEFAULT 0,
+	retried_at       BIGINT NOT NULL DEFAULT 0,
+	closed_until     BIGINT NOT NULL DEFAULT 0,
+	doubt_since      BIGINT NOT NULL DEFAULT 0,
+	UNIQUE (channel_id, customer_ref)
+) {hot table};
+CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
+CREATE INDEX conversations_org ON conversations (org_id, id);
+-- The way to what is due of one organization, and to what workers have of it. All columns that a lease chooses by are in it, in the order in
+-- which it reads them: lease_until is 0 until a worker has the conversation.
+CREATE INDEX conversations_ready ON conversations (org_id, lease_until, run_at, id) WHERE run_at IS NOT NULL;
+-- The ways to customers who wait: those that people weren't told of, and those that wait for a person.
+CREATE INDEX conversations_untold ON conversations (org_id, unanswered_since) WHERE unanswered_since > 0 AND unanswered_since <> waiting_told;
+CREATE INDEX conversations_unanswered ON conversations (org_id)
+	WHERE attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0));
+
+-- Ids under which a platform may name the customer of a conversation, beside its customer_ref.
+CREATE TABLE customer_aliases (
+	channel_id      TEXT NOT NULL,
+	alias           TEXT NOT NULL,
+	conversation_id TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+	PRIMARY KEY (channel_id, alias)
+) {table};
+CREATE INDEX customer_aliases_conversation ON customer_aliases (conversation_id);
+
+-- What came from the platform; the unique pair is the task id, kept for good. kind 'event' is something without text (an image). author
+-- 'human': somebody of the business wrote from the platform's own app. turn_id is the turn that answers it; handled: nobody has to answer it
+-- any more. edited: its sender has changed it.
+CREATE TABLE messages (
+	id                  TEXT    NOT NULL PRIMARY KEY,
+	org_id              TEXT    NOT NULL,
+	channel_id          TEXT    NOT NULL,
+	conversation_id     TEXT    NOT NULL,
+	platform_message_id TEXT    NOT NULL CHECK (platform_message_id <> ''),
+	author              TEXT    NOT NULL CHECK (author IN ('customer', 'human')),
+	kind                TEXT    NOT NULL CHECK (kind IN ('text', 'event')),
+	turn_id             TEXT,
+	handled             BOOLEAN NOT NULL,
+	edited              BOOLEAN NOT NULL DEFAULT FALSE,
+	sent_at             BIGINT  NOT NULL,
+	received_at         BIGINT  NOT NULL,
+	body                BYTEA   NOT NULL,
+	UNIQUE (channel_id, platform_message_id)
+) {hot table};
+CREATE INDEX messages_conversation ON messages (conversation_id, received_at, id);
+CREATE INDEX messages_open ON messages (conversation_id) WHERE turn_id IS NULL AND NOT handled;
+CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;
+
+-- One answer of an assistant: the request is stored, sealed, before the model is called, and a retry sends the stored one under the turn's id.
+-- 'answered': the outbound rows exist. code says why a turn stands or ended without an answer; balance_micros is what the wallet had free
+-- when it was refused. draft is the proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others. A
+-- conversation has one running turn.
+CREATE TABLE turns (
+	id              TEXT   NOT NULL PRIMARY KEY,
+	org_id          TEXT   NOT NULL,
+	channel_id      TEXT   NOT NULL,
+	conversation_id TEXT   NOT NULL,
+	agent_id        TEXT   NOT NULL,
+	state           TEXT   NOT NULL CHECK (state IN ('asking', 'answered', 'superseded', 'discarded', 'needs_attention', 'dead')),
+	code            TEXT   NOT NULL,
+	balance_micros  BIGINT,
+	attempts        BIGINT NOT NULL CHECK (attempts >= 0),
+	created_at      BIGINT NOT NULL,
+	updated_at      BIGINT NOT NULL,
+	draft           BYTEA,
+	request         BYTEA
+) {hot table};
+CREATE INDEX turns_conversation ON turns (conversation_id, id);
+CREATE INDEX turns_attention ON turns (updated_at) WHERE state IN ('needs_attention', 'dead');
+CREATE UNIQUE INDEX turns_asking ON turns (conversation_id) WHERE state = 'asking';
+CREATE INDEX turns_channel ON turns (channel_id, created_at);
+
+-- What goes to the customer, part by part. author 'human' wrote through the API and has no turn. platform_message_id is set once the platform
+-- has taken it. attempts begin anew with each of resends: how often a person had the part sent again. template is the template that the part
+-- is sent as, sealed, and file_id the file that it is; null for a text.
+CREATE TABLE outbound_messages (
+	id                  TEXT   NOT NULL PRIMARY KEY,
+	org_id              TEXT   NOT NULL,
+	channel_id          TEXT   NOT NULL,
+	conversation_id     TEXT   NOT NULL,
+	turn_id             TEXT,
+	part                BIGINT NOT NULL CHECK (part >= 0),
+	author              TEXT   NOT NULL CHECK (author IN ('assistant', 'human')),
+	state               TEXT   NOT NULL CHECK (state IN ('pending', 'sending', 'sent', 'failed', 'delivery_unknown', 'discarded')),
+	code                TEXT   NOT NULL,
+	platform_message_id TEXT   NOT NULL,
+	attempts            BIGINT NOT NULL CHECK (attempts >= 0),
+	resends             BIGINT NOT NULL DEFAULT 0,
+	created_at          BIGINT NOT NULL,
+	updated_at          BIGINT NOT NULL,
+	file_id             TEXT,
+	template            BYTEA,
+	body                BYTEA  NOT NULL,
+	CHECK ((author = 'assistant') = (turn_id IS NOT NULL)),
+	CHECK (state <> 'sent' OR code = '')
+) {hot table};
+CREATE UNIQUE INDEX outbound_messages_part ON outbound_messages (turn_id, part) WHERE turn_id IS NOT NULL;
+CREATE INDEX outbound_messages_conversation ON outbound_messages (conversation_id, created_at, id);
+CREATE INDEX outbound_messages_open ON outbound_messages (conversation_id) WHERE state IN ('pending', 'sending');
+CREATE INDEX outbound_messages_platform ON outbound_messages (channel_id, platform_message_id) WHERE platform_message_id <> '';
+
+-- The Idempotency-Keys of messages that people sent: key_hash is the SHA-256 of the key, fingerprint that of the request, and message_ids are
+-- the messages' ids, separated by spaces. A row counts for a day from created_at.
+CREATE TABLE message_keys (
+	org_id      TEXT   NOT NULL,
+	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	message_ids TEXT   NOT NULL CHECK (message_ids <> ''),
+	created_at  BIGINT NOT NULL,
+	PRIMARY KEY (org_id, key_hash)
+) {table};
+CREATE INDEX message_keys_age ON message_keys (created_at);
+
+-- Messages of deleted conversations, which the platform may deliver again: hash is the SHA-256 of the id of the channel, a line feed and the
+-- platform's id of the message.
+CREATE TABLE message_tombstones (
+	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	expires_at BIGINT NOT NULL
+) {table};
+CREATE INDEX message_tombstones_expiry ON message_tombstones (expires_at);
+
+-- Turns of a widget's conversations that were deleted on the same day or the day after: what their calls cost still counts for the widget's
+-- day.
+CREATE TABLE deleted_turns (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL,
+	channel_id TEXT   NOT NULL,
+	created_at BIGINT NOT NULL
+) {table};
+CREATE INDEX deleted_turns_channel ON deleted_turns (channel_id, created_at);
+CREATE INDEX deleted_turns_age ON deleted_turns (created_at);
+
+-- Turns of deleted conversations whose model calls may have left an answer in idempotency_keys, or may still leave one.
+CREATE TABLE erased_turns (
+	id        TEXT   NOT NULL PRIMARY KEY,
+	org_id    TEXT   NOT NULL,
+	erased_at BIGINT NOT NULL
+) {table};
+CREATE INDEX erased_turns_age ON erased_turns (erased_at);
+
+-- Files, for package media. Pieces have 256 KiB each but the last, and are sealed by themselves.
+
+-- A file of a customer's message, of the conversation conversation_id. message_id is null after the message was deleted, whatever deleted it:
+-- what is left of the file is then deleted in small transactions. about is sealed: the platform's reference, until the file was fetched, and
+-- the file's name. bytes and pieces are 0 unless it is stored. While it is waiting, run_at is when it is tried next, also after a process
+-- that died while it tried. code says why it failed.
+CREATE TABLE media (
+	id              TEXT   NOT NULL PRIMARY KEY,
+	org_id          TEXT   NOT NULL,
+	channel_id      TEXT   NOT NULL,
+	conversation_id TEXT   NOT NULL DEFAULT '',
+	message_id      TEXT   REFERENCES messages (id) ON DELETE SET NULL,
+	position        BIGINT NOT NULL CHECK (position >= 0),
+	kind            TEXT   NOT NULL CHECK (kind <> ''),
+	state           TEXT   NOT NULL CHECK (state IN ('waiting', 'stored', 'failed')),
+	code            TEXT   NOT NULL,
+	media_type      TEXT   NOT NULL,
+	bytes           BIGINT NOT NULL CHECK (bytes >= 0),
+	pieces          BIGINT NOT NULL CHECK (pieces >= 0),
+	attempts        BIGINT NOT NULL CHECK (attempts >= 0),
+	run_at          BIGINT NOT NULL,
+	created_at      BIGINT NOT NULL,
+	updated_at      BIGINT NOT NULL,
+	about           BYTEA  NOT NULL
+) {hot table};
+CREATE INDEX media_message ON media (message_id, position);
+CREATE INDEX media_due ON media (org_id, run_at) WHERE state = 'waiting';
+CREATE INDEX media_stored ON media (org_id, bytes) WHERE state = 'stored';
+CREATE INDEX media_customer ON media (conversation_id, created_at, id) WHERE state = 'stored';
+
+CREATE TABLE media_pieces (
+	media_id TEXT   NOT NULL REFERENCES media (id),
+	position BIGINT NOT NULL CHECK (position >= 0),
+	body     BYTEA  NOT NULL,
+	PRIMARY KEY (media_id, position)
+) {long table};
+
+-- A file that a person sends to a customer. It is stored before its message, which outbound_id names from then on; null after the message was
+-- deleted, whatever deleted it. A file without a message is deleted in small transactions once expires_at is over, which is 0 from when it
+-- has one. name is sealed.
+CREATE TABLE sent_files (
+	id          TEXT   NOT NULL PRIMARY KEY,
+	org_id      TEXT   NOT NULL,
+	outbound_id TEXT   REFERENCES outbound_messages (id) ON DELETE SET NULL,
+	kind        TEXT   NOT NULL CHECK (kind <> ''),
+	name        BYTEA  NOT NULL,
+	media_type  TEXT   NOT NULL CHECK (media_type <> ''),
+	bytes       BIGINT NOT NULL CHECK (bytes > 0),
+	pieces      BIGINT NOT NULL CHECK (pieces > 0),
+	expires_at  BIGINT NOT NULL,
+	created_at  BIGINT NOT NULL
+) {table};
+CREATE INDEX sent_files_message ON sent_files (outbound_id);
+CREATE INDEX sent_files_size ON sent_files (org_id, bytes);
+
+CREATE TABLE sent_file_pieces (
+	file_id  TEXT   NOT NULL REFERENCES sent_files (id),
+	position BIGINT NOT NULL CHECK (position >= 0),
+	body     BYTEA  NOT NULL,
+	PRIMARY KEY (file_id, position)
+) {long table};
+
+-- Events for organizations' own systems, and processes.
+
+-- The address of a system that is told of events. events is a list of types with a space before and after each. secret signs, sealed;
+-- old_secret signs as well until old_secret_until, after the secret was replaced. reason says why it was disabled; '' is a person's wish.
+-- failing_since is the first failed try since the last delivery, or 0.
+CREATE TABLE event_endpoints (
+	id               TEXT   NOT NULL PRIMARY KEY,
+	org_id           TEXT   NOT NULL REFERENCES organizations (id),
+	url              TEXT   NOT NULL CHECK (url <> ''),
+	events           TEXT   NOT NULL,
+	secret           BYTEA  NOT NULL,
+	old_secret       BYTEA,
+	old_secret_until BIGINT NOT NULL,
+	state            TEXT   NOT NULL CHECK (state IN ('active', 'disabled')),
+	reason           TEXT   NOT NULL,
+	failing_since    BIGINT NOT NULL,
+	created_at       BIGINT NOT NULL,
+	updated_at       BIGINT NOT NULL
+) {table};
+CREATE INDEX event_endpoints_org ON event_endpoints (org_id, id);
+
+-- An event on its way to an endpoint; written in the transaction of what it tells of. payload is the body that is sent. run_at is when it is
+-- tried next, also after a process that died while it tried; outcome and status are of the last try.
+CREATE TABLE event_deliveries (
+	event_id    TEXT   NOT NULL,
+	endpoint_id TEXT   NOT NULL,
+	org_id      TEXT   NOT NULL,
+	type        TEXT   NOT NULL,
+	state       TEXT   NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
+	attempts    BIGINT NOT NULL CHECK (attempts >= 0),
+	run_at      BIGINT NOT NULL,
+	outcome     TEXT   NOT NULL,
+	status      BIGINT NOT NULL,
+	created_at  BIGINT NOT NULL,
+	updated_at  BIGINT NOT NULL,
+	payload     TEXT   NOT NULL,
+	PRIMARY KEY (event_id, endpoint_id)
+) {hot table};
+CREATE INDEX event_deliveries_due ON event_deliveries (org_id, run_at) WHERE state = 'pending';
+CREATE INDEX event_deliveries_endpoint ON event_deliveries (endpoint_id, event_id);
+CREATE INDEX event_deliveries_age ON event_deliveries (created_at);
+
+-- Servers and workers with the ids of the keys in their master_key, the first key's first. seen_at is their last sign of life.
+CREATE TABLE processes (
+	id      TEXT   NOT NULL PRIMARY KEY,
+	name    TEXT   NOT NULL,
+	key_ids TEXT   NOT NULL,
+	seen_at BIGINT NOT NULL
+) {table};
+
+-- The books only grow. REPLACE fires the triggers, too, because SQLite's connections set recursive_triggers; PostgreSQL's also refuse a
+-- statement that would touch no row.
+-- sqlite
+CREATE TRIGGER ledger_tx_no_update BEFORE UPDATE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
+CREATE TRIGGER ledger_tx_no_delete BEFORE DELETE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
+CREATE TRIGGER ledger_entries_no_update BEFORE UPDATE ON ledger_entries BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END;
+CREATE TRIGGER ledger_entries_no_delete BEFORE DELETE ON ledger_entries BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END;
+CREATE TRIGGER calls_no_update BEFORE UPDATE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+CREATE TRIGGER calls_no_delete BEFORE DELETE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+-- postgres
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE TRIGGER ledger_tx_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_tx
+	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER ledger_entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_entries
+	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER calls_append_only BEFORE UPDATE OR DELETE ON calls FOR EACH ROW WHEN (OLD.charged_at IS NOT NULL) EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER calls_no_truncate BEFORE TRUNCATE ON calls FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- When PostgreSQL vacuums. Its default, once a fifth of a table has changed, suits none of these: rate_windows and wallets are small and
+-- change with every request; of the tables that grow for ever, rows end within minutes, and each leaves an entry in a partial index ("open",
+-- "in progress") that the next look at what is open steps over until a vacuum has been there; conversations are changed by each message and
+-- each lease.
+ALTER TABLE rate_windows SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE wallets SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE holds SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+ALTER TABLE idempotency_keys SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+ALTER TABLE conversations SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE messages SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+ALTER TABLE turns SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+ALTER TABLE outbound_messages SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+-- both
