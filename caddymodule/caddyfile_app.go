@@ -77,6 +77,9 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        context_window     <tokens>
 //	        max_output_tokens  <tokens>
 //	        max_tokens_field   max_tokens | max_completion_tokens
+//	        reasoning          [true|false]
+//	        reserve_max_output [true|false]
+//	        live_only          [true|false]
 //	        price_input        <micros per million tokens>
 //	        price_output       <micros per million tokens>
 //	        price_cached_input <micros per million tokens>

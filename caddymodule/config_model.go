@@ -46,6 +46,19 @@ type Model struct {
 	// which some vendor models want. Default: `max_tokens`.
 	MaxTokensField string `json:"max_tokens_field,omitempty"`
 
+	// Whether the model generates hidden tokens, which only the usage at the end of its answer counts. The vendor's call then goes
+	// on to its end, and is paid, also when the client of a stream leaves. Default: false.
+	Reasoning bool `json:"reasoning,omitempty"`
+
+	// Whether every call reserves the price of max_output_tokens, also if the request asks for fewer tokens. It is for vendors
+	// whose hidden tokens may exceed the request's bound: a call never costs more than was reserved for it. Default: false, which
+	// reserves the request's max_tokens.
+	ReserveMaxOutput bool `json:"reserve_max_output,omitempty"`
+
+	// Whether keys of the test environment can't use the model, since their calls cost you real money at the vendor. For them
+	// it is an unknown model. Default: false.
+	LiveOnly bool `json:"live_only,omitempty"`
+
 	// The price of a million prompt tokens in micros (millionths of the currency unit), from 0 to 10^15. Required.
 	PriceInput *int64 `json:"price_input,omitempty"`
 
@@ -166,6 +179,9 @@ func (a *App) readModel(r *caddyfile.Reader) caddyfile.Read {
 			{Word: "context_window", Read: r.Integer(&m.ContextWindow)},
 			{Word: "max_output_tokens", Read: r.Integer(&m.MaxOutputTokens)},
 			{Word: "max_tokens_field", Read: r.Text(&m.MaxTokensField, config.Listed(maxTokensFields))},
+			{Word: "reasoning", Read: r.Bool(&m.Reasoning)},
+			{Word: "reserve_max_output", Read: r.Bool(&m.ReserveMaxOutput)},
+			{Word: "live_only", Read: r.Bool(&m.LiveOnly)},
 			{Word: "price_input", Read: r.Price(&m.PriceInput)},
 			{Word: "price_output", Read: r.Price(&m.PriceOutput)},
 			{Word: "price_cached_input", Read: r.Price(&m.PriceCachedInput)},

@@ -119,6 +119,7 @@ func (m *Model) entry() gateway.Model {
 		DisplayName: m.DisplayName, FriendlyName: m.FriendlyName, Tier: m.Tier, OwnedBy: m.OwnedBy,
 		Created: *m.Created, VNHosted: m.VNHosted,
 		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
+		Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
 		Price: billing.Price{Input: *m.PriceInput, Output: *m.PriceOutput, CachedInput: *m.PriceCachedInput},
 	}
 }

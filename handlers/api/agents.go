@@ -106,12 +106,13 @@ func (g *agents) remove(ctx context.Context, principal *identity.Principal, in *
 }
 
 // checkModel refuses a model that the organization can't call.
-func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, model string) error {
+func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, id string) error {
 	unsupported := &handlers.Error{
 		Code: errcode.UnsupportedModel, Field: "model",
 		Message: "The model does not exist or is not enabled for the organization. GET " + handlers.ModelsPath + " lists those that are.",
 	}
-	if _, ok := g.Models.Model(model); !ok {
+	model, ok := g.Models.Model(id)
+	if !ok {
 		return unsupported
 	}
 	if !principal.HasOrgModels {
@@ -121,7 +122,7 @@ func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, 
 	if err != nil {
 		return handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}
-	if !v1.Enabled(exceptions, model) {
+	if !v1.Enabled(model, exceptions, principal) {
 		return unsupported
 	}
 	return nil
@@ -366,7 +367,7 @@ func (g *agents) listModels(ctx context.Context, principal *identity.Principal, 
 	}
 	models := agentModelsObject{Data: []agentModelObject{}}
 	for _, model := range g.Models.Models() {
-		if v1.Enabled(exceptions, model.ID) {
+		if v1.Enabled(&model, exceptions, principal) {
 			models.Data = append(models.Data, showAgentModel(&model))
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // ModelList lists the models of a configuration, as [gateway.Catalog] does.
@@ -39,17 +41,17 @@ type ModelObject struct {
 // with exceptions is put together for each request.
 type Models struct {
 	exceptions ModelExceptions
-	ids        []string
+	models     []gateway.Model
 	rendered   [][]byte
 	position   map[string]int
-	all        []byte
+	// all is the list of an organization without exceptions, nil if a model is closed to some keys.
+	all []byte
 }
 
 // NewModels renders the models of a configuration.
 func NewModels(list ModelList, exceptions ModelExceptions) *Models {
-	m := &Models{exceptions: exceptions, position: make(map[string]int)}
-	for i, model := range list.Models() {
-		m.ids = append(m.ids, model.ID)
+	m := &Models{exceptions: exceptions, models: list.Models(), position: make(map[string]int)}
+	for i, model := range m.models {
 		m.position[model.ID] = i
 		m.rendered = append(m.rendered, handlers.Marshal(ModelObject{
 			ID: model.ID, Object: "model", Created: model.Created, OwnedBy: model.OwnedBy,
@@ -57,7 +59,9 @@ func NewModels(list ModelList, exceptions ModelExceptions) *Models {
 			ContextWindow: model.ContextWindow, VNHosted: model.VNHosted,
 		}))
 	}
-	m.all = m.list(nil)
+	if !slices.ContainsFunc(m.models, func(model gateway.Model) bool { return model.LiveOnly }) {
+		m.all = m.list(nil, &identity.Principal{})
+	}
 	return m
 }
 
@@ -79,27 +83,27 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if rest == "" {
 		text := m.all
-		if len(exceptions) > 0 {
-			text = m.list(exceptions)
+		if len(exceptions) > 0 || text == nil {
+			text = m.list(exceptions, &principal)
 		}
 		handlers.WriteJSON(w, http.StatusOK, text)
 		return nil
 	}
 	// The id contains a slash, which clients send plain or as %2F; the path is decoded in both cases.
 	i, ok := m.position[rest[1:]]
-	if !ok || !Enabled(exceptions, m.ids[i]) {
+	if !ok || !Enabled(&m.models[i], exceptions, &principal) {
 		return handlers.NotFound("The model does not exist or is not enabled for the organization. GET %s lists those that are.", handlers.ModelsPath)
 	}
 	handlers.WriteJSON(w, http.StatusOK, m.rendered[i])
 	return nil
 }
 
-// list renders the list without the models that are switched off.
-func (m *Models) list(exceptions map[string]bool) []byte {
+// list renders the list of the enabled models.
+func (m *Models) list(exceptions map[string]bool, principal *identity.Principal) []byte {
 	text := []byte(`{"object":"list","data":[`)
 	comma := false
-	for i, id := range m.ids {
-		if !Enabled(exceptions, id) {
+	for i := range m.models {
+		if !Enabled(&m.models[i], exceptions, principal) {
 			continue
 		}
 		if comma {
@@ -111,9 +115,9 @@ func (m *Models) list(exceptions map[string]bool) []byte {
 	return append(text, "]}"...)
 }
 
-// Enabled reports whether a model is enabled, given the models for which an organization has an exception: every model is,
-// unless an exception switches it off.
-func Enabled(exceptions map[string]bool, id string) bool {
-	on, exception := exceptions[id]
-	return on || !exception
+// Enabled reports whether a model is enabled for a principal, given the models for which its organization has an exception: every model
+// that is open to the principal's environment is, unless an exception switches it off.
+func Enabled(model *gateway.Model, exceptions map[string]bool, principal *identity.Principal) bool {
+	on, exception := exceptions[model.ID]
+	return (on || !exception) && model.OpenTo(principal.Env)
 }

@@ -79,6 +79,23 @@ func TestModelsHonoursExceptions(t *testing.T) {
 	require.Empty(t, ids(t, handlertest.OkText(t, NewModels(testModels(), without(all)).Serve, handlertest.As(handlertest.Get("/v1/models"), handlertest.Someone()))))
 }
 
+// A model that is closed to test keys is unknown to them, with exceptions and without.
+func TestModelsForTestKeys(t *testing.T) {
+	t.Parallel()
+	models := testModels()
+	models[1].LiveOnly = true
+	closed := models[1].ID
+	testKey := handlertest.Someone()
+	testKey.Env = store.Test
+	for _, exceptions := range []map[string]bool{nil, {closed: true}} {
+		m := NewModels(models, without(exceptions))
+		require.Contains(t, ids(t, handlertest.OkText(t, m.Serve, handlertest.As(handlertest.Get("/v1/models"), handlertest.Someone()))), closed)
+		require.Len(t, ids(t, handlertest.OkText(t, m.Serve, handlertest.As(handlertest.Get("/v1/models"), testKey))), len(models)-1)
+		handlertest.OkText(t, m.Serve, handlertest.As(handlertest.Get("/v1/models/"+closed), handlertest.Someone()))
+		handlertest.RefusedWith(t, errcode.NotFound, m.Serve, handlertest.As(handlertest.Get("/v1/models/"+closed), testKey))
+	}
+}
+
 func TestModelsOne(t *testing.T) {
 	t.Parallel()
 	m := NewModels(testModels(), without(nil))

@@ -19,8 +19,7 @@ import (
 // Without a sink the text is in the Result. Errors are always *[Failure]; after the first sink.Flush that wrote something, only
 // the stream can carry them.
 //
-// When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is then cancelled, though not before
-// the vendor begins to answer, and what has arrived is settled. With a key it goes on to its end.
+// When ctx ends, the client counts as gone. call.drain decides whether the vendor's call goes on without it.
 func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
 	cut, leave, err := g.Calls.Enter()
 	if err != nil {
@@ -65,7 +64,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 		return nil, err
 	}
 	model, known := c.Catalog.Model(c.req.Model)
-	if !known {
+	if !known || !model.OpenTo(c.req.Env) {
 		return nil, unsupportedModel()
 	}
 	c.model, c.provider = model, c.Catalog.providers[model.Provider]
@@ -135,8 +134,9 @@ type call struct {
 	// of the request's context or by a failed write.
 	draining atomic.Bool
 	decided  sync.Once
-	// answered: the vendor's response has begun with success, so the prompt costs something.
+	// answered: the vendor's response has begun with success, so the prompt costs something. finished: the finish reason has come.
 	answered  atomic.Bool
+	finished  atomic.Bool
 	early     earlyStatus
 	delivered delivered
 	// unflushed: the sink has text that isn't flushed.

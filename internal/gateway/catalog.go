@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -29,10 +30,19 @@ type Model struct {
 	ContextWindow int64
 	// MaxOutputTokens bounds what a request can ask to be generated.
 	MaxOutputTokens int64
+	// ReserveMaxOutput: a call reserves the price of MaxOutputTokens, whatever it asks for.
+	ReserveMaxOutput bool
+	// LiveOnly: keys of the test environment can't use the model; see [Model.OpenTo].
+	LiveOnly bool
+	// Reasoning: the model generates hidden tokens, which only the usage at the end of its answer counts.
+	Reasoning bool
 	// MaxTokensField is the name of max_tokens upstream.
 	MaxTokensField string
 	Price          billing.Price
 }
+
+// OpenTo reports whether calls of an environment can use the model. A closed model isn't listed, and is unknown like any other.
+func (m *Model) OpenTo(env store.Env) bool { return !m.LiveOnly || env != store.Test }
 
 // KeyMode says which secret a provider is called with when the call brings none of its own.
 type KeyMode int

@@ -445,6 +445,22 @@ func TestModelMustBeEnabled(t *testing.T) {
 	require.Empty(t, f.script.seen())
 }
 
+// TestLiveOnlyModel: for a key of the test environment the model is unknown, whether it is listed for the organization or not.
+func TestLiveOnlyModel(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()}, func(m *gateway.Model, _ *gateway.ProviderEntry) { m.LiveOnly = true })
+	_, err := f.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Test}, credits, "start")
+	require.NoError(t, err)
+	_, unknown := f.Call(t.Context(), request(func(r *gateway.Request) { r.Model = "acme/none" }), nil)
+	for _, change := range []func(*gateway.Request){func(*gateway.Request) {}, keyed, func(r *gateway.Request) { r.BYOK = true }} {
+		_, err := f.Call(t.Context(), request(change, func(r *gateway.Request) { r.Env = store.Test }), nil)
+		require.Equal(t, unknown, err)
+	}
+	require.Empty(t, f.script.seen())
+	_, err = f.Call(t.Context(), request(), nil)
+	require.NoError(t, err)
+}
+
 // TestWallet: the hold is for the worst case by bytes, then by counted tokens; without enough nothing is called.
 func TestWallet(t *testing.T) {
 	t.Parallel()
@@ -474,6 +490,28 @@ func TestWallet(t *testing.T) {
 			requireFailure(t, err, test.outcome)
 			require.Empty(t, f.script.seen(), "no vendor is called without a hold")
 		})
+	}
+}
+
+// TestReserveMaxOutput: the hold is for the model's largest answer, by bytes and by count, and pays for hidden tokens beyond
+// max_tokens. The vendor still gets the request's max_tokens.
+func TestReserveMaxOutput(t *testing.T) {
+	t.Parallel()
+	for balance, enough := range map[int64]bool{
+		35 + 2*maxOut: true, 26 + 2*maxOut: true, 26 + 2*maxOut - 1: false,
+	} {
+		f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(26, maxOut, 0)}},
+			func(m *gateway.Model, _ *gateway.ProviderEntry) { m.ReserveMaxOutput = true })
+		_, err := f.book.Adjust(t.Context(), "test", wallet(), balance-credits, "test", "less")
+		require.NoError(t, err)
+		result, err := f.Call(t.Context(), request(), nil)
+		if !enough {
+			requireFailure(t, err, gateway.OutcomeInsufficientCredits)
+			continue
+		}
+		require.NoError(t, err)
+		require.EqualValues(t, 26+2*maxOut, result.ChargedMicros)
+		require.EqualValues(t, 100, f.script.seen()[0].MaxTokens)
 	}
 }
 

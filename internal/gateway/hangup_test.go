@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -42,11 +43,13 @@ func hangUp(t *testing.T, s *script, change ...func(*gateway.Request)) (*fixture
 	return f, err
 }
 
-// TestHangingUpBeforeTheVendorBegins: a call without a key goes on until its vendor begins. A stream is then charged its
-// prompt at least, and cancelled; an answer in one piece is charged what its vendor reports; what never begins is free.
+// TestHangingUpBeforeTheVendorBegins: a call goes on until its vendor begins. A stream without a key is then charged its prompt at
+// least, and cancelled; an answer in one piece is charged what its vendor reports; what never begins is free.
 func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 	t.Parallel()
 	const prompt = 12 // a third of 35 bytes
+	closed := make(chan struct{})
+	close(closed)
 	for name, test := range map[string]struct {
 		open    error
 		steps   []step
@@ -69,7 +72,7 @@ func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 		},
 		"stream, whole at once": {
 			steps: answered(), stream: true,
-			outcome: gateway.OutcomeClientGone, charged: 50, source: billing.UsageProvider,
+			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
 		},
 		"stream, breaks off at once": {
 			steps: []step{broken(providers.FailureUnreachable)}, stream: true,
@@ -90,6 +93,10 @@ func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 		"answer without usage": {
 			steps:   answered()[:3],
 			outcome: gateway.OutcomeCompleted, charged: prompt + 2*3, source: billing.UsageEstimated,
+		},
+		"answer after its headers": {
+			steps:   append([]step{{until: closed}}, answered()[1:]...),
+			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
 		},
 		"answer, silence": {
 			open:    &providers.Error{Failure: providers.FailureTimeout},
@@ -121,6 +128,86 @@ func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 		}
 	}
 }
+
+// TestHangingUpInTheMiddle: a client that leaves while its answer is coming ends the vendor's call, unless the call has a key, the
+// model reasons, or the finish reason has come. Such a call is read to its end and costs the reported usage. Without a free
+// place it is cut and estimated like the others.
+func TestHangingUpInTheMiddle(t *testing.T) {
+	t.Parallel()
+	texts := []step{text("one "), text("two")}
+	finished := append(texts[:2:2], finish("stop"))
+	for name, test := range map[string]struct {
+		// before are the vendor's steps until the client leaves.
+		before []step
+		model  func(*gateway.Model)
+		change func(*gateway.Request)
+		// fails: the client's connection isn't known to have ended, but the second write fails.
+		fails   bool
+		noPlace bool
+		cut     bool
+	}{
+		"after the text":                        {before: texts, cut: true},
+		"a write fails":                         {before: texts, fails: true, cut: true},
+		"after the finish":                      {before: finished},
+		"after the finish, no place":            {before: finished, noPlace: true, cut: true},
+		"key":                                   {before: texts, change: keyed},
+		"key, a write fails":                    {before: texts, change: keyed, fails: true},
+		"key, no place":                         {before: texts, change: keyed, noPlace: true, cut: true},
+		"reasoning":                             {before: texts, model: reasons},
+		"reasoning, key":                        {before: texts, model: reasons, change: keyed},
+		"reasoning, before the text":            {before: []step{{}}, model: reasons},
+		"reasoning, a write fails":              {before: texts, model: reasons, fails: true},
+		"reasoning, no place":                   {before: texts, model: reasons, noPlace: true, cut: true},
+		"reasoning, a write fails and no place": {before: texts, model: reasons, fails: true, noPlace: true, cut: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			s := &script{}
+			f := setup(t, s, func(m *gateway.Model, _ *gateway.ProviderEntry) {
+				if test.model != nil {
+					test.model(m)
+				}
+			})
+			if test.noPlace {
+				f.FillDrains()
+			}
+			leaves := func() {
+				leave()
+				if !test.cut {
+					require.Eventually(t, func() bool { return f.Detached() == 1 }, time.Minute, time.Millisecond)
+				}
+			}
+			sink := newClient()
+			if test.fails {
+				leaves, sink.leaveAfter = func() {}, 1
+			}
+			s.steps = slices.Concat(test.before, []step{{do: leaves}})
+			if test.cut {
+				s.steps = append(s.steps, step{hang: true})
+			}
+			s.steps = append(s.steps, finish("stop"), usage(10, 100, 0))
+			change := test.change
+			if change == nil {
+				change = streamed
+			}
+			_, err := f.Call(ctx, request(streamed, change), sink)
+			if test.cut {
+				requireFailure(t, err, gateway.OutcomeClientGone)
+				require.EqualValues(t, 12+2*3, f.spent(t))
+				require.Equal(t, billing.UsageEstimated, f.ended(t).UsageSource)
+				return
+			}
+			require.NoError(t, err)
+			require.EqualValues(t, 10+2*100, f.spent(t))
+			require.Equal(t, billing.UsageProvider, f.ended(t).UsageSource)
+			require.Zero(t, f.Detached(), "the place is given back")
+		})
+	}
+}
+
+func reasons(m *gateway.Model) { m.Reasoning = true }
 
 // TestHangingUpWithoutAPlace: when all places are taken the vendor's call ends with its client, and costs nothing.
 func TestHangingUpWithoutAPlace(t *testing.T) {

@@ -50,7 +50,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	if !c.req.BYOK {
 		var err error
 		amount, err = c.model.Price.Cost(billing.Usage{
-			PromptTokens: c.prompt.bound(), CompletionTokens: c.upstream.MaxTokens,
+			PromptTokens: c.prompt.bound(), CompletionTokens: c.reservedOutput(),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("pricing the bounds: %w", err)
@@ -85,6 +85,14 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	return replay, nil
 }
 
+// reservedOutput returns how many generated tokens are paid for beforehand.
+func (c *call) reservedOutput() int64 {
+	if c.model.ReserveMaxOutput {
+		return c.model.MaxOutputTokens
+	}
+	return c.upstream.MaxTokens
+}
+
 // countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops where the wallet ends, so that an
 // empty one costs no work; the error is then [billing.ErrInsufficientCredits].
 func (c *call) countAffordable(ctx context.Context) error {
@@ -93,7 +101,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 		return err
 	}
 	tooMany := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
-		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.upstream.MaxTokens})
+		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.reservedOutput()})
 		return err != nil || cost > free
 	})
 	affordable := int64(tooMany) - 1 // below 0 when the wallet can't even pay for the answer

@@ -2,8 +2,8 @@ package gateway
 
 import "sync"
 
-// maxDrains bounds the calls of a configuration that go on without their client (see call.drain). One more is cancelled as soon
-// as its client leaves.
+// maxDrains bounds the calls of a configuration that go on without their client (see call.drain). One more is cut as soon as
+// its client leaves.
 const maxDrains = 256
 
 // places are the bounded slots of calls that go on without their client.

@@ -50,9 +50,6 @@ func (c *call) ask(ctx context.Context) error {
 		return err
 	}
 	c.answered.Store(true)
-	if c.abandoned() {
-		return c.abandon()
-	}
 	failpoint.Hit(failpoint.AfterUpstreamHeaders)
 	if err := c.relay(); err != nil {
 		return err
@@ -114,15 +111,14 @@ func (c *call) letGoOfPrompt() {
 // request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
 // from them.
 //
-// drain decides whether the call outlives its client. A turn whose worker gives up is asked again by the next worker: it is cut
-// as at the process's exit, and charged only what the vendor reported.
+// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit, and charged only what the
+// vendor reported.
 func (c *call) detach(ctx context.Context) context.Context {
 	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
-		switch {
-		case c.req.TurnID != "":
+		if c.req.TurnID != "" {
 			cancel(ErrExiting)
-		case !c.drain(), c.claim == nil && c.answered.Load(): // the latter if the vendor began at the same moment
+		} else if !c.drain() {
 			cancel(errClientGone)
 		}
 	})
@@ -137,12 +133,10 @@ func (c *call) detach(ctx context.Context) context.Context {
 	return up
 }
 
-// drain lets the call go on without its client, if a place for that is free. With an Idempotency-Key it goes on to its end,
-// because the client may come back for the answer that it pays for. Without one it goes on until the vendor begins to answer:
-// only then is it known whether there is anything to pay for, and clients must not spend the operator's money by hanging up.
-// drain returns false when the call ends with its client: all places are taken, the call is free, or the vendor has begun.
+// drain lets the call go on without its client, if a place for that is free, and reports whether it does. A call that costs nothing and
+// has no Idempotency-Key ends with its client.
 func (c *call) drain() bool {
-	if c.claim == nil && (c.held == 0 || c.answered.Load()) {
+	if c.claim == nil && c.held == 0 || c.endsWithClient() {
 		return false
 	}
 	c.decided.Do(func() {
@@ -151,38 +145,26 @@ func (c *call) drain() bool {
 	return c.draining.Load()
 }
 
-// abandoned reports whether a stream began for a client that had left and can't come back. An answer in one piece is complete
-// by then, with its usage.
-func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.draining.Load() }
-
-// abandon takes the part of the answer that has arrived, which decides the cost of the call, and returns the error that ends it.
-func (c *call) abandon() error {
-	for {
-		more, err := c.buffered()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		event, err := c.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.take(event); err != nil {
-			return err
-		}
-	}
-	return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
+// endsWithClient reports whether the vendor's call ends when its client is gone: a stream whose text is coming, because people stop
+// an answer to save the rest of its price. Before the vendor begins it isn't known whether there is anything to pay for. A call is
+// read to its end if the client may come back for it with its Idempotency-Key, or if only the usage tells its price: after the finish
+// reason, for an answer in one piece, and for a model with hidden tokens. Otherwise clients could spend the operator's money by hanging up.
+func (c *call) endsWithClient() bool {
+	return c.answered.Load() && c.claim == nil && c.sink != nil && !c.model.Reasoning && !c.finished.Load()
 }
 
 // relay passes the answer on as it arrives. It returns nil after the vendor's complete answer, when all text of it is flushed,
-// because the settlement may take time.
+// because the settlement may take time. A stream that goes on without its client only until the vendor begins ends with what has
+// arrived by then.
 func (c *call) relay() error {
 	for {
+		if c.draining.Load() && c.endsWithClient() {
+			if more, err := c.buffered(); err != nil {
+				return err
+			} else if !more {
+				return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
+			}
+		}
 		event, err := c.next()
 		if err != nil {
 			early := c.endEarly()
@@ -201,6 +183,7 @@ func (c *call) relay() error {
 func (c *call) take(event providers.Event) error {
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason
+		c.finished.Store(true)
 	}
 	if event.Model != "" {
 		c.answering = event.Model
