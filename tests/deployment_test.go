@@ -22,6 +22,7 @@ const (
 	modelStd    = "acme/std"   // 1,000,000 in, 2,000,000 out, 500,000 cached: 1, 2 and 0.5 micros a token
 	modelFree   = "acme/free"  // price 0
 	modelSmall  = "acme/small" // a window of 1,000 tokens, at most 100 out
+	modelDeep   = "acme/deep"  // reasons, reserves its 4,096 tokens for every answer, and is closed to test keys
 	modelKeyed  = "own/std"    // its provider has no key of the operator's: BYOK only
 	modelDead   = "dead/std"   // nobody listens at its provider's address
 	modelEcho   = "echo/echo"  // answers by itself
@@ -163,6 +164,15 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 		model acme/small {
 			context_window 1000
 			max_output_tokens 100
+			price_input 1000000
+			price_output 2000000
+		}
+		model acme/deep {
+			context_window 128000
+			max_output_tokens 4096
+			reasoning
+			reserve_max_output
+			live_only
 			price_input 1000000
 			price_output 2000000
 		}

@@ -94,6 +94,50 @@ func TestHangUp(t *testing.T) {
 	})
 }
 
+// TestHangUpOnHiddenTokens guarantees that a model with hidden tokens costs the same whether its client stays until the end or closes
+// the connection after the last visible text.
+func TestHangUpOnHiddenTokens(t *testing.T) {
+	t.Parallel()
+	up := startUpstream(t)
+	p := startProduct(t, deploy(t, store.SQLite, up))
+	const charge = 10 + 2*4000
+	for name, leaves := range map[string]bool{"stays": false, "leaves": true} {
+		t.Run(name, func(t *testing.T) {
+			c := p.operator().customer(t, 1_000_000)
+			rest := newGate(t)
+			s := up.script(func(call *upstreamCall) {
+				call.begin()
+				call.text(usualText)
+				if rest.pass(call) {
+					call.finish("stop")
+					call.usage(usage(10, 4000))
+					call.done()
+				}
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = p.as(c).try(ctx, http.MethodPost, chatPath, strings.NewReader(prompt(modelDeep, s.Mark, true)))
+			}()
+			p.await("the text to be sent", patience, func() bool { return rest.waiting.Load() == 1 })
+			if leaves {
+				leave()
+				<-ended
+				p.await("the call to go on", patience, func() bool { return strings.Contains(p.metrics(t), "svc_detached_calls 1\n") })
+			}
+			rest.open()
+			call := c.awaitCalls(t, 1)[0]
+			<-ended
+			require.Equal(t, "completed", call.Outcome)
+			require.EqualValues(t, charge, call.Charged)
+			require.EqualValues(t, 1_000_000-charge, c.wallet(t).BalanceMicros)
+		})
+	}
+	p.operator().requireBooksInOrder(t)
+}
+
 // TestHangUpOnSilence guarantees that a provider which fails, or never begins, costs a client that left nothing, and that
 // its call ends with the provider's timer.
 func TestHangUpOnSilence(t *testing.T) {

@@ -58,7 +58,7 @@ func TestModels(t *testing.T) {
 		return ids, models
 	}
 
-	all := []string{modelFree, modelSmall, modelStd, modelDead, modelEcho, modelKeyed}
+	all := []string{modelFree, modelSmall, modelDeep, modelStd, modelDead, modelEcho, modelKeyed}
 	ids, models := list("/v1/models")
 	require.ElementsMatch(t, all, ids)
 	std := models[modelStd]

@@ -80,6 +80,17 @@ func TestCharge(t *testing.T) {
 			require.EqualValues(t, usualCharge, paid)
 			require.Equal(t, live, c.wallet(t))
 		})
+		t.Run("a model may be closed to test keys, and reserve its largest answer", func(t *testing.T) {
+			testing := c.testing(t)
+			testing.credit(t, store.Test, 1_000_000)
+			requireError(t, p.as(testing).chat(t, prompt(modelDeep, "hi", false)), "unsupported_model")
+			require.NotContains(t, string(p.as(testing).get(t, "/v1/models").Body), modelDeep)
+			require.Contains(t, string(p.as(c).get(t, "/v1/models").Body), modelDeep)
+			s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
+			poor := p.operator().customer(t, 2*stdMaxOut)
+			requireError(t, p.as(poor).chat(t, prompt(modelDeep, s.Mark, false, `"max_tokens":10`)), "insufficient_credits")
+			requireAnswered(t, p.as(poor).chat(t, prompt(modelStd, s.Mark, false, `"max_tokens":10`)), modelStd, false)
+		})
 		t.Run("an own key works at zero balance, and no key at all is told", func(t *testing.T) {
 			poor := p.operator().customer(t, 0)
 			a := p.as(poor).chat(t, prompt(modelStd, "hi", false), "X-Svc-Use-Byok", "true")
