@@ -175,8 +175,8 @@ func TestReportedUsageIsKept(t *testing.T) {
 	}
 }
 
-// TestEndings is the table of docs/billing.md#what-each-ending-costs for both response forms: what the caller gets, what it
-// costs, and that nothing stays held.
+// TestEndings: what the caller gets in both response forms, what it costs, and that nothing stays held. TestTableOfEndings has the rows of
+// docs/billing.md#what-each-ending-costs.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	answer := []step{text("one "), text("two"), finish("stop")}

@@ -153,8 +153,10 @@ func (c *call) void(s billing.Settlement) billing.Settlement {
 	return voided(s)
 }
 
-// voided returns s with nothing charged and nothing kept: the key of its claim, if any, is free again.
+// voided returns s with nothing charged and nothing kept: the key of its claim, if any, is free again. The call's client received an
+// error, whatever the answer was.
 func voided(s billing.Settlement) billing.Settlement {
+	s.Call.Outcome = string(OutcomeInternalError)
 	s.Void, s.ChargeMicros, s.Keep, s.Response = true, 0, false, nil
 	return s
 }
