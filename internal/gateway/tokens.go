@@ -7,12 +7,11 @@ import (
 	"runtime"
 	"sync"
 	"time"
-	"unicode/utf8"
 
-	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
+	"github.com/caddy-svc/caddy-svc/internal/tokens"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -26,13 +25,10 @@ const (
 	// countWait bounds a count together with the wait for its turn. A call whose prompt isn't counted by then goes on without
 	// the count.
 	countWait = 2 * time.Second
-	// countShare is how many bytes a count processes before it lets a waiting one go on: some 10 to 30 ms.
+	// countShare is how many bytes a count processes before it lets a waiting one go on: up to some 5 ms.
 	countShare = 32 << 10
-	// maxPiece bounds the bytes that the tokenizer gets at once. Its regular expression takes quadratic time for white space
-	// mixed with newlines, which is harmless within so few bytes.
-	maxPiece = 256
-	// pieceOverhead is the cost of a piece besides its bytes, in bytes: messages of one character aren't free.
-	pieceOverhead = 32
+	// messageWork is the work of a message besides its bytes, in bytes.
+	messageWork = 32
 	// maxOrgCounts bounds the counts of one organization that wait in line, and maxCounts those of all.
 	maxOrgCounts = 64
 	maxCounts    = 1024
@@ -63,7 +59,7 @@ type tokenCounter struct {
 	line *dispatch.Turns
 	// processors are those of [Config].
 	processors *semaphore.Weighted
-	codec      func() (tokenizer.Codec, error)
+	vocabulary func() (*tokens.Vocabulary, error)
 }
 
 func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
@@ -71,8 +67,7 @@ func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 	return &tokenCounter{
 		processors: processors,
 		line:       dispatch.NewTurns(dispatch.Bounds{Places: places, Each: places, Line: maxOrgCounts, Lines: maxCounts}),
-		// Loading takes some 70 ms and 8 MB, so it waits for the first count.
-		codec: sync.OnceValues(func() (tokenizer.Codec, error) { return tokenizer.Get(tokenizer.O200kBase) }),
+		vocabulary: sync.OnceValues(tokens.Load), // by the first count
 	}
 }
 
@@ -116,9 +111,9 @@ func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
 // that. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
-	codec, err := c.codec()
+	vocabulary, err := c.vocabulary()
 	if err != nil {
-		return 0, fmt.Errorf("loading the token vocabulary: %w", err)
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, countWait, errCountSlow)
 	defer cancel()
@@ -134,15 +129,12 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	total, work := int64(overheadPerPrompt), 0
 	for i := range messages {
 		total += overheadPerMessage
+		work += messageWork
 		for rest := messages[i].Content.Text(); rest != "" && total <= limit; {
-			piece := rest[:pieceLen(rest)]
-			rest = rest[len(piece):]
-			n, err := codec.Count(piece)
-			if err != nil {
-				return 0, fmt.Errorf("counting tokens: %w", err)
-			}
-			total += int64(n)
-			if work += len(piece) + pieceOverhead; work < countShare {
+			length, count := vocabulary.First(rest)
+			total += int64(count)
+			rest = rest[length:]
+			if work += length; work < countShare {
 				continue
 			}
 			work = 0
@@ -156,24 +148,6 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 		}
 	}
 	return total, nil
-}
-
-// pieceLen returns how many bytes of s are counted at once. A cut before the space between two words changes no count, because
-// tokens begin with their space; any other cut adds a token or two.
-func pieceLen(s string) int {
-	if len(s) <= maxPiece {
-		return len(s)
-	}
-	for i := maxPiece; i > maxPiece/2; i-- {
-		if s[i] == ' ' && s[i-1] > ' ' {
-			return i
-		}
-	}
-	end := maxPiece
-	for end > maxPiece-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return end
 }
 
 // promptSize bounds a prompt's tokens. The count is tried once, and only when the byte bound does not decide.

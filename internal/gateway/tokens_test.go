@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
@@ -63,46 +62,6 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// TestCount: cutting a text into pieces may only add tokens, and few of them.
-func TestCount(t *testing.T) {
-	t.Parallel()
-	counter := newTokenCounter(nil)
-	codec, err := tokenizer.Get(tokenizer.O200kBase)
-	require.NoError(t, err)
-	for _, shape := range shapes {
-		messages := long(shape.part, 5000)
-		whole, err := codec.Count(messages[0].Content.Text())
-		require.NoError(t, err)
-		n, err := counter.prompt(t.Context(), "org", messages, math.MaxInt64)
-		require.NoError(t, err)
-		n -= overheadPerMessage + overheadPerPrompt
-		require.GreaterOrEqual(t, n, int64(whole), shape.name)
-		pieces := int64(messages[0].Content.ByteLen()/(maxPiece/2) + 1)
-		require.LessOrEqual(t, n, int64(whole)+2*pieces, shape.name)
-		if strings.Contains(shape.name, "english") {
-			require.EqualValues(t, whole, n, "cuts between words change nothing")
-		}
-	}
-}
-
-// TestPieces: no piece is longer than the bound or cuts a character, and together they are the text.
-func TestPieces(t *testing.T) {
-	t.Parallel()
-	for _, shape := range shapes {
-		text := long(shape.part, 2000)[0].Content.Text()
-		var whole strings.Builder
-		for rest := text; rest != ""; {
-			n := pieceLen(rest)
-			require.Positive(t, n)
-			require.LessOrEqual(t, n, maxPiece)
-			require.True(t, n == len(rest) || rest[n]&0xC0 != 0x80, "%s: a character is cut", shape.name)
-			whole.WriteString(rest[:n])
-			rest = rest[n:]
-		}
-		require.Equal(t, text, whole.String())
-	}
-}
-
 // TestCountStopsAtItsLimit: what is above the limit isn't looked at.
 func TestCountStopsAtItsLimit(t *testing.T) {
 	t.Parallel()
@@ -110,7 +69,7 @@ func TestCountStopsAtItsLimit(t *testing.T) {
 	n, err := counter.prompt(t.Context(), "org", long("hello there ", maxContent), 1000)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(1000))
-	require.LessOrEqual(t, n, int64(1000+maxPiece))
+	require.LessOrEqual(t, n, int64(1001))
 	many := make([]providers.Message, 100_000)
 	for i := range many {
 		many[i] = providers.Message{Role: "user", Content: providers.Quote("x")}
