@@ -41,57 +41,57 @@ type ending struct {
 
 // endings are the rows by their first cell. A row without an ending is proved elsewhere.
 var endings = map[string]ending{
-	"The answer is whole, with its usage":                 {play: func(*playedCall) []step { return answered() }},
-	"The answer is whole, a part of the usage is missing": {play: func(*playedCall) []step { return answered()[:3] }},
-	"The answer is whole, for an own provider key or a price of 0": {play: func(c *playedCall) []step { // TestOwnKeyReplay has the price
+	"whole, with its usage":                 {play: func(*playedCall) []step { return answered() }},
+	"whole, a part of the usage is missing": {play: func(*playedCall) []step { return answered()[:3] }},
+	"whole, own provider key or a price of 0": {play: func(c *playedCall) []step { // TestOwnKeyReplay has the price
 		sealed := c.Ring.Seal([]byte("their-key"), vault.ProviderKey(org, "acme"))
 		require.NoError(c.t, c.db.ProviderKeys.Put(c.t.Context(), "test", store.ProviderKey{OrgID: org, Provider: "acme", Sealed: sealed}))
 		c.BYOK = true
 		return answered()
 	}},
-	"It is refused before the provider is asked": {play: func(c *playedCall) []step {
+	"refused before the provider is asked": {play: func(c *playedCall) []step {
 		_, err := c.book.Adjust(c.t.Context(), "test", wallet(), -credits, "test", "empty")
 		require.NoError(c.t, err)
 		return nil
 	}},
-	"The commit of its hold isn't confirmed": {losesCommits: true, play: func(c *playedCall) []step {
+	"the hold's commit isn't confirmed": {losesCommits: true, play: func(c *playedCall) []step {
 		c.wire.LoseCommits(false)
 		return nil
 	}},
-	"The provider fails before it begins": {play: func(c *playedCall) []step {
+	"the provider fails before it begins": {play: func(c *playedCall) []step {
 		c.script.open = &providers.Error{Failure: providers.FailureOverloaded}
 		return nil
 	}},
-	"The provider breaks off, nothing reported": {play: func(*playedCall) []step {
+	"the provider breaks off, nothing reported": {play: func(*playedCall) []step {
 		return []step{text("one "), broken(providers.FailureUnreachable)}
 	}},
-	"The provider breaks off a stream, usage reported": {play: func(*playedCall) []step {
+	"the provider breaks off a stream, usage reported": {play: func(*playedCall) []step {
 		return []step{text("one "), usage(10, 20, 0), broken(providers.FailureTimeout)}
 	}},
-	"The client leaves, and the call is read to its end": {play: func(c *playedCall) []step {
+	"the client leaves, the call is read to its end": {play: func(c *playedCall) []step {
 		return []step{text("one "), finish("stop"), {do: func() {
 			c.leave()
 			require.Eventually(c.t, func() bool { return c.Detached() == 1 }, time.Minute, time.Millisecond)
 		}}, usage(10, 20, 0)}
 	}},
-	"The client leaves, and the provider's call is cut": {play: func(c *playedCall) []step {
+	"the client leaves, the call is cut": {play: func(c *playedCall) []step {
 		c.FillDrains()
 		return []step{text("one "), {do: c.leave}, {hang: true}}
 	}},
-	"The client leaves, and the call is cut before the provider begins": {play: func(c *playedCall) []step {
+	"the client leaves, the call is cut before the provider begins": {play: func(c *playedCall) []step {
 		c.FillDrains()
 		c.script.hangOpen = c.leave
 		return nil
 	}},
-	"The settlement isn't committed within 5 s, without a key": {losesCommits: true, form: streamed, play: losesItsSettlement},
-	"The settlement isn't committed within 5 s, with a key":    {losesCommits: true, form: keyed, play: losesItsSettlement},
-	"The process stops in the middle, nothing reported": {play: func(c *playedCall) []step {
+	"the settlement takes longer than 5 s, no key": {losesCommits: true, form: streamed, play: losesItsSettlement},
+	"the settlement takes longer than 5 s, key":    {losesCommits: true, form: keyed, play: losesItsSettlement},
+	"the process stops, nothing reported": {play: func(c *playedCall) []step {
 		return []step{text("one "), {do: c.calls.Cut}, {hang: true}}
 	}},
-	"The process stops in the middle of a stream, usage reported": {play: func(c *playedCall) []step {
+	"the process stops in a stream, usage reported": {play: func(c *playedCall) []step {
 		return []step{text("one "), usage(10, 20, 0), {do: c.calls.Cut}, {hang: true}}
 	}},
-	"The process is killed": {}, // tests.TestCrash
+	"the process is killed": {}, // tests.TestCrash
 }
 
 func losesItsSettlement(c *playedCall) []step {
