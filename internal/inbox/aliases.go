@@ -7,14 +7,15 @@ import (
 )
 
 var (
-	selectAliases = listSizes.Statement(`SELECT channel_id, alias, conversation_id FROM customer_aliases WHERE (channel_id, alias) IN ({list})`, 2, 0)
-	insertAlias   = `INSERT INTO customer_aliases (channel_id, alias, conversation_id) VALUES ($1, $2, $3)
-		ON CONFLICT (channel_id, alias) DO UPDATE SET conversation_id = excluded.conversation_id`
+	selectAliases = listSizes.Statement(`SELECT org_id, channel_id, alias, conversation_id FROM customer_aliases
+		WHERE (org_id, channel_id, alias) IN ({list})`, 3, 0)
+	insertAlias = `INSERT INTO customer_aliases (org_id, channel_id, alias, conversation_id) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (org_id, channel_id, alias) DO UPDATE SET conversation_id = excluded.conversation_id`
 )
 
 // aliasKey is the key of a conversation that begins while the platform names the customer by the other id alone.
 func (i *arrivedItem) aliasKey() conversationKey {
-	return conversationKey{i.route.ChannelID, i.alias()}
+	return conversationKey{i.key.orgID, i.key.channelID, i.alias()}
 }
 
 // uniteKeys gives the items of one customer one key, if an item of the batch has both ids.
@@ -59,7 +60,7 @@ func (d *delivery) queueAliases(tx store.Tx, keys []conversationKey) {
 		tx.QueueQuery(func(row store.Row) error {
 			var key conversationKey
 			var id string
-			err := row.Scan(&key.channelID, &key.customerRef, &id)
+			err := row.Scan(&key.orgID, &key.channelID, &key.customerRef, &id)
 			d.aliases[key] = id
 			return err
 		}, selectAliases[size], conversationKeyArgs(piece)...)
@@ -94,10 +95,10 @@ func (d *delivery) writeAliases(s *session) {
 			if item.alias() == "" || c == nil || d.rows[c.id] == nil {
 				continue
 			}
-			for _, key := range []conversationKey{item.aliasKey(), {item.route.ChannelID, item.CustomerRef}} {
+			for _, key := range []conversationKey{item.aliasKey(), {item.key.orgID, item.key.channelID, item.CustomerRef}} {
 				if key != c.key && d.aliases[key] != c.id {
 					d.aliases[key] = c.id
-					s.tx.Queue(1, insertAlias, key.channelID, key.customerRef, c.id)
+					s.tx.Queue(1, insertAlias, key.orgID, key.channelID, key.customerRef, c.id)
 				}
 			}
 		}

@@ -15,7 +15,7 @@ func (d *delivery) attribute() {
 		}
 		if hash := businessDigest(item, item.business()); !d.decided.businesses[hash] {
 			d.decided.businesses[hash] = true
-			d.decided.learned = append(d.decided.learned, hash[:])
+			d.decided.learned = append(d.decided.learned, tombstoneRow{item.key.orgID, hash})
 		}
 	}
 }
@@ -64,7 +64,7 @@ func (d *decisions) byBusiness(item *arrivedItem) bool {
 	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.business())]
 	c := d.rows[item.key]
 	switch {
-	case d.sent[messageKey{item.key.channelID, item.MessageID}] != nil:
+	case d.sent[item.messageKey()] != nil:
 		return true
 	case writer || reader:
 		return !reader

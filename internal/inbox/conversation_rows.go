@@ -12,10 +12,10 @@ import (
 )
 
 // conversationKey is the platform's key of a conversation.
-type conversationKey struct{ channelID, customerRef string }
+type conversationKey struct{ orgID, channelID, customerRef string }
 
 func (k conversationKey) compare(other conversationKey) int {
-	return cmp.Or(cmp.Compare(k.channelID, other.channelID), cmp.Compare(k.customerRef, other.customerRef))
+	return cmp.Or(cmp.Compare(k.orgID, other.orgID), cmp.Compare(k.channelID, other.channelID), cmp.Compare(k.customerRef, other.customerRef))
 }
 
 // conversationRow is a locked conversation as an operation leaves it. It is written once per transaction, if anything
@@ -109,17 +109,18 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
 		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
 		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil)
+	c.key.orgID = c.orgID
 	c.stored, c.storedPeople = c.queueState, c.people
 	return c, err
 }
 
 var (
 	findConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
-		WHERE (channel_id, customer_ref) IN ({list}) ORDER BY id`, 2, 0)
+		WHERE (org_id, channel_id, customer_ref) IN ({list}) ORDER BY id`, 3, 0)
 	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
 		state, attention, run_at, waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at,
 		unanswered_since, attention_told, handover_reason)
-		{list} ON CONFLICT (channel_id, customer_ref) DO NOTHING RETURNING id`, 20, 0)
+		{list} ON CONFLICT (org_id, channel_id, customer_ref) DO NOTHING RETURNING id`, 20, 0)
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
@@ -200,9 +201,9 @@ func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]stri
 }
 
 func conversationKeyArgs(keys []conversationKey) []any {
-	args := make([]any, 0, 2*len(keys))
+	args := make([]any, 0, 3*len(keys))
 	for _, key := range keys {
-		args = append(args, key.channelID, key.customerRef)
+		args = append(args, key.orgID, key.channelID, key.customerRef)
 	}
 	return args
 }

@@ -44,7 +44,7 @@ type decisions struct {
 	// businesses are the digests of ids that are known to be the business's.
 	businesses map[[sha256.Size]byte]bool
 	// learned are new automatic replies and businesses.
-	learned [][]byte
+	learned []tombstoneRow
 
 	messages []*messageRow
 	// reads is set when queries were queued whose results change conversations.
@@ -52,7 +52,11 @@ type decisions struct {
 }
 
 // messageKey identifies a message in its channel: an incoming one by its task id, an outgoing one by the platform's id.
-type messageKey struct{ channelID, platformID string }
+type messageKey struct{ orgID, channelID, platformID string }
+
+func (i *arrivedItem) messageKey() messageKey {
+	return messageKey{i.key.orgID, i.key.channelID, i.MessageID}
+}
 
 // messageRow is a message as it is written.
 type messageRow struct {
@@ -75,7 +79,7 @@ type sentRow struct {
 // messages can be found.
 func (d *decisions) decide(item *arrivedItem) {
 	c := d.rows[item.key]
-	key := messageKey{item.key.channelID, item.MessageID}
+	key := item.messageKey()
 	if item.stored() {
 		if c == nil || d.seen[key] {
 			return
@@ -101,7 +105,7 @@ func (d *decisions) decide(item *arrivedItem) {
 		if sent := d.sent[key]; sent != nil {
 			d.failed(sent, code)
 		} else if item.Mark != "" {
-			d.failed(d.marked[messageKey{key.channelID, item.Mark}], code)
+			d.failed(d.marked[messageKey{key.orgID, key.channelID, item.Mark}], code)
 		}
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {

@@ -63,9 +63,9 @@ const wroteAt = `coalesce((SELECT received_at FROM messages WHERE conversation_i
 
 var (
 	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
-	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, channel_id, platform_message_id
-		FROM outbound_messages WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
-	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, channel_id, resends, attempts
+	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, org_id, channel_id,
+		platform_message_id FROM outbound_messages WHERE platform_message_id <> '' AND (org_id, channel_id, platform_message_id) IN ({list})`, 3, 0)
+	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, org_id, channel_id, resends, attempts
 		FROM outbound_messages WHERE id IN {list}`, 1, 0)
 	// failRest ends the parts that follow a part that was not delivered.
 	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
@@ -115,7 +115,7 @@ func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKe
 	for _, op := range d.ops {
 		for _, item := range op.items {
 			if wanted(item) {
-				keys = append(keys, messageKey{item.key.channelID, item.MessageID})
+				keys = append(keys, item.messageKey())
 			}
 		}
 	}
@@ -293,7 +293,8 @@ func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
 		tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.channelID, &key.platformID)
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID,
+				&key.platformID)
 			d.sent[key] = sent
 			return err
 		}, selectSent[size], messageKeyArgs(piece)...)
@@ -303,23 +304,25 @@ func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
 func (d *decisions) queueMarked(tx store.Tx, ids []string) {
 	for size, piece := range store.Padded(listSizes, ids) {
 		tx.QueueQuery(func(row store.Row) error {
-			var channelID string
+			var key messageKey
 			var resends, attempts int64
 			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &channelID, &resends, &attempts)
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID, &resends,
+				&attempts)
 			if sent.state == OutboundDeliveryUnknown { // its try was counted when it broke off
 				attempts--
 			}
-			d.marked[messageKey{channelID, markOf(sent.id, resends, attempts)}] = sent
+			key.platformID = markOf(sent.id, resends, attempts)
+			d.marked[key] = sent
 			return err
 		}, selectMarked[size], store.Arguments(piece)...)
 	}
 }
 
 func messageKeyArgs(keys []messageKey) []any {
-	args := make([]any, 0, 2*len(keys))
+	args := make([]any, 0, 3*len(keys))
 	for _, key := range keys {
-		args = append(args, key.channelID, key.platformID)
+		args = append(args, key.orgID, key.channelID, key.platformID)
 	}
 	return args
 }
@@ -337,7 +340,7 @@ func (d *decisions) write(s *session) {
 		}
 	}
 	slices.SortFunc(d.messages, func(a, b *messageRow) int {
-		return cmp.Or(cmp.Compare(a.key.channelID, b.key.channelID), cmp.Compare(a.MessageID, b.MessageID))
+		return cmp.Or(cmp.Compare(a.key.orgID, b.key.orgID), cmp.Compare(a.key.channelID, b.key.channelID), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	store.EachExact(listSizes, d.messages, func(size int, piece []*messageRow) {
 		args := make([]any, 0, 11*len(piece))

@@ -43,7 +43,7 @@ func (d *delivery) readEchoes(ctx context.Context, s *session) error {
 	for _, op := range d.ops {
 		for _, item := range op.items {
 			c := d.decided.rows[item.key]
-			if c == nil || !item.isEcho() || d.decided.sent[messageKey{item.key.channelID, item.MessageID}] != nil {
+			if c == nil || !item.isEcho() || d.decided.sent[item.messageKey()] != nil {
 				continue
 			}
 			unknown = true
@@ -136,7 +136,7 @@ func (d *decisions) automaticReply(c *conversationRow, item *arrivedItem) bool {
 	}
 	if utf8.RuneCountInString(lettersOf(item.Text)) >= automaticLength {
 		d.automatic[hash] = true
-		d.learned = append(d.learned, hash[:])
+		d.learned = append(d.learned, tombstoneRow{item.key.orgID, hash})
 	}
 	return true
 }
@@ -156,13 +156,7 @@ func (d *decisions) writeEchoes(s *session) {
 			}
 		}
 	}
-	store.EachExact(listSizes, d.learned, func(size int, piece [][]byte) {
-		args := make([]any, 0, 2*len(piece))
-		for _, hash := range piece {
-			args = append(args, hash, s.now+automaticDays*retentionDay)
-		}
-		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
-	})
+	s.queueTombstones(d.learned, automaticDays)
 }
 
 // lettersOf returns the letters and digits of a text in lower case, because platforms change the rest of what they are sent: white

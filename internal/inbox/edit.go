@@ -12,10 +12,9 @@ import (
 // editOp replaces the text of a message that its sender has changed. A text that waits is answered as it reads now; a turn that answers the
 // old text gives way to one that answers the new text. An answer that was made stays.
 type editOp struct {
-	ring  *vault.Ring
-	orgID string
-	key   messageKey
-	text  string
+	ring *vault.Ring
+	key  messageKey
+	text string
 
 	conversationID string
 	id             string // "" without such a message
@@ -32,14 +31,15 @@ func (op *editOp) conversation() string { return op.conversationID }
 func (op *editOp) find(ctx context.Context, tx store.Tx) error {
 	op.conversationID = ""
 	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
-		`SELECT conversation_id FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
+		`SELECT conversation_id FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3`,
+		op.key.orgID, op.key.channelID, op.key.platformID)
 }
 
 func (op *editOp) read(s *session) {
 	op.id = ""
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.id, &op.body, &op.turnID, &op.turn, &op.code) },
 		`SELECT m.id, m.body, m.turn_id, t.state, t.code FROM messages m LEFT JOIN turns t ON t.id = m.turn_id
-			WHERE m.channel_id = $1 AND m.platform_message_id = $2`, op.key.channelID, op.key.platformID)
+			WHERE m.org_id = $1 AND m.channel_id = $2 AND m.platform_message_id = $3`, op.key.orgID, op.key.channelID, op.key.platformID)
 }
 
 func (op *editOp) run(_ context.Context, s *session) error {
@@ -47,7 +47,7 @@ func (op *editOp) run(_ context.Context, s *session) error {
 	if c == nil || c.deleted || op.id == "" {
 		return nil
 	}
-	aad := vault.InboundBody(op.orgID, op.id)
+	aad := vault.InboundBody(op.key.orgID, op.id)
 	if old, err := op.ring.Open(op.body, aad); err == nil && (string(old) == op.text || string(old) == WithdrawnText) {
 		return nil // platforms report the preview of a link as a change, and a change that comes late brings nothing back
 	}

@@ -214,7 +214,7 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 				continue // it can't be found again, and has no answer
 			}
 			arrived := &arrivedItem{Item: item.sealed(ids, arrival.Route.OrgID), route: arrival.Route, ring: q.ring}
-			arrived.key = conversationKey{arrival.Route.ChannelID, arrived.CustomerRef}
+			arrived.key = conversationKey{arrival.Route.OrgID, arrival.Route.ChannelID, arrived.CustomerRef}
 			if arrived.stored() {
 				last = idAfter("msg", last)
 				arrived.id = last

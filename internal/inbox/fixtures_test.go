@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -163,6 +164,19 @@ func (q *inboxTest) exec(t require.TestingT, text string, args ...any) {
 		tx.Queue(store.AnyRows, text, args...)
 		return nil
 	}))
+}
+
+// execUnchecked is exec of what foreign keys refuse.
+func (q *inboxTest) execUnchecked(t require.TestingT, text string) {
+	location := q.db.Location()
+	db, err := sql.Open(map[store.Engine]string{store.SQLite: "sqlite", store.Postgres: "pgx"}[location.Engine], location.DSN)
+	require.NoError(t, err)
+	defer db.Close()
+	if location.Engine == store.Postgres {
+		text = `SET session_replication_role = replica; ` + text
+	}
+	_, err = db.ExecContext(context.Background(), text)
+	require.NoError(t, err)
 }
 
 // value reads one number or text.

@@ -41,7 +41,7 @@ type session struct {
 	now  int64 // the database's clock, epoch milliseconds
 	rows map[string]*conversationRow
 	// paces are those of channels, by id.
-	paces map[string]*channelPace
+	paces map[paceKey]*channelPace
 }
 
 // Name is the kind's name in metrics and logs.
@@ -76,7 +76,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 			return fmt.Errorf("the inbox has no operation %T", op)
 		}
 	}
-	s := &session{tx: tx, rows: map[string]*conversationRow{}, paces: map[string]*channelPace{}}
+	s := &session{tx: tx, rows: map[string]*conversationRow{}, paces: map[paceKey]*channelPace{}}
 	if err := s.runAll(ctx, arrived, others); err != nil {
 		return err
 	}

@@ -429,7 +429,8 @@ func (op *failedOp) read(s *session) {
 	op.partOp.read(s)
 	op.wroteAt, op.heldUntil = 0, 0
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.wroteAt, &op.heldUntil) }, `SELECT `+wroteAt+`,
-		coalesce((SELECT closed_until FROM channel_paces WHERE channel_id = $2), 0) FROM outbound_messages WHERE id = $1`, op.id, op.lease.ChannelID)
+		coalesce((SELECT closed_until FROM channel_paces WHERE org_id = outbound_messages.org_id AND channel_id = $2), 0)
+		FROM outbound_messages WHERE id = $1`, op.id, op.lease.ChannelID)
 }
 
 // waitsLong reports whether the part has waited so long that people are told, for no pause that the platform has asked for.

@@ -61,9 +61,16 @@ func (p Pace) next(until, at int64) int64 { return max(until, at) + p.every() }
 // closed returns until when messages keep the pace of a platform that takes none before end, and then no burst.
 func (p Pace) closed(until, end int64) int64 { return max(until, end+p.depth()) }
 
+// paceKey is the key of a channel's pace.
+type paceKey struct{ orgID, channelID string }
+
+func (k paceKey) compare(other paceKey) int {
+	return cmp.Or(cmp.Compare(k.orgID, other.orgID), cmp.Compare(k.channelID, other.channelID))
+}
+
 // channelPace is the pace of a channel, locked, as operations leave it. Times are epoch milliseconds.
 type channelPace struct {
-	channelID, orgID string
+	paceKey
 	// pacedUntil is until when its messages keep the pace; queuedUntil is when the last conversation is tried again that was sent away;
 	// closedUntil is when the platform takes messages again.
 	pacedUntil, queuedUntil, closedUntil int64
@@ -110,31 +117,32 @@ func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millis
 
 // pacing is an operation that may mark a part as sending, or close a channel.
 type pacing interface {
-	// paces returns the id of the channel, "" if it does neither.
-	paces() (channelID string)
+	// paces returns the channel, the zero key if it does neither.
+	paces() paceKey
 }
 
-func (op *sendingOp) paces() string { return op.lease.ChannelID }
+func (op *sendingOp) paces() paceKey { return channelIf(true, op.lease) }
 
-func (op *answerOp) paces() string { return channelIf(op.sendFirst, op.lease) }
+func (op *answerOp) paces() paceKey { return channelIf(op.sendFirst, op.lease) }
 
-func (op *sentOp) paces() string { return channelIf(op.next != nil, op.lease) }
+func (op *sentOp) paces() paceKey { return channelIf(op.next != nil, op.lease) }
 
-func (op *failedOp) paces() string { return channelIf(op.HoldChannel > 0, op.lease) }
+func (op *failedOp) paces() paceKey { return channelIf(op.HoldChannel > 0, op.lease) }
 
-func channelIf(paced bool, lease Lease) string {
+func channelIf(paced bool, lease Lease) paceKey {
 	if paced {
-		return lease.ChannelID
+		return paceKey{lease.OrgID, lease.ChannelID}
 	}
-	return ""
+	return paceKey{}
 }
 
 // pace returns the pace of the conversation's channel. It was locked before the operations ran.
 func (s *session) pace(c *conversationRow) *channelPace {
-	pace := s.paces[c.key.channelID]
+	key := paceKey{c.orgID, c.key.channelID}
+	pace := s.paces[key]
 	if pace == nil {
-		pace = &channelPace{channelID: c.key.channelID, orgID: c.orgID}
-		s.paces[c.key.channelID] = pace
+		pace = &channelPace{paceKey: key}
+		s.paces[key] = pace
 	}
 	return pace
 }
@@ -165,30 +173,34 @@ func (s *session) hold(c *conversationRow, paces Paces, o SendFailure) {
 }
 
 var (
-	lockPaces = listSizes.Statement(`SELECT channel_id, org_id, paced_until, queued_until, closed_until FROM channel_paces
-		WHERE channel_id IN {list} ORDER BY channel_id`, 1, 0)
-	setPaces = listSizes.Statement(`INSERT INTO channel_paces (channel_id, org_id, paced_until, queued_until, closed_until)
-		{list} ON CONFLICT (channel_id) DO UPDATE SET paced_until = excluded.paced_until, queued_until = excluded.queued_until,
+	lockPaces = listSizes.Statement(`SELECT org_id, channel_id, paced_until, queued_until, closed_until FROM channel_paces
+		WHERE (org_id, channel_id) IN ({list}) ORDER BY org_id, channel_id`, 2, 0)
+	setPaces = listSizes.Statement(`INSERT INTO channel_paces (org_id, channel_id, paced_until, queued_until, closed_until)
+		{list} ON CONFLICT (org_id, channel_id) DO UPDATE SET paced_until = excluded.paced_until, queued_until = excluded.queued_until,
 			closed_until = excluded.closed_until`, 5, 0)
 )
 
 // queuePaces reads and locks the paces of the channels that operations send on, after the conversations: every transaction takes its
 // locks in this order. A channel that never sent has no row to lock; the first places of two processes may be the same.
 func (s *session) queuePaces(ops []operation) {
-	var channels []string
+	var channels []paceKey
 	for _, op := range ops {
-		if op, ok := op.(pacing); ok && op.paces() != "" {
+		if op, ok := op.(pacing); ok && op.paces() != (paceKey{}) {
 			channels = append(channels, op.paces())
 		}
 	}
-	slices.Sort(channels)
+	slices.SortFunc(channels, paceKey.compare)
 	for size, piece := range store.Padded(listSizes, slices.Compact(channels)) {
+		args := make([]any, 0, 2*len(piece))
+		for _, key := range piece {
+			args = append(args, key.orgID, key.channelID)
+		}
 		s.tx.QueueQuery(func(row store.Row) error {
 			c := &channelPace{}
-			err := row.Scan(&c.channelID, &c.orgID, &c.pacedUntil, &c.queuedUntil, &c.closedUntil)
-			s.paces[c.channelID] = c
+			err := row.Scan(&c.orgID, &c.channelID, &c.pacedUntil, &c.queuedUntil, &c.closedUntil)
+			s.paces[c.paceKey] = c
 			return err
-		}, lockPaces[size]+s.tx.LockRows(), store.Arguments(piece)...)
+		}, lockPaces[size]+s.tx.LockRows(), args...)
 	}
 }
 
@@ -200,11 +212,11 @@ func (s *session) writePaces() {
 			changed = append(changed, pace)
 		}
 	}
-	slices.SortFunc(changed, func(a, b *channelPace) int { return cmp.Compare(a.channelID, b.channelID) })
+	slices.SortFunc(changed, func(a, b *channelPace) int { return a.compare(b.paceKey) })
 	store.EachExact(listSizes, changed, func(size int, piece []*channelPace) {
 		args := make([]any, 0, 5*len(piece))
 		for _, c := range piece {
-			args = append(args, c.channelID, c.orgID, c.pacedUntil, c.queuedUntil, c.closedUntil)
+			args = append(args, c.orgID, c.channelID, c.pacedUntil, c.queuedUntil, c.closedUntil)
 		}
 		s.tx.Queue(store.AnyRows, setPaces[size], args...)
 	})

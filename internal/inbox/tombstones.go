@@ -26,17 +26,18 @@ func tombstone(key messageKey) [sha256.Size]byte {
 
 var (
 	selectTombstones = listSizes.Statement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
-	insertTombstones = listSizes.Statement(`INSERT INTO message_tombstones (hash, expires_at) {list} ON CONFLICT (hash) DO NOTHING`, 2, 0)
+	insertTombstones = listSizes.Statement(`INSERT INTO message_tombstones (hash, org_id, expires_at) {list}
+		ON CONFLICT (hash) DO NOTHING`, 3, 0)
 	// selectSeen finds messages and, in the same statement, tombstones, of which it has only the hash.
-	selectSeen = seenStatement(`SELECT channel_id, platform_message_id, NULL FROM messages
-		WHERE (channel_id, platform_message_id) IN ({list})
-		UNION ALL SELECT '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
+	selectSeen = seenStatement(`SELECT org_id, channel_id, platform_message_id, NULL FROM messages
+		WHERE (org_id, channel_id, platform_message_id) IN ({list})
+		UNION ALL SELECT '', '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
 )
 
 // seenStatement is a statement with a list of message keys whose "{hashes}" stands for as many tombstones behind them.
 func seenStatement(text string) store.ListStatement {
 	return listSizes.Build(func(rows int) string {
-		return strings.NewReplacer("{list}", store.ParameterRows(rows, 2, 0), "{hashes}", store.ParameterRows(rows, 1, 2*rows)).Replace(text)
+		return strings.NewReplacer("{list}", store.ParameterRows(rows, 3, 0), "{hashes}", store.ParameterRows(rows, 1, 3*rows)).Replace(text)
 	})
 }
 
@@ -53,7 +54,7 @@ func (d *decisions) queueSeen(tx store.Tx, keys []messageKey) {
 		tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			var hash []byte
-			err := row.Scan(&key.channelID, &key.platformID, &hash)
+			err := row.Scan(&key.orgID, &key.channelID, &key.platformID, &hash)
 			if len(hash) == sha256.Size {
 				key = hashed[[sha256.Size]byte(hash)]
 			}
@@ -73,21 +74,26 @@ func bury(ctx context.Context, s *session, c *conversationRow, until int64) erro
 	if err != nil {
 		return fmt.Errorf("read the ids of messages: %w", err)
 	}
-	hashes := make([][]byte, len(ids))
+	rows := make([]tombstoneRow, len(ids))
 	for i, id := range ids {
-		hash := tombstone(messageKey{c.key.channelID, id})
-		hashes[i] = hash[:]
+		rows[i] = tombstoneRow{c.orgID, tombstone(messageKey{c.orgID, c.key.channelID, id})}
 	}
-	s.queueTombstones(hashes)
+	s.queueTombstones(rows, tombstoneDays)
 	return nil
 }
 
-// queueTombstones writes tombstones.
-func (s *session) queueTombstones(hashes [][]byte) {
-	store.EachExact(listSizes, hashes, func(size int, piece [][]byte) {
-		args := make([]any, 0, 2*len(piece))
-		for _, hash := range piece {
-			args = append(args, hash, s.now+tombstoneDays*retentionDay)
+// tombstoneRow is a hash that an organization keeps.
+type tombstoneRow struct {
+	orgID string
+	hash  [sha256.Size]byte
+}
+
+// queueTombstones keeps hashes for so many days.
+func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
+	store.EachExact(listSizes, rows, func(size int, piece []tombstoneRow) {
+		args := make([]any, 0, 3*len(piece))
+		for i := range piece {
+			args = append(args, piece[i].hash[:], piece[i].orgID, s.now+days*retentionDay)
 		}
 		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
 	})

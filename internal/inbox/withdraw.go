@@ -28,13 +28,13 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 				continue
 			}
 			sealed := item.sealed(q.ids.Load(), route.OrgID)
-			key := messageKey{route.ChannelID, sealed.MessageID}
+			key := messageKey{route.OrgID, route.ChannelID, sealed.MessageID}
 			var err error
 			switch item.Kind {
 			case Unsent:
-				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{ring: q.ring, orgID: route.OrgID, key: key})
+				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{ring: q.ring, key: key})
 			case Edited:
-				err = q.do(ctx, "change a message", &editOp{ring: q.ring, orgID: route.OrgID, key: key, text: item.Text})
+				err = q.do(ctx, "change a message", &editOp{ring: q.ring, key: key, text: item.Text})
 			default:
 				err = q.eraseWanted(ctx, route, &sealed)
 			}
@@ -49,7 +49,8 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 // eraseWanted erases a customer, whose id is sealed, if there is one.
 func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item) error {
 	id, err := store.ReadRow(ctx, q.db, "find a customer", store.ScanValue[string],
-		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, route.ChannelID, item.CustomerRef)
+		`SELECT id FROM conversations WHERE org_id = $1 AND channel_id = $2 AND customer_ref = $3`,
+		route.OrgID, route.ChannelID, item.CustomerRef)
 	if err == nil {
 		err = q.do(ctx, "erase a customer", &eraseOp{
 			deleteOp: deleteOp{ownOp{actor: platformActor, orgID: route.OrgID, id: id}}, until: item.SentAt,
@@ -65,9 +66,8 @@ func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item)
 // if it answers the message; any other goes on, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives later
 // is not stored.
 type withdrawOp struct {
-	ring  *vault.Ring
-	orgID string
-	key   messageKey
+	ring *vault.Ring
+	key  messageKey
 
 	conversationID string
 	received, sent string // the message's id, in one of the two directions
@@ -85,19 +85,20 @@ func (op *withdrawOp) conversation() string { return op.conversationID }
 func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
 	op.conversationID = ""
 	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
-		`SELECT conversation_id FROM messages WHERE channel_id = $1 AND platform_message_id = $2
-		UNION SELECT conversation_id FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''`,
-		op.key.channelID, op.key.platformID)
+		`SELECT conversation_id FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3
+		UNION SELECT conversation_id FROM outbound_messages
+			WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''`,
+		op.key.orgID, op.key.channelID, op.key.platformID)
 }
 
 func (op *withdrawOp) read(s *session) {
 	op.received, op.sent, op.turn, op.asking, op.drafted = "", "", "", "", false
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at, &op.turn) },
-		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE channel_id = $1 AND platform_message_id = $2`,
-		op.key.channelID, op.key.platformID)
+		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3`,
+		op.key.orgID, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
-		`SELECT id, created_at FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''
-			AND state = 'sent'`, op.key.channelID, op.key.platformID)
+		`SELECT id, created_at FROM outbound_messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''
+			AND state = 'sent'`, op.key.orgID, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.asking) },
 		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversationID)
 	s.tx.QueueQuery(func(row store.Row) error {
@@ -110,8 +111,7 @@ func (op *withdrawOp) read(s *session) {
 func (op *withdrawOp) run(ctx context.Context, s *session) error {
 	c := s.rows[op.conversationID]
 	if c == nil || c.deleted {
-		hash := tombstone(op.key)
-		s.queueTombstones([][]byte{hash[:]})
+		s.queueTombstones([]tombstoneRow{{op.key.orgID, tombstone(op.key)}}, tombstoneDays)
 		return nil
 	}
 	if op.received != "" {
@@ -143,7 +143,7 @@ func (op *withdrawOp) run(ctx context.Context, s *session) error {
 
 // sealed returns what replaces the text of a message.
 func (op *withdrawOp) sealed(aad func(orgID, messageID string) vault.AAD, id string) []byte {
-	return op.ring.Seal([]byte(WithdrawnText), aad(op.orgID, id))
+	return op.ring.Seal([]byte(WithdrawnText), aad(op.key.orgID, id))
 }
 
 var (

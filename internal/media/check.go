@@ -39,7 +39,7 @@ var selectBroken = `SELECT f.id, CASE
 	FROM media f JOIN (
 		SELECT f.id, count(p.media_id) AS n, COALESCE(max(p.position), -1) AS last,
 			CAST(COALESCE(sum(length(p.body) - ` + strconv.Itoa(vault.Overhead) + `), 0) AS BIGINT) AS bytes
-		FROM media f LEFT JOIN media_pieces p ON p.media_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
+		FROM media f LEFT JOIN media_pieces p ON p.org_id = f.org_id AND p.media_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
 	) AS p ON p.id = f.id
 	LEFT JOIN messages m ON m.id = f.message_id
 	WHERE f.message_id IS NOT NULL AND (
@@ -91,7 +91,7 @@ var selectBrokenSent = `SELECT f.id, CASE WHEN m.org_id <> f.org_id OR m.file_id
 	FROM sent_files f JOIN outbound_messages m ON m.id = f.outbound_id JOIN (
 		SELECT f.id, count(p.file_id) AS n, COALESCE(max(p.position), -1) AS last,
 			CAST(COALESCE(sum(length(p.body) - ` + strconv.Itoa(vault.Overhead) + `), 0) AS BIGINT) AS bytes
-		FROM sent_files f LEFT JOIN sent_file_pieces p ON p.file_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
+		FROM sent_files f LEFT JOIN sent_file_pieces p ON p.org_id = f.org_id AND p.file_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
 	) AS p ON p.id = f.id
 	WHERE p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes OR m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
 	ORDER BY f.id`

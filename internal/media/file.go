@@ -162,12 +162,12 @@ func Find(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversati
 // WriteTo writes the content of a stored file, piece by piece. The error is [store.ErrNotFound] if the file was deleted meanwhile, one of
 // the store or the vault, or of w, which may have got a part.
 func (f *File) WriteTo(ctx context.Context, db *store.DB, ring *vault.Ring, w io.Writer) error {
-	text, aad := `SELECT body FROM media_pieces WHERE media_id = $1 AND position = $2`, vault.MediaPiece
+	text, aad := `SELECT body FROM media_pieces WHERE org_id = $1 AND media_id = $2 AND position = $3`, vault.MediaPiece
 	if f.sent {
-		text, aad = `SELECT body FROM sent_file_pieces WHERE file_id = $1 AND position = $2`, vault.SentFilePiece
+		text, aad = `SELECT body FROM sent_file_pieces WHERE org_id = $1 AND file_id = $2 AND position = $3`, vault.SentFilePiece
 	}
 	for position := range f.pieces {
-		sealed, err := store.ReadRow(ctx, db, "read a piece of a file", store.ScanValue[[]byte], text, f.ID, position)
+		sealed, err := store.ReadRow(ctx, db, "read a piece of a file", store.ScanValue[[]byte], text, f.orgID, f.ID, position)
 		if err != nil {
 			return err
 		}

@@ -159,7 +159,7 @@ func (k *Keeper) write(ctx context.Context, f *File, position int64, plain []byt
 	sealed := k.ring.Seal(plain, vault.SentFilePiece(f.orgID, f.ID, position))
 	began := time.Now()
 	err := k.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-		tx.Queue(1, `INSERT INTO sent_file_pieces (file_id, position, body) VALUES ($1, $2, $3)`, f.ID, position, sealed)
+		tx.Queue(1, `INSERT INTO sent_file_pieces (org_id, file_id, position, body) VALUES ($1, $2, $3, $4)`, f.orgID, f.ID, position, sealed)
 		return nil
 	})
 	if err == nil {
@@ -268,15 +268,16 @@ func removeSent(ctx context.Context, db *store.DB, id string) error {
 	for pieces := clearedPieces; pieces == clearedPieces; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 			pieces = 0
-			free, err := store.Changed(ctx, tx, `SELECT id FROM sent_files WHERE id = $1 AND outbound_id IS NULL`+tx.LockRows(), id)
-			if err != nil || !free {
+			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM sent_files WHERE id = $1 AND outbound_id IS NULL`+tx.LockRows(), id)
+			if err != nil || len(owner) == 0 {
 				return err // another process was faster
 			}
 			err = tx.Query(ctx, func(store.Row) error {
 				pieces++
 				return nil
-			}, `DELETE FROM sent_file_pieces WHERE file_id = $1 AND position IN (
-				SELECT position FROM sent_file_pieces WHERE file_id = $1 ORDER BY position LIMIT $2) RETURNING position`, id, clearedPieces)
+			}, `DELETE FROM sent_file_pieces WHERE org_id = $1 AND file_id = $2 AND position IN (
+				SELECT position FROM sent_file_pieces WHERE org_id = $1 AND file_id = $2 ORDER BY position LIMIT $3) RETURNING position`,
+				owner[0], id, clearedPieces)
 			if err == nil && pieces < clearedPieces {
 				makeRoom(tx, "sent_files", id)
 				tx.Queue(store.AnyRows, `DELETE FROM sent_files WHERE id = $1`, id)

@@ -38,11 +38,11 @@ func remove(ctx context.Context, db *store.DB, id string) error {
 	for pieces := clearedPieces; pieces == clearedPieces; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 			pieces = 0
-			free, err := store.Changed(ctx, tx, `SELECT id FROM media WHERE id = $1 AND message_id IS NULL`+tx.LockRows(), id)
-			if err != nil || !free {
+			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM media WHERE id = $1 AND message_id IS NULL`+tx.LockRows(), id)
+			if err != nil || len(owner) == 0 {
 				return err // another process was faster
 			}
-			pieces, err = deletePieces(ctx, tx, id)
+			pieces, err = deletePieces(ctx, tx, owner[0], id)
 			if err == nil && pieces < clearedPieces {
 				makeRoom(tx, "media", id)
 				tx.Queue(store.AnyRows, `DELETE FROM media WHERE id = $1`, id)

@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 			"is stored with 4 pieces":   {`UPDATE media SET pieces = 4`, `UPDATE media SET pieces = 3`},
 			"has failed, and has 3":     {`UPDATE media SET state = 'failed'`, `UPDATE media SET state = 'stored'`},
 			"waits for more than eight": {`UPDATE media SET state = 'waiting', created_at = 1`, `UPDATE media SET state = 'stored'`},
-			"another organization":      {`UPDATE media SET org_id = 'org_9'`, `UPDATE media SET org_id = 'org_1'`},
+			"another organization":      {`UPDATE messages SET org_id = 'org_9'`, `UPDATE messages SET org_id = 'org_1'`},
 		} {
 			f.exec(c.spoil)
 			findings, err := media.Check(t.Context(), f.DB)

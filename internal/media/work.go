@@ -126,7 +126,7 @@ func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Con
 func (t *try) clear(ctx context.Context, db *store.DB) error {
 	for deleted := clearedPieces; deleted == clearedPieces; {
 		err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) (err error) {
-			deleted, err = deletePieces(ctx, tx, t.id)
+			deleted, err = deletePieces(ctx, tx, t.orgID, t.id)
 			return err
 		})
 		if err != nil {
@@ -137,12 +137,13 @@ func (t *try) clear(ctx context.Context, db *store.DB) error {
 }
 
 // deletePieces deletes some pieces of a file and returns how many.
-func deletePieces(ctx context.Context, tx store.Tx, id string) (deleted int, err error) {
+func deletePieces(ctx context.Context, tx store.Tx, orgID, id string) (deleted int, err error) {
 	err = tx.Query(ctx, func(store.Row) error {
 		deleted++
 		return nil
-	}, `DELETE FROM media_pieces WHERE media_id = $1 AND position IN (
-		SELECT position FROM media_pieces WHERE media_id = $1 ORDER BY position LIMIT $2) RETURNING position`, id, clearedPieces)
+	}, `DELETE FROM media_pieces WHERE org_id = $1 AND media_id = $2 AND position IN (
+		SELECT position FROM media_pieces WHERE org_id = $1 AND media_id = $2 ORDER BY position LIMIT $3) RETURNING position`,
+		orgID, id, clearedPieces)
 	return deleted, err
 }
 
@@ -150,7 +151,8 @@ func deletePieces(ctx context.Context, tx store.Tx, id string) (deleted int, err
 func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position int64, plain []byte) error {
 	sealed := ring.Seal(plain, vault.MediaPiece(t.orgID, t.id, position))
 	err := t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
-		tx.Queue(store.AnyRows, `INSERT INTO media_pieces (media_id, position, body) VALUES ($1, $2, $3)`, t.id, position, sealed)
+		tx.Queue(store.AnyRows, `INSERT INTO media_pieces (org_id, media_id, position, body) VALUES ($1, $2, $3, $4)`,
+			t.orgID, t.id, position, sealed)
 		return nil
 	})
 	if err == nil {

@@ -108,12 +108,12 @@ func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (delete
 	if err != nil || !locked {
 		return false, err
 	}
-	filled, err := Changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 LIMIT 1`, d.id)
+	filled, err := Changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT 1`, d.id, d.orgID)
 	if err != nil || filled {
 		return false, err
 	}
-	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1`, d.id)
-	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1`, d.id)
+	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1 AND org_id = $2`, d.id, d.orgID)
+	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
 	QueueAudit(tx, AuditEntry{Actor: d.actor, Action: "channel.delete", Target: d.id, OrgID: d.orgID})
 	return true, nil
 }

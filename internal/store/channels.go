@@ -76,7 +76,7 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 		queueAnswerRules(tx, channel.ID, &channel.Answers)
 	}
 	if channel.Widget != nil {
-		if err := queueWidgetSettings(tx, channel.ID, channel.Widget); err != nil {
+		if err := queueWidgetSettings(tx, channel.OrgID, channel.ID, channel.Widget); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 			return err
 		}
 		if update.Widget != nil {
-			if err := queueWidgetSettings(tx, id, update.Widget); err != nil {
+			if err := queueWidgetSettings(tx, orgID, id, update.Widget); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func queueChannelState(tx Tx, actor, orgID, id, state string) {
 
 const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
 	c.credentials_version, c.created_at, c.updated_at, c.lost_external_id, ` + answerRulesColumns + `, ` + widgetColumns + `
-	FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id`
+	FROM channels c LEFT JOIN widget_settings w ON w.org_id = c.org_id AND w.channel_id = c.id`
 
 func scanChannel(row Row) (channel Channel, err error) {
 	var agentID sql.NullString
@@ -277,7 +277,7 @@ func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int
 		err := row.Scan(&id, &end)
 		until[id] = end
 		return struct{}{}, err
-	}, `SELECT c.id, p.closed_until FROM channels c JOIN channel_paces p ON p.channel_id = c.id
+	}, `SELECT c.id, p.closed_until FROM channels c JOIN channel_paces p ON p.org_id = c.org_id AND p.channel_id = c.id
 		WHERE c.org_id = $1 AND p.closed_until > $2`, orgID, now)
 	return until, err
 }

@@ -152,7 +152,7 @@ func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs [
 	}
 	arguments := []any{orgID, DocumentReady}
 	text := fmt.Sprintf(`SELECT c.seq, c.document_id, d.name, d.knowledge_base_id, c.position, c.text
-		FROM chunks c JOIN documents d ON d.id = c.document_id
+		FROM chunks c JOIN documents d ON d.org_id = c.org_id AND d.id = c.document_id
 		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN %s AND c.seq IN %s ORDER BY c.seq`,
 		in(&arguments, baseIDs), in(&arguments, seqs))
 	return ReadRows(ctx, c.db, "read chunks", func(row Row) (chunk FoundChunk, err error) {

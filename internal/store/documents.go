@@ -61,7 +61,7 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $10)`,
 			document.ID, document.OrgID, document.KnowledgeBaseID, document.Name, document.MediaType, document.Bytes,
 			state, done, document.ChunksTotal, orNow(tx, document.CreatedAt))
-		queueChunks(tx, document.ID, 0, chunks)
+		queueChunks(tx, document.OrgID, document.ID, 0, chunks)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "document.create", Target: document.ID, OrgID: document.OrgID, Detail: document.Name,
 		})
@@ -100,15 +100,15 @@ func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int6
 			return change(ctx, tx, `SELECT id FROM documents WHERE id = $1 AND org_id = $2 AND chunks_done = $3 AND state <> $4`,
 				id, orgID, done, DocumentFailed)
 		}
-		queueChunks(tx, id, from, chunks)
+		queueChunks(tx, orgID, id, from, chunks)
 		return nil
 	})
 }
 
-func queueChunks(tx Tx, documentID string, from int64, chunks []Chunk) {
+func queueChunks(tx Tx, orgID, documentID string, from int64, chunks []Chunk) {
 	for i := range chunks {
-		tx.Queue(AnyRows, `INSERT INTO chunks (document_id, position, text, words) VALUES ($1, $2, $3, $4)`,
-			documentID, from+int64(i), chunks[i].Text, storedWords(chunks[i].Words))
+		tx.Queue(AnyRows, `INSERT INTO chunks (org_id, document_id, position, text, words) VALUES ($1, $2, $3, $4, $5)`,
+			orgID, documentID, from+int64(i), chunks[i].Text, storedWords(chunks[i].Words))
 	}
 }
 
@@ -143,7 +143,7 @@ func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, i
 		}
 		var taken int64
 		err = tx.Query(ctx, func(Row) error { taken++; return nil }, `DELETE FROM chunks WHERE seq IN (
-				SELECT seq FROM chunks WHERE document_id = $1 ORDER BY position LIMIT $2) RETURNING seq`, id, deletedChunks)
+				SELECT seq FROM chunks WHERE org_id = $1 AND document_id = $2 ORDER BY position LIMIT $3) RETURNING seq`, orgID, id, deletedChunks)
 		if err != nil || taken == deletedChunks {
 			return err
 		}

@@ -92,8 +92,9 @@ func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, li
 		}
 		for i := range leased {
 			leased[i].Attempts++
-			tx.Queue(1, `UPDATE event_deliveries SET attempts = $3, run_at = $4, updated_at = $5 WHERE event_id = $1 AND endpoint_id = $2`,
-				leased[i].EventID, leased[i].EndpointID, leased[i].Attempts, tx.Now()+life, tx.Now())
+			tx.Queue(1, `UPDATE event_deliveries SET attempts = $3, run_at = $4, updated_at = $5
+				WHERE event_id = $1 AND endpoint_id = $2 AND org_id = $6`,
+				leased[i].EventID, leased[i].EndpointID, leased[i].Attempts, tx.Now()+life, tx.Now(), orgID)
 		}
 		return nil
 	})
@@ -129,8 +130,8 @@ func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *Event
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		disabled = false
 		current, err := Changed(ctx, tx, `UPDATE event_deliveries SET state = $4, run_at = $5, outcome = $6, status = $7, updated_at = $8
-			WHERE event_id = $1 AND endpoint_id = $2 AND attempts = $3 AND state = 'pending' RETURNING event_id`,
-			leased.EventID, leased.EndpointID, leased.Attempts, try.State, tx.Now()+try.Wait, try.Outcome, try.Status, tx.Now())
+			WHERE event_id = $1 AND endpoint_id = $2 AND org_id = $9 AND attempts = $3 AND state = 'pending' RETURNING event_id`,
+			leased.EventID, leased.EndpointID, leased.Attempts, try.State, tx.Now()+try.Wait, try.Outcome, try.Status, tx.Now(), leased.OrgID)
 		if err != nil || !current {
 			return err
 		}
@@ -185,19 +186,19 @@ const pruneRows = 500
 // gone or whose worker never came. It returns how many.
 func (d EventDeliveries) Prune(ctx context.Context, keep int64) (pruned int64, err error) {
 	for {
-		var keys [][2]string
+		var keys [][3]string
 		err := d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 			keys = nil
 			err := tx.Query(ctx, func(row Row) error {
-				var key [2]string
-				err := row.Scan(&key[0], &key[1])
+				var key [3]string
+				err := row.Scan(&key[0], &key[1], &key[2])
 				keys = append(keys, key)
 				return err
-			}, `SELECT event_id, endpoint_id FROM event_deliveries WHERE created_at < $1 AND (state <> 'pending' OR created_at < $2)
+			}, `SELECT org_id, event_id, endpoint_id FROM event_deliveries WHERE created_at < $1 AND (state <> 'pending' OR created_at < $2)
 				ORDER BY created_at LIMIT $3`, tx.Now()-keep, tx.Now()-2*keep, pruneRows)
-			slices.SortFunc(keys, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+			slices.SortFunc(keys, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) })
 			for _, key := range keys {
-				tx.Queue(AnyRows, `DELETE FROM event_deliveries WHERE event_id = $1 AND endpoint_id = $2`, key[0], key[1])
+				tx.Queue(AnyRows, `DELETE FROM event_deliveries WHERE org_id = $1 AND event_id = $2 AND endpoint_id = $3`, key[0], key[1], key[2])
 			}
 			return err
 		})

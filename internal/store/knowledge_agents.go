@@ -48,8 +48,8 @@ func changeAgentKnowledge(ctx context.Context, tx Tx, orgID, agentID string, kno
 // queueAgentKnowledge writes the knowledge bases of an agent that has none.
 func queueAgentKnowledge(tx Tx, orgID, agentID string, baseIDs []string) {
 	for _, id := range sortedSet(baseIDs) {
-		tx.Queue(1, `INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) VALUES ($1, $2, $3)`,
-			agentID, id, orgID)
+		tx.Queue(1, `INSERT INTO agent_knowledge_bases (org_id, agent_id, knowledge_base_id) VALUES ($1, $2, $3)`,
+			orgID, agentID, id)
 	}
 }
 

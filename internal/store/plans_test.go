@@ -249,7 +249,7 @@ func fillTables(t *testing.T, db *store.DB) {
 			SELECT `+hash+`, `+org+`, 'usr_' || i, i + 0, i + 1, 9`+from(2*organizations),
 		`INSERT INTO user_links (hash, org_id, user_id, created_by, created_at, expires_at)
 			SELECT `+hash+`, `+org+`, 'usr_' || i, '', i, 9`+from(2*organizations),
-		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
+		`INSERT INTO message_tombstones (hash, org_id, expires_at) SELECT `+hash+`, `+org+`, 9`+from(organizations),
 		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, i`+from(organizations),
 		`INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at, updated_at)
 			SELECT 'evep_' || i, `+org+`, 'https://e.com', ' wallet.low ', `+hash+`, 0, 'active', '', 0, i + 0, i + 0`+from(organizations),
@@ -277,14 +277,14 @@ func fillTables(t *testing.T, db *store.DB) {
 			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),
 		`INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
 			created_at, updated_at) SELECT 'chn_' || i, `+org+`, 'bot', 'name ' || i, 'x' || i, 'agt_' || i, 'active', `+hash+`, 1, i, i`+from(organizations),
-		`INSERT INTO channel_paces (channel_id, org_id, paced_until, queued_until, closed_until) SELECT 'chn_' || i, 'org_' || i, 0, i, 0`+
+		`INSERT INTO channel_paces (channel_id, org_id, paced_until, queued_until, closed_until) SELECT 'chn_' || i, `+org+`, 0, i, 0`+
 			from(organizations),
-		`INSERT INTO widget_settings (channel_id, origins, requests_per_minute) SELECT 'chn_' || i, '[]', 1`+from(organizations),
+		`INSERT INTO widget_settings (org_id, channel_id, origins, requests_per_minute) SELECT `+org+`, 'chn_' || i, '[]', 1`+from(organizations),
 		`INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
 			SELECT 'kb_' || i, `+org+`, 'name ' || i, '', i, i`+from(organizations),
 		`INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) SELECT 'agt_' || i, 'kb_' || i, `+org+from(organizations),
 		`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token, attempts,
-			paused_until, last_customer_at, created_at, updated_at) SELECT 'cnv_' || i, `+org+`, 'chn_' || (i / 2 + 1), 'c' || i, '',
+			paused_until, last_customer_at, created_at, updated_at) SELECT 'cnv_' || i, 'org_' || ((i / 2 + 1) % `+fmt.Sprint(organizations)+` + 1), 'chn_' || (i / 2 + 1), 'c' || i, '',
 			'assistant', '', 0, 0, 0, 0, 0, i, i`+from(2*organizations-2),
 		`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id, author, kind, body, turn_id, handled, sent_at,
 			received_at) SELECT 'msg_' || i, `+org+`, 'chn_1', 'cnv_' || i, 'p' || i, 'customer', 'text', `+hash+`, 'trn_' || i, FALSE, i, i`+from(2*organizations),

@@ -52,7 +52,7 @@ func TestConstraintsOfKnowledge(t *testing.T) {
 		base  = `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at) `
 		known = `INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) `
 		doc   = `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done, chunks_total, reason, created_at, updated_at) `
-		chunk = `INSERT INTO chunks (document_id, position, text, words) `
+		chunk = `INSERT INTO chunks (org_id, document_id, position, text, words) `
 	)
 	refused := []string{
 		`UPDATE knowledge_bases SET name = ''`,
@@ -76,13 +76,14 @@ func TestConstraintsOfKnowledge(t *testing.T) {
 		`UPDATE documents SET state = 'failed'`, // without a reason
 		`UPDATE documents SET reason = 'x'`,     // and not failed
 		`DELETE FROM documents`,                 // it has chunks
-		chunk + `VALUES ('doc_none', 0, 'x', 'x')`,
-		chunk + `VALUES ('doc_1', 0, 'x', 'x')`, // the position
-		chunk + `VALUES ('doc_1', -1, 'x', 'x')`,
+		chunk + `VALUES ('org_1', 'doc_none', 0, 'x', 'x')`,
+		chunk + `VALUES ('org_2', 'doc_1', 1, 'x', 'x')`, // another organization's document
+		chunk + `VALUES ('org_1', 'doc_1', 0, 'x', 'x')`, // the position
+		chunk + `VALUES ('org_1', 'doc_1', -1, 'x', 'x')`,
 	}
 	accepted := []string{
 		doc + `VALUES ('doc_2', 'org_2', 'kb_of_org_2', 'name of doc_1', 'text/html', 0, 'failed', 0, 9, 'because', 1, 1)`,
-		chunk + `VALUES ('doc_2', 0, '', '')`,
+		chunk + `VALUES ('org_2', 'doc_2', 0, '', '')`,
 		known + `VALUES ('agt_of_org_2', 'kb_of_org_2', 'org_2')`,
 		`DELETE FROM agents WHERE id = 'agt_of_org_1'`, // as a process does that knows no knowledge
 	}
@@ -125,8 +126,8 @@ func TestIndexesOfKnowledge(t *testing.T) {
 		`SELECT count(*), sum(bytes) FROM documents WHERE org_id = 'o'`:                                                       "documents_bytes",
 		`SELECT id FROM documents WHERE org_id = 'o' AND knowledge_base_id = 'b' AND id > 'a' ORDER BY id LIMIT 9`:            "documents_base",
 		`SELECT sum(chunks_total) FROM documents WHERE org_id = 'o' AND state = 'ready' AND knowledge_base_id IN ('b')`:       "documents_base",
-		`SELECT seq FROM chunks WHERE document_id = 'd' ORDER BY position LIMIT 50`:                                           "sqlite_autoindex_chunks",
-		`SELECT agent_id FROM agent_knowledge_bases WHERE org_id = 'o' AND agent_id >= 'a' AND agent_id <= 'b'`:               "agent_knowledge_bases_org",
+		`SELECT seq FROM chunks WHERE org_id = 'o' AND document_id = 'd' ORDER BY position LIMIT 50`:                          "sqlite_autoindex_chunks",
+		`SELECT agent_id FROM agent_knowledge_bases WHERE org_id = 'o' AND agent_id >= 'a' AND agent_id <= 'b'`:               "USING PRIMARY KEY (org_id=? AND agent_id>? AND agent_id<?)",
 		`DELETE FROM agent_knowledge_bases WHERE org_id = 'o' AND knowledge_base_id = 'b'`:                                    "agent_knowledge_bases_base",
 		`SELECT rowid FROM chunk_words WHERE chunk_words MATCH '"a"' LIMIT 9`:                                                 "VIRTUAL TABLE INDEX",
 		`SELECT c.text FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.state = 'ready' AND c.seq IN (1, 2, 3)`: "INTEGER PRIMARY KEY",

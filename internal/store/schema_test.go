@@ -2,11 +2,15 @@ package store_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
@@ -115,6 +119,79 @@ func texts(t *testing.T, db *store.DB, query string) (found []string) {
 	}
 	require.NoError(t, rows.Err())
 	return found
+}
+
+// global are the tables without an organization, with the reason.
+var global = map[string]string{
+	"organizations": "an organization is its row",
+	"login_windows": "logins are counted by addresses before the organization is known",
+	"id_keys":       "keys of the program",
+	"processes":     "processes serve all organizations",
+
+	"ledger_entries": "billing",
+}
+
+// foundWithout are the unique keys of tables with an organization that don't begin with it, with the reason.
+var foundWithout = map[string]string{
+	"sessions (hash)":                    "a cookie names no organization",
+	"user_links (hash)":                  "a link names no organization",
+	"invitations (hash)":                 "a link names no organization",
+	"api_keys (hash)":                    "a key names no organization",
+	"channels (type, external_id)":       "a platform names its account, and an account has one organization",
+	"message_tombstones (hash)":          "a hash over the id of a channel",
+	"chunks (seq)":                       "the number in the index of words",
+	"turns (conversation_id)":            "an id of this program",
+	"outbound_messages (turn_id, part)":  "an id of this program",
+	"ledger_tx (kind, org_id, env, ref)": "billing",
+	"idempotency_keys (call_id)":         "billing",
+}
+
+// TestKeysBeginWithTheOrganization guarantees that tables can be spread over several databases by organization, on both engines: each row of
+// an organization names it, and each unique key begins with it, or is an id that this program makes, or is listed above.
+func TestKeysBeginWithTheOrganization(t *testing.T) {
+	t.Parallel()
+	columns := map[store.Engine]string{
+		store.SQLite: `SELECT t.name || ' ' || c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+			WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND (c."notnull" OR c.name <> 'org_id')`,
+		store.Postgres: `SELECT table_name || ' ' || column_name FROM information_schema.columns
+			WHERE table_schema = current_schema() AND (is_nullable = 'NO' OR column_name <> 'org_id')`,
+	}
+	keys := map[store.Engine]string{
+		store.SQLite: `SELECT name || ' (' || group_concat(key, ', ') || ')' FROM (
+				SELECT t.name, l.seq, i.name AS key FROM pragma_table_list t JOIN pragma_index_list(t.name) l JOIN pragma_index_info(l.name) i
+				WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND l."unique" ORDER BY t.name, l.seq, i.seqno
+			) GROUP BY name, seq
+			UNION ALL SELECT t.name || ' (' || c.name || ')' FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+			WHERE t.schema = 'main' AND t.type = 'table' AND NOT t.wr AND c.pk = 1 AND c.type = 'INTEGER'`,
+		store.Postgres: `SELECT c.relname || ' (' || string_agg(a.attname, ', ' ORDER BY k.place) || ')'
+			FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid AND c.relnamespace = current_schema()::regnamespace
+			CROSS JOIN unnest(x.indkey::smallint[]) WITH ORDINALITY AS k (number, place)
+			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
+			WHERE x.indisunique GROUP BY c.relname, x.indexrelid`,
+	}
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		tables := map[string]bool{} // whether they name the organization
+		for _, column := range texts(t, db, columns[db.Engine()]) {
+			table, name, _ := strings.Cut(column, " ")
+			if table != schema.VersionTable && !strings.HasPrefix(table, "chunk_words") { // which is an index
+				tables[table] = tables[table] || name == "org_id"
+			}
+		}
+		for table, names := range tables {
+			require.Equal(t, names, global[table] == "", "%s has no org_id that is never null, or is listed without need", table)
+		}
+		for table := range global {
+			require.Contains(t, tables, table)
+		}
+		found := texts(t, db, keys[db.Engine()])
+		for _, key := range found {
+			table, rest, _ := strings.Cut(key, " ")
+			if tables[table] && rest != "(id)" && !strings.HasPrefix(rest, "(org_id,") {
+				require.Contains(t, foundWithout, key)
+			}
+		}
+		require.Subset(t, found, slices.Collect(maps.Keys(foundWithout)))
+	})
 }
 
 // The books only grow: a change, a deletion and a replacement are refused by the database itself.

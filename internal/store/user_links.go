@@ -54,7 +54,7 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
 	}, `SELECT l.user_id, l.org_id, 'reset', l.expires_at, users.email
-		FROM user_links l JOIN users ON users.id = l.user_id WHERE l.hash = $1
+		FROM user_links l JOIN users ON users.org_id = l.org_id AND users.id = l.user_id WHERE l.hash = $1
 		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
 	if err != nil {
 		return orAbsent(record, err)

@@ -52,15 +52,15 @@ func (s *storedWidget) settings() (*WidgetSettings, error) {
 }
 
 // queueWidgetSettings writes the settings of a channel that the transaction has made or found.
-func queueWidgetSettings(tx Tx, channelID string, settings *WidgetSettings) error {
+func queueWidgetSettings(tx Tx, orgID, channelID string, settings *WidgetSettings) error {
 	origins, err := json.Marshal(append([]string{}, settings.Origins...))
 	if err != nil {
 		return fmt.Errorf("write the origins of a widget: %w", err)
 	}
-	tx.Queue(1, `INSERT INTO widget_settings (channel_id, origins, daily_spend_micros, requests_per_minute)
-		VALUES ($1, $2, $3, $4) ON CONFLICT (channel_id) DO UPDATE SET origins = excluded.origins,
+	tx.Queue(1, `INSERT INTO widget_settings (org_id, channel_id, origins, daily_spend_micros, requests_per_minute)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (org_id, channel_id) DO UPDATE SET origins = excluded.origins,
 		daily_spend_micros = excluded.daily_spend_micros, requests_per_minute = excluded.requests_per_minute`,
-		channelID, string(origins), settings.DailySpendMicros, settings.RequestsPerMinute)
+		orgID, channelID, string(origins), settings.DailySpendMicros, settings.RequestsPerMinute)
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 			widget.Settings = *settings
 		}
 		return widget, err
-	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c JOIN widget_settings w ON w.channel_id = c.id
+	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c JOIN widget_settings w ON w.org_id = c.org_id AND w.channel_id = c.id
 		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
 }
 

@@ -33,34 +33,34 @@ var allTables = [...]struct{ name, columns string }{
 		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int handover:bool handover_words handover_reply " +
 		"typing:bool"},
 	{"knowledge_bases", "id org_id name description created_at:int updated_at:int"},
-	{"agent_knowledge_bases", "agent_id knowledge_base_id org_id"},
+	{"agent_knowledge_bases", "org_id agent_id knowledge_base_id"},
 	{"documents", "id org_id knowledge_base_id name media_type bytes:int state chunks_done:int chunks_total:int reason " +
 		"created_at:int updated_at:int"},
-	{"chunks", "document_id position:int text words"},
+	{"chunks", "org_id document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
 		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int drafts:bool " +
 		"opening_hours time_zone closed_notice media_notice"},
-	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
-	{"channel_paces", "channel_id org_id paced_until:int queued_until:int closed_until:int"},
+	{"widget_settings", "org_id channel_id origins daily_spend_micros:int requests_per_minute:int"},
+	{"channel_paces", "org_id channel_id paced_until:int queued_until:int closed_until:int"},
 	{"id_keys", "number:int sealed:bytes"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +
 		"retried_at:int closed_until:int doubt_since:int"},
-	{"customer_aliases", "channel_id alias conversation_id"},
+	{"customer_aliases", "org_id channel_id alias conversation_id"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int edited:bool"},
 	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +
 		"run_at:int created_at:int updated_at:int conversation_id"},
-	{"media_pieces", "media_id position:int body:bytes"},
+	{"media_pieces", "org_id media_id position:int body:bytes"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
 		"created_at:int updated_at:int draft:bytes"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes file_id"},
 	{"sent_files", "id org_id outbound_id kind name:bytes media_type bytes:int pieces:int expires_at:int created_at:int"},
-	{"sent_file_pieces", "file_id position:int body:bytes"},
+	{"sent_file_pieces", "org_id file_id position:int body:bytes"},
 	{"message_keys", "org_id key_hash:bytes fingerprint:bytes message_ids created_at:int"},
-	{"message_tombstones", "hash:bytes expires_at:int"},
+	{"message_tombstones", "hash:bytes org_id expires_at:int"},
 	{"deleted_turns", "id org_id channel_id created_at:int"},
 	{"erased_turns", "id org_id erased_at:int"},
 	{"event_endpoints", "id org_id url events secret:bytes old_secret:bytes old_secret_until:int state reason failing_since:int " +

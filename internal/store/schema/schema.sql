@@ -1,6 +1,9 @@
 -- The tables of the store, in PostgreSQL's words; function Dialect puts them into SQLite's. Rules:
 --
 --   - times are epoch milliseconds, money is micros (millionths of the currency unit), JSON is text;
+--   - each row of an organization has org_id, and each key that holds within an organization begins with it, so that the tables can be spread
+--     over several databases by organization. A primary key `id` is made by this program and belongs to one organization; what else is found
+--     by without knowing the organization is listed in TestKeysBeginWithTheOrganization;
 --   - what must never happen is refused here (CHECK, UNIQUE, triggers), not only in Go;
 --   - rows written by the hot path (holds, calls, ledger, queue) carry no foreign keys: their wallet or conversation is locked by the
 --     statement that writes them, and organizations are never deleted;
@@ -59,9 +62,9 @@ CREATE TABLE users (
 	reset_at   BIGINT NOT NULL DEFAULT 0,
 	created_at BIGINT NOT NULL,
 	updated_at BIGINT NOT NULL,
-	UNIQUE (org_id, email)
+	UNIQUE (org_id, email),
+	UNIQUE (org_id, id)
 ) {table};
-CREATE INDEX users_org ON users (org_id, id);
 CREATE INDEX users_email ON users (email);
 
 -- hash is the SHA-256 of the cookie's value, client the User-Agent with which the session began. seen_at is when it was used last, to a
@@ -82,11 +85,13 @@ CREATE INDEX sessions_expiry ON sessions (expires_at);
 -- the old.
 CREATE TABLE user_links (
 	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
-	user_id    TEXT   NOT NULL UNIQUE REFERENCES users (id),
+	user_id    TEXT   NOT NULL,
 	org_id     TEXT   NOT NULL,
 	created_by TEXT   NOT NULL,
 	created_at BIGINT NOT NULL,
-	expires_at BIGINT NOT NULL
+	expires_at BIGINT NOT NULL,
+	UNIQUE (org_id, user_id),
+	FOREIGN KEY (org_id, user_id) REFERENCES users (org_id, id)
 ) {table};
 
 -- A person who was invited and has set no password yet. The id becomes the user's. An address may be invited by any number of
@@ -322,16 +327,15 @@ CREATE TABLE knowledge_bases (
 	UNIQUE (org_id, id)
 ) {table};
 
--- Which bases an assistant knows. Keys begin with the organization: nothing of one belongs to another's.
+-- Which bases an assistant knows.
 CREATE TABLE agent_knowledge_bases (
+	org_id            TEXT NOT NULL,
 	agent_id          TEXT NOT NULL,
 	knowledge_base_id TEXT NOT NULL,
-	org_id            TEXT NOT NULL,
-	PRIMARY KEY (agent_id, knowledge_base_id),
+	PRIMARY KEY (org_id, agent_id, knowledge_base_id),
 	FOREIGN KEY (org_id, agent_id) REFERENCES agents (org_id, id) ON DELETE CASCADE,
 	FOREIGN KEY (org_id, knowledge_base_id) REFERENCES knowledge_bases (org_id, id) ON DELETE CASCADE
 ) {table};
-CREATE INDEX agent_knowledge_bases_org ON agent_knowledge_bases (org_id, agent_id);
 CREATE INDEX agent_knowledge_bases_base ON agent_knowledge_bases (org_id, knowledge_base_id);
 
 -- bytes are those of the upload, which the plan limits. The chunks of a document that is 'ingesting' come little by little, each time with
@@ -349,7 +353,8 @@ CREATE TABLE documents (
 	reason            TEXT   NOT NULL,
 	created_at        BIGINT NOT NULL,
 	updated_at        BIGINT NOT NULL,
-	UNIQUE (knowledge_base_id, name),
+	UNIQUE (org_id, knowledge_base_id, name),
+	UNIQUE (org_id, id),
 	FOREIGN KEY (org_id, knowledge_base_id) REFERENCES knowledge_bases (org_id, id),
 	CHECK (state <> 'ready' OR chunks_done = chunks_total),
 	CHECK ((state = 'failed') = (reason <> ''))
@@ -366,11 +371,13 @@ CREATE TABLE chunks (
 -- postgres
 	seq         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 -- both
-	document_id TEXT   NOT NULL REFERENCES documents (id),
+	org_id      TEXT   NOT NULL,
+	document_id TEXT   NOT NULL,
 	position    BIGINT NOT NULL CHECK (position >= 0),
 	text        TEXT   NOT NULL,
 	words       TEXT   NOT NULL,
-	UNIQUE (document_id, position)
+	UNIQUE (org_id, document_id, position),
+	FOREIGN KEY (org_id, document_id) REFERENCES documents (org_id, id)
 -- sqlite
 ) STRICT;
 
@@ -428,28 +435,33 @@ CREATE TABLE channels (
 	closed_notice       TEXT    NOT NULL DEFAULT '',
 	media_notice        TEXT    NOT NULL DEFAULT '',
 	credentials         BYTEA,
-	UNIQUE (org_id, name)
+	UNIQUE (org_id, name),
+	UNIQUE (org_id, id)
 ) {table};
 CREATE UNIQUE INDEX channels_external ON channels (type, external_id) WHERE external_id <> '';
 CREATE INDEX channels_agent ON channels (agent_id) WHERE agent_id IS NOT NULL;
 
 -- What a web widget may do. origins is a JSON array. daily_spend_micros bounds what the answers of one UTC day cost; null is no bound.
 CREATE TABLE widget_settings (
-	channel_id          TEXT   NOT NULL PRIMARY KEY REFERENCES channels (id) ON DELETE CASCADE,
+	org_id              TEXT   NOT NULL,
+	channel_id          TEXT   NOT NULL,
 	daily_spend_micros  BIGINT CHECK (daily_spend_micros >= 0),
 	requests_per_minute BIGINT NOT NULL CHECK (requests_per_minute > 0),
-	origins             TEXT   NOT NULL
+	origins             TEXT   NOT NULL,
+	PRIMARY KEY (org_id, channel_id),
+	FOREIGN KEY (org_id, channel_id) REFERENCES channels (org_id, id) ON DELETE CASCADE
 ) {table};
 
 -- How fast a channel sends: paced_until as in conversations, for all its customers. queued_until is when the last of those will be tried
 -- that wait for their turn, and closed_until when the platform takes messages again, 0 for never closed. A channel that has sent nothing has
 -- no row.
 CREATE TABLE channel_paces (
-	channel_id   TEXT   NOT NULL PRIMARY KEY,
 	org_id       TEXT   NOT NULL,
+	channel_id   TEXT   NOT NULL,
 	paced_until  BIGINT NOT NULL,
 	queued_until BIGINT NOT NULL,
-	closed_until BIGINT NOT NULL
+	closed_until BIGINT NOT NULL,
+	PRIMARY KEY (org_id, channel_id)
 ) {hot table};
 
 -- The keys under which platforms' ids of customers and messages are sealed (customer_ref, address, alias, platform_message_id). sealed is the
@@ -472,7 +484,7 @@ CREATE TABLE id_keys (
 CREATE TABLE conversations (
 	id               TEXT   NOT NULL PRIMARY KEY,
 	org_id           TEXT   NOT NULL,
-	channel_id       TEXT   NOT NULL REFERENCES channels (id),
+	channel_id       TEXT   NOT NULL,
 	customer_ref     TEXT   NOT NULL CHECK (customer_ref <> ''),
 	address          TEXT   NOT NULL,
 	customer_name    BYTEA,
@@ -496,7 +508,8 @@ CREATE TABLE conversations (
 	retried_at       BIGINT NOT NULL DEFAULT 0,
 	closed_until     BIGINT NOT NULL DEFAULT 0,
 	doubt_since      BIGINT NOT NULL DEFAULT 0,
-	UNIQUE (channel_id, customer_ref)
+	UNIQUE (org_id, channel_id, customer_ref),
+	FOREIGN KEY (org_id, channel_id) REFERENCES channels (org_id, id)
 ) {hot table};
 CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX conversations_org ON conversations (org_id, id);
@@ -510,10 +523,11 @@ CREATE INDEX conversations_unanswered ON conversations (org_id)
 
 -- Ids under which a platform may name the customer of a conversation, beside its customer_ref.
 CREATE TABLE customer_aliases (
+	org_id          TEXT NOT NULL,
 	channel_id      TEXT NOT NULL,
 	alias           TEXT NOT NULL,
 	conversation_id TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
-	PRIMARY KEY (channel_id, alias)
+	PRIMARY KEY (org_id, channel_id, alias)
 ) {table};
 CREATE INDEX customer_aliases_conversation ON customer_aliases (conversation_id);
 
@@ -534,7 +548,7 @@ CREATE TABLE messages (
 	sent_at             BIGINT  NOT NULL,
 	received_at         BIGINT  NOT NULL,
 	body                BYTEA   NOT NULL,
-	UNIQUE (channel_id, platform_message_id)
+	UNIQUE (org_id, channel_id, platform_message_id)
 ) {hot table};
 CREATE INDEX messages_conversation ON messages (conversation_id, received_at, id);
 CREATE INDEX messages_open ON messages (conversation_id) WHERE turn_id IS NULL AND NOT handled;
@@ -591,7 +605,7 @@ CREATE TABLE outbound_messages (
 CREATE UNIQUE INDEX outbound_messages_part ON outbound_messages (turn_id, part) WHERE turn_id IS NOT NULL;
 CREATE INDEX outbound_messages_conversation ON outbound_messages (conversation_id, created_at, id);
 CREATE INDEX outbound_messages_open ON outbound_messages (conversation_id) WHERE state IN ('pending', 'sending');
-CREATE INDEX outbound_messages_platform ON outbound_messages (channel_id, platform_message_id) WHERE platform_message_id <> '';
+CREATE INDEX outbound_messages_platform ON outbound_messages (org_id, channel_id, platform_message_id) WHERE platform_message_id <> '';
 
 -- The Idempotency-Keys of messages that people sent: key_hash is the SHA-256 of the key, fingerprint that of the request, and message_ids are
 -- the messages' ids, separated by spaces. A row counts for a day from created_at.
@@ -609,6 +623,7 @@ CREATE INDEX message_keys_age ON message_keys (created_at);
 -- platform's id of the message.
 CREATE TABLE message_tombstones (
 	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	org_id     TEXT   NOT NULL,
 	expires_at BIGINT NOT NULL
 ) {table};
 CREATE INDEX message_tombstones_expiry ON message_tombstones (expires_at);
@@ -655,7 +670,8 @@ CREATE TABLE media (
 	run_at          BIGINT NOT NULL,
 	created_at      BIGINT NOT NULL,
 	updated_at      BIGINT NOT NULL,
-	about           BYTEA  NOT NULL
+	about           BYTEA  NOT NULL,
+	UNIQUE (org_id, id)
 ) {hot table};
 CREATE INDEX media_message ON media (message_id, position);
 CREATE INDEX media_due ON media (org_id, run_at) WHERE state = 'waiting';
@@ -663,10 +679,12 @@ CREATE INDEX media_stored ON media (org_id, bytes) WHERE state = 'stored';
 CREATE INDEX media_customer ON media (conversation_id, created_at, id) WHERE state = 'stored';
 
 CREATE TABLE media_pieces (
-	media_id TEXT   NOT NULL REFERENCES media (id),
+	org_id   TEXT   NOT NULL,
+	media_id TEXT   NOT NULL,
 	position BIGINT NOT NULL CHECK (position >= 0),
 	body     BYTEA  NOT NULL,
-	PRIMARY KEY (media_id, position)
+	PRIMARY KEY (org_id, media_id, position),
+	FOREIGN KEY (org_id, media_id) REFERENCES media (org_id, id)
 ) {long table};
 
 -- A file that a person sends to a customer. It is stored before its message, which outbound_id names from then on; null after the message was
@@ -682,16 +700,19 @@ CREATE TABLE sent_files (
 	bytes       BIGINT NOT NULL CHECK (bytes > 0),
 	pieces      BIGINT NOT NULL CHECK (pieces > 0),
 	expires_at  BIGINT NOT NULL,
-	created_at  BIGINT NOT NULL
+	created_at  BIGINT NOT NULL,
+	UNIQUE (org_id, id)
 ) {table};
 CREATE INDEX sent_files_message ON sent_files (outbound_id);
 CREATE INDEX sent_files_size ON sent_files (org_id, bytes);
 
 CREATE TABLE sent_file_pieces (
-	file_id  TEXT   NOT NULL REFERENCES sent_files (id),
+	org_id   TEXT   NOT NULL,
+	file_id  TEXT   NOT NULL,
 	position BIGINT NOT NULL CHECK (position >= 0),
 	body     BYTEA  NOT NULL,
-	PRIMARY KEY (file_id, position)
+	PRIMARY KEY (org_id, file_id, position),
+	FOREIGN KEY (org_id, file_id) REFERENCES sent_files (org_id, id)
 ) {long table};
 
 -- Events for organizations' own systems, and processes.
@@ -730,7 +751,7 @@ CREATE TABLE event_deliveries (
 	created_at  BIGINT NOT NULL,
 	updated_at  BIGINT NOT NULL,
 	payload     TEXT   NOT NULL,
-	PRIMARY KEY (event_id, endpoint_id)
+	PRIMARY KEY (org_id, event_id, endpoint_id)
 ) {hot table};
 CREATE INDEX event_deliveries_due ON event_deliveries (org_id, run_at) WHERE state = 'pending';
 CREATE INDEX event_deliveries_endpoint ON event_deliveries (endpoint_id, event_id);
