@@ -142,3 +142,18 @@ func TestUncountedPromptIsCovered(t *testing.T) {
 		require.Zero(t, f.spent(t))
 	})
 }
+
+// TestReportOfAnUncountedPrompt: a vendor whose window is larger than the configured one may report as many tokens as an uncounted
+// prompt has bytes, and not one more.
+func TestReportOfAnUncountedPrompt(t *testing.T) {
+	t.Parallel()
+	const bytes = 1424
+	for reported, charged := range map[int64]int64{window + 1: window + 1, bytes: bytes, bytes + 1: (bytes + 2) / 3} {
+		f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(reported, 1, 0)}})
+		_, err := f.Call(t.Context(), request(func(r *gateway.Request) {
+			r.Messages[0].Content = providers.Quote(strings.Repeat("7,", 700))
+		}), nil)
+		require.NoError(t, err)
+		require.Equal(t, charged+2, f.spent(t), "%d reported", reported)
+	}
+}

@@ -68,10 +68,11 @@ func (c *call) fail(f *Failure) error {
 }
 
 // report keeps the largest count of each field over all reports, because some vendors count as they go and some end with zeros. It
-// ignores a report that no model of this window can have. A cached part above the whole is dropped.
+// ignores a report that no model of this window can have. Where the vendor's window is larger than the configured one, the prompt may
+// have as many tokens as were held for it. A cached part above the whole is dropped.
 func (c *call) report(u *providers.Usage) {
 	window := c.model.ContextWindow
-	if u.PromptTokens < 0 || u.PromptTokens > window || u.CompletionTokens < 0 || u.CompletionTokens > window {
+	if u.PromptTokens < 0 || u.PromptTokens > max(window, c.prompt.bound()) || u.CompletionTokens < 0 || u.CompletionTokens > window {
 		return
 	}
 	if u.CompletionTokens > 0 && u.CompletionTokens >= c.reported.CompletionTokens {
