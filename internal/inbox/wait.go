@@ -11,31 +11,21 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-const (
-	// pollInterval is how often a worker looks for work on an engine without notifications.
-	pollInterval = 100 * time.Millisecond
-	// minWakeInterval is the shortest time between two returns of Wait for due work: a worker that may not take the work, because
-	// the organization has its share, doesn't spin.
-	minWakeInterval = 20 * time.Millisecond
-)
+// minWakeInterval is the shortest time between two returns of Wait for due work: a worker that may not take the work, because
+// the organization has its share, doesn't spin.
+const minWakeInterval = 20 * time.Millisecond
 
-// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. On PostgreSQL
-// the transaction that made the conversation due wakes it (LISTEN); on SQLite it polls ten times a second. A lease that ran out
-// is noticed after idle at the latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the
-// caller should wait a little and call it again.
+// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. The transaction that made the
+// conversation due wakes it on PostgreSQL, and on SQLite within a tenth of a second. A lease that ran out is noticed after idle at the
+// latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the caller should wait a little and call it
+// again.
 func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 	if err := q.pauseSinceWake(ctx); err != nil {
 		return err
 	}
 	ctxIdle, cancel := context.WithTimeout(ctx, idle)
 	defer cancel()
-	var err error
-	if q.db.Engine() == store.Postgres {
-		err = q.listen(ctxIdle)
-	} else {
-		err = q.poll(ctxIdle)
-	}
-	switch {
+	switch err := q.listen(ctxIdle); {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && ctxIdle.Err() == nil:
@@ -55,26 +45,17 @@ func (q *Queue) pauseSinceWake(ctx context.Context) error {
 	return repeat.Pause(ctx, left)
 }
 
-func (q *Queue) poll(ctx context.Context) error {
-	for {
-		next, err := q.next(ctx)
-		if err != nil || next == 0 {
-			return err
-		}
-		if err := repeat.Pause(ctx, min(next, pollInterval)); err != nil {
-			return err
-		}
-	}
-}
-
 func (q *Queue) listen(ctx context.Context) error {
 	return q.db.Listen(ctx, wakeChannel, func(wait func(context.Context, time.Duration) (bool, error)) error {
-		next, err := q.next(ctx) // after the subscription, so that nothing falls in between
-		if err != nil || next == 0 {
-			return err
+		for {
+			next, err := q.next(ctx) // after the subscription, so that nothing falls in between
+			if err != nil || next == 0 {
+				return err
+			}
+			if heard, err := wait(ctx, next); err != nil || !heard {
+				return err
+			}
 		}
-		_, err = wait(ctx, next)
-		return err
 	})
 }
 

@@ -84,7 +84,7 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 	var err error
 	switch location.Engine {
 	case SQLite:
-		db.driver, err = sqlite.Open(ctx, location.DSN, options.Clock)
+		db.driver, err = sqlite.Open(ctx, location.DSN, options.Clock, options.Logger)
 	case Postgres:
 		db.driver, err = postgres.Open(ctx, location)
 	default:
@@ -197,8 +197,8 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 
 // Listen subscribes to a PostgreSQL channel while use runs: it takes a connection of its own
 // and passes use a function that waits until a notification comes, or for at most the given time, and reports which. One
-// that came since the subscription is not lost, so use should look first and wait then. Listen returns [ErrUnsupported] on
-// SQLite, which can't notify, and the error of use. A lost connection is an error: call it again.
+// that came since the subscription is not lost, so use should look first and wait then. On SQLite, which can't notify, each commit is a
+// notification on every channel, a tenth of a second late. Listen returns the error of use. A lost connection is an error: call it again.
 func (db *DB) Listen(
 	ctx context.Context, channel string,
 	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,

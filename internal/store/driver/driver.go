@@ -29,7 +29,8 @@ type Driver interface {
 	// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
 	Now(ctx context.Context) (int64, error)
 	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
-	// comes, or for at most the given time, and reports which. It returns the error of use, or [ErrUnsupported].
+	// comes, or for at most the given time, and reports which. An engine without notifications takes each commit for one. It returns the
+	// error of use.
 	Listen(
 		ctx context.Context, channel string,
 		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,

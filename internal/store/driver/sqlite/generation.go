@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"regexp"
 	"runtime"
@@ -58,20 +59,25 @@ func partsChanged(text string) (changed parts) {
 // that changes the part, before COMMIT, and even again after it, and never repeats a number. The same even number read twice
 // proves that nothing was committed in between.
 //
-// A process that dies in between, or can't be sure of its COMMIT, leaves the number odd. The next change makes it even, or the
+// A process that dies in between, or can't be sure of its COMMIT, leaves the number odd. The next writer makes it even, or the
 // next process that finds itself alone.
 //
-// Like SQLite's own index of the write-ahead log, the file works only between processes of one machine, and is never deleted,
-// changed or truncated: a process that opens a new one would not see what the others announce in the old.
+// Like SQLite's own index of the write-ahead log, the file works only between processes of one machine, and must not be deleted,
+// changed or truncated: a process that opens a new one doesn't see what the others announce in the old. A process that notices this
+// remembers nothing any more.
 type generations struct {
 	mapped *generationFile
 	// file is locked for as long as this process is connected: shared, or at first exclusively.
-	file *os.File
+	file     *os.File
+	logger   *slog.Logger
+	replaced atomic.Bool // another file has its name
 }
 
 // generationFile is the content of the file. A later version may append to it.
 type generationFile struct {
 	numbers [allParts]atomic.Uint64
+	// commits counts the transactions of all processes, for those that wait for one.
+	commits atomic.Uint64
 }
 
 // generationFileSize is a page of the smallest size that can be mapped everywhere.
@@ -79,12 +85,12 @@ const generationFileSize = 4096
 
 // openGenerations opens the file before the process connects to the database. ctx bounds the wait for another process that is
 // just opening it.
-func openGenerations(ctx context.Context, path string) (g *generations, err error) {
+func openGenerations(ctx context.Context, path string, logger *slog.Logger) (g *generations, err error) {
 	file, err := os.OpenFile(path+".generation", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // it stands beside the database
 	if err != nil {
 		return nil, fmt.Errorf("open the generation file of the database: %w", err)
 	}
-	g = &generations{file: file}
+	g = &generations{file: file, logger: logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.close())
@@ -179,16 +185,50 @@ func shareLock(ctx context.Context, file *os.File) error {
 func (g *generations) settled(of part) (number uint64, ok bool) {
 	number = g.mapped.numbers[of].Load()
 	runtime.KeepAlive(g)
-	return number, number%2 == 0
+	return number, number%2 == 0 && !g.replaced.Load()
 }
 
-// announcement is the odd number of each part that changes, 0 for the others.
+// look notices that the file isn't the one of its name any more, such as after a restored backup.
+func (g *generations) look() {
+	if g.replaced.Load() {
+		return
+	}
+	own, err := g.file.Stat()
+	if err != nil {
+		return // it is closed
+	}
+	if named, err := os.Stat(g.file.Name()); (err == nil && os.SameFile(own, named)) || !g.replaced.CompareAndSwap(false, true) {
+		return
+	}
+	g.logger.Error("the generation file of the database was deleted or replaced: what other processes change is now read with each request; "+
+		"restart all processes of the database", "file", g.file.Name())
+}
+
+// committed counts a transaction.
+func (g *generations) committed() {
+	g.mapped.commits.Add(1)
+	runtime.KeepAlive(g)
+}
+
+// commits returns how many transactions were counted.
+func (g *generations) commits() uint64 {
+	commits := g.mapped.commits.Load()
+	runtime.KeepAlive(g)
+	return commits
+}
+
+// announcement is the odd number of each part that changes, or was left odd, 0 for the others.
 type announcement [allParts]uint64
 
-// announce makes the numbers of the parts odd. Only a process that has SQLite's write lock may call it, before it commits.
+// announce makes the numbers of the parts odd. Only a process that has SQLite's write lock may call it, before it commits: then whoever left
+// another number odd has committed, or never will.
 func (g *generations) announce(changed parts) (odd announcement) {
 	for i := range g.mapped.numbers {
-		for number := &g.mapped.numbers[i]; changed[i]; {
+		number := &g.mapped.numbers[i]
+		if was := number.Load(); !changed[i] && was%2 != 0 {
+			odd[i] = was
+		}
+		for changed[i] {
 			was := number.Load()
 			odd[i] = (was + 1) | 1
 			if number.CompareAndSwap(was, odd[i]) {
@@ -251,7 +291,7 @@ func (l *lookups[K, V]) get(g *generations, key K, read func() (V, bool, error))
 	readAt := time.Now()
 	value, found, err = read()
 	if settled && found && err == nil {
-		l.remember(key, result[V]{value, generation, readAt})
+		l.remember(g, key, result[V]{value, generation, readAt})
 	}
 	return value, found, err
 }
@@ -269,10 +309,11 @@ func (l *lookups[K, V]) recall(generation uint64, key K) (value V, found bool) {
 	return known.value, true
 }
 
-func (l *lookups[K, V]) remember(key K, found result[V]) {
+func (l *lookups[K, V]) remember(g *generations, key K, found result[V]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.recent == nil || len(l.recent) >= maxRemembered || found.readAt.Sub(l.since) > rememberedFor {
+		g.look()
 		l.before, l.recent, l.since = l.recent, map[K]result[V]{}, found.readAt
 	}
 	l.recent[key] = found

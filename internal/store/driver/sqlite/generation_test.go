@@ -2,15 +2,18 @@ package sqlite
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -53,6 +56,7 @@ type processes struct {
 	all  [2]*Driver
 	path string
 	plan int // of the organization, as committed
+	log  bytes.Buffer
 }
 
 var keyHash = sha256.Sum256([]byte("key"))
@@ -61,7 +65,7 @@ func startProcesses(t *testing.T) *processes {
 	t.Helper()
 	p := &processes{path: filepath.Join(t.TempDir(), "svc.db")}
 	for i := range p.all {
-		opened, err := Open(t.Context(), p.path, time.Now)
+		opened, err := Open(t.Context(), p.path, time.Now, slog.New(slog.NewTextHandler(&p.log, nil)))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, opened.Close(context.Background())) })
 		p.all[i] = opened
@@ -281,17 +285,49 @@ func TestKilledWriter(t *testing.T) {
 			p.plan = 7
 			p.requirePlan(t)
 
+			p.write(t, p.all[1], "INSERT INTO rate_windows (org_id, window_start, count) VALUES ('org_1', 0, 1)")
+			_, settled = p.all[0].generations.settled(identityPart)
+			require.True(t, settled, "whoever writes next makes it even")
+			p.requirePlan(t)
 			p.change(t, p.all[1])
 			p.requirePlan(t)
-			_, settled = p.all[0].generations.settled(identityPart)
-			require.True(t, settled)
 		})
 	}
 }
 
+// TestReplacedGenerationFile: a process whose generation file was deleted, as by who restores a backup, says so and remembers nothing any
+// more: it can't see what processes with another file announce.
+func TestReplacedGenerationFile(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t)
+	p.requirePlan(t)
+	require.NoError(t, os.Remove(p.path+".generation"))
+	other, err := Open(t.Context(), p.path, time.Now, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(context.Background())) }()
+	for _, d := range p.all {
+		for i := 0; !d.generations.replaced.Load(); i++ { // a look-up notices it, once a second
+			require.Less(t, i, 1000)
+			_, found, err := d.hot.Key(t.Context(), keyHash)
+			require.NoError(t, err)
+			require.True(t, found)
+			for of := range d.hot.keys.before { // as if a second had passed
+				delete(d.hot.keys.before, of)
+			}
+			d.hot.keys.recent, d.hot.keys.since = nil, time.Time{}
+		}
+	}
+	require.Equal(t, 2, strings.Count(p.log.String(), "was deleted or replaced"))
+	for range 3 {
+		p.change(t, other)
+		p.requirePlan(t)
+	}
+	require.False(t, other.generations.replaced.Load())
+}
+
 // announceAndWait changes the plan and waits to be killed, before COMMIT or after it.
 func announceAndWait(path string, commits bool) error {
-	d, err := Open(context.Background(), path, time.Now)
+	d, err := Open(context.Background(), path, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -368,7 +404,7 @@ func TestClosedLookups(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
 	p.requirePlan(t)
-	opened, err := Open(t.Context(), p.path, time.Now)
+	opened, err := Open(t.Context(), p.path, time.Now, slog.New(slog.NewTextHandler(&p.log, nil)))
 	require.NoError(t, err)
 	_, found, err := opened.hot.Key(t.Context(), keyHash)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,7 @@ func openOnNetwork(path string) error {
 		return err
 	}
 	networkFileSystems[int64(uint32(about.Type))] = "taken for one"
-	_, err := Open(context.Background(), path, time.Now)
+	_, err := Open(context.Background(), path, time.Now, slog.New(slog.DiscardHandler))
 	return err
 }
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func (d *Driver) run(t *testing.T, texts ...string) {
 
 func openScrubbed(t *testing.T, path string) *Driver {
 	t.Helper()
-	d, err := Open(t.Context(), path, time.Now)
+	d, err := Open(t.Context(), path, time.Now, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return d
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
@@ -42,8 +44,8 @@ type Driver struct {
 	copying     atomic.Int64 // connections that copy the database
 }
 
-// Open opens a database file and creates it when it is missing. It refuses a file on a network file system.
-func Open(ctx context.Context, path string, clock func() time.Time) (opened *Driver, err error) {
+// Open opens a database file and creates it when it is missing. logger gets what an operator must know. It refuses a file on a network file system.
+func Open(ctx context.Context, path string, clock func() time.Time, logger *slog.Logger) (opened *Driver, err error) {
 	if err := prepareFile(path); err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func Open(ctx context.Context, path string, clock func() time.Time) (opened *Dri
 			err = errors.Join(err, d.Close(ctx))
 		}
 	}()
-	if d.generations, err = openGenerations(ctx, path); err != nil {
+	if d.generations, err = openGenerations(ctx, path, logger); err != nil {
 		return nil, err
 	}
 	d.scrubber = startScrubber(path)
@@ -130,11 +132,29 @@ func (d *Driver) HotReader() driver.HotReader { return d.hot }
 // Now implements [driver.Driver]: the process's clock is the database's.
 func (d *Driver) Now(context.Context) (int64, error) { return d.clock().UnixMilli(), nil }
 
-// Listen implements [driver.Driver]: SQLite can't notify.
+// listenPause is how often a listener looks for commits.
+const listenPause = 100 * time.Millisecond
+
+// Listen implements [driver.Driver]. SQLite can't notify: each commit of a process of ours is a notification on every channel.
 func (d *Driver) Listen(
-	context.Context, string, func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
+	_ context.Context, _ string, use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
 ) error {
-	return driver.ErrUnsupported
+	known := d.generations.commits()
+	return use(func(ctx context.Context, atMost time.Duration) (bool, error) {
+		for end := time.Now().Add(atMost); ; {
+			if commits := d.generations.commits(); commits != known {
+				known = commits
+				return true, nil
+			}
+			left := time.Until(end)
+			if left <= 0 {
+				return false, nil
+			}
+			if err := repeat.Pause(ctx, min(left, listenPause)); err != nil {
+				return false, err //nolint:wrapcheck // the cause of the end
+			}
+		}
+	})
 }
 
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating

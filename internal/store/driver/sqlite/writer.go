@@ -229,6 +229,7 @@ func (t *transaction) Commit(context.Context) error {
 	_, err := t.conn.exec("COMMIT", nil)
 	if err == nil {
 		t.writer.generations.settle(announced)
+		t.writer.generations.committed()
 		if t.conn.erased {
 			t.writer.scrubber.want()
 		}
