@@ -36,7 +36,8 @@ type Model struct {
 	// When the model was made, in Unix seconds. Default: 1735689600, which is 2025-01-01.
 	Created *int64 `json:"created,omitempty"`
 
-	// How many tokens prompt and answer may have together, from 1 to 100,000,000. Required.
+	// How many tokens prompt and answer may have together, from 1 to 100,000,000. The vendor judges prompts that may fit, so
+	// a number below the vendor's own is no strict limit. Required.
 	ContextWindow *int64 `json:"context_window,omitempty"`
 
 	// How many tokens an answer may have at most, from 1 to context_window. Required.
