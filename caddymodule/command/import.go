@@ -101,8 +101,8 @@ func importFault(err error) error {
 		what = "an import needs a new database, or for SQLite a file that doesn't exist; if one has just ended here, all is done: caddy svc doctor"
 	case errors.Is(err, archive.ErrOtherImport):
 		what = "finish that import with its own archive, or begin anew with an empty database"
-	case errors.Is(err, archive.ErrNewer):
-		what = "update this program; nothing was imported"
+	case errors.Is(err, archive.ErrOtherVersion):
+		what = "import it with a program of the version that wrote it, and upgrade that store if it is the older one; nothing was imported"
 	case errors.Is(err, archive.ErrDamaged):
 		what = "run the same command with a whole copy of the archive: what is in the store stays and is not imported twice"
 	}

@@ -134,6 +134,8 @@ func TestImportCommandRefuses(t *testing.T) {
 	c.refused("takes exactly one argument, the archive to read", "import")
 	c.refused("opening the archive: ", "import", c.path("none"))
 	c.refused("this is no archive of `caddy svc export`", "import", c.path("Caddyfile"))
+	c.write("later", `{"format":"caddy-svc archive","version":1,"id":"arc_1","schema":1000,"engine":"sqlite","createdAt":1}`+"\n")
+	c.refused("its tables have version 1000, this program's 1\nimport it with a program of the version that wrote it", "import", c.path("later"))
 
 	c.write("master.key", masterKey(2))
 	c.refused("sealed with a key that is not in master_key\ngive this configuration the master_key", "import", source.path("archive"))

@@ -28,8 +28,8 @@ type ExportOptions struct {
 // no read stays open on the database itself; that takes the space of the database once more until Export
 // returns. On PostgreSQL it reads one snapshot, which keeps the server from cleaning up for as long.
 //
-// An archive holds sealed values as they are: only the same master key opens them. It fails with [ErrNewer] when a
-// newer version of the product has changed the schema.
+// An archive holds sealed values as they are: only the same master key opens them. It fails as [store.DB.Check] does for a store of another
+// version.
 func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOptions) (Summary, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -50,10 +50,10 @@ func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOption
 }
 
 func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, header Header, progress func(Progress)) (map[string]int64, error) {
-	var err error
-	if header.Schema, err = knownSchema(ctx, source, header.Engine); err != nil {
+	if err := schema.Check(ctx, header.Engine, source, schema.Versions(header.Engine)); err != nil {
 		return nil, err
 	}
+	header.Schema = schema.Newest(header.Engine)
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	archive, err := newWriter(buffered, header, progress)
 	if err != nil {
@@ -71,19 +71,6 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 		return nil, fmt.Errorf("write the archive: %w", err)
 	}
 	return archive.rows, nil
-}
-
-// knownSchema is the schema version of the store, or [ErrNewer] when a newer version of the product made it: it
-// may have tables that this one doesn't know.
-func knownSchema(ctx context.Context, source driver.SnapshotReader, engine store.Engine) (int64, error) {
-	var version int64
-	if err := source.QueryRowContext(ctx, "SELECT max(version_id) FROM "+schema.VersionTable).Scan(&version); err != nil {
-		return 0, driver.WrapError("read the schema version", err)
-	}
-	if version > schema.Newest(engine) {
-		return 0, fmt.Errorf("%w: the store's schema has version %d, this program knows %d", ErrNewer, version, schema.Newest(engine))
-	}
-	return version, nil
 }
 
 // exportTable writes a table in the order in which the engine reads it fastest: no reader of an archive needs another.

@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 )
@@ -16,6 +18,16 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 		}
 	}
 	return names, columns
+}
+
+// TableLine is the line that begins a table.
+func TableLine(place int) string {
+	var line bytes.Buffer
+	table := tableAt(place)
+	if err := json.NewEncoder(&line).Encode(mark{Table: table.name, Columns: table.columnNames()}); err != nil {
+		panic(err)
+	}
+	return line.String()
 }
 
 // ReadArchive reads a whole archive without a store, and counts its rows.

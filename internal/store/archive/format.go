@@ -15,12 +15,12 @@ import (
 // An archive is a whole store as a stream of lines of JSON, the same from either engine (docs/operating.md "Move from
 // SQLite to PostgreSQL"):
 //
-//	{"format":"caddy-svc archive","version":1,"id":"arc_…","schema":2,"engine":"sqlite","createdAt":1795219200000,"probes":["…"]}
-//	{"table":"organizations","columns":["id","name","plan","created_at","suspended_at"]}
-//	["org_…","Acme","free",1795219200000,null]
+//	{"format":"caddy-svc archive","version":1,"id":"arc_…","schema":1,"engine":"sqlite","createdAt":1795219200000,"probes":["…"]}
+//	{"table":"org_models","columns":["org_id","model","enabled"]}
+//	["org_…","acme/std",false]
 //	{"block":1,"sha256":"…"}
 //	…
-//	{"end":{"organizations":1,…},"sha256":"…"}
+//	{"end":{"org_models":1,…},"sha256":"…"}
 //
 // The first line is [Header]. Then come the tables in the order of [allTables], empty ones too, each with its
 // rows as arrays in the order of its columns: text as strings, whole numbers, true and false, bytes as base64, null.
@@ -47,7 +47,7 @@ type Header struct {
 	Version int `json:"version"`
 	// ID is unique among archives, also of the same store.
 	ID string `json:"id"`
-	// Schema is the schema version of the store.
+	// Schema is the version of the store's tables. A store of that version takes the archive, and no other.
 	Schema int64 `json:"schema"`
 	// Engine is where the store was. Archives of both are read by both.
 	Engine store.Engine `json:"engine"`
@@ -98,8 +98,8 @@ func (s Summary) Total() (rows int64) {
 var (
 	// ErrDamaged: the stream is no archive, or a damaged one, or cut. Blocks before the damage may have been imported.
 	ErrDamaged = errors.New("store: not a whole, undamaged archive")
-	// ErrNewer: a newer version of the product wrote the archive or changed the store. Nothing happened.
-	ErrNewer = errors.New("store: of a newer version of the product")
+	// ErrOtherVersion: the archive is of another version of the tables, or of the format. Nothing happened.
+	ErrOtherVersion = errors.New("store: an archive of another version")
 	// ErrNotEmpty: the store has rows. Nothing happened.
 	ErrNotEmpty = errors.New("store: not empty")
 	// ErrOtherImport: an import of another archive is unfinished in the store, or another import is at work in it.

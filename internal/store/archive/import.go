@@ -26,7 +26,7 @@ type ImportOptions struct {
 // finished by the same call with the same archive from its beginning, with exactly the same rows in the end. Memory doesn't
 // grow with the archive.
 //
-// Until it has succeeded, [store.DB.Migrate] fails with [store.ErrUnfinishedImport]. It fails with [ErrDamaged], [ErrNewer],
+// Until it has succeeded, [store.DB.Migrate] fails with [store.ErrUnfinishedImport]. It fails with [ErrDamaged], [ErrOtherVersion],
 // [ErrNotEmpty] or [ErrOtherImport]; after ErrDamaged an undamaged copy of the same archive goes on.
 func Import(ctx context.Context, db *store.DB, r io.Reader, options ImportOptions) (Summary, error) {
 	summary, err := importArchive(ctx, db, r, options)
@@ -70,13 +70,13 @@ func importArchive(ctx context.Context, db *store.DB, r io.Reader, options Impor
 	return summary, endImport(ctx, db, reached)
 }
 
-// admit refuses archives, and stores, of newer versions, and those the caller refuses.
+// admit refuses archives, and stores, of other versions, and those the caller refuses.
 func admit(ctx context.Context, db *store.DB, header Header, options ImportOptions) error {
-	if _, err := knownSchema(ctx, db.Reader(), db.Engine()); err != nil {
+	if err := schema.Check(ctx, db.Engine(), db.Reader(), schema.Versions(db.Engine())); err != nil {
 		return err
 	}
-	if known := schema.Newest(db.Engine()); header.Schema > known {
-		return fmt.Errorf("%w: the archive's schema has version %d, this program knows %d", ErrNewer, header.Schema, known)
+	if newest := schema.Newest(db.Engine()); header.Schema != newest {
+		return fmt.Errorf("%w: its tables have version %d, this program's %d", ErrOtherVersion, header.Schema, newest)
 	}
 	if options.Admit == nil {
 		return nil

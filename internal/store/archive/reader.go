@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"maps"
+	"slices"
 )
 
 // block is a block of an archive that was read whole and undamaged.
@@ -22,7 +23,7 @@ type block struct {
 
 // run are rows of a block that follow each other in one table.
 type run struct {
-	table table    // the columns that the archive has
+	table table
 	line  int64    // of the first row
 	rows  [][]byte // as they stand in the archive
 }
@@ -42,7 +43,7 @@ type reader struct {
 	block int64
 }
 
-// newReader reads the first line. It fails with [ErrDamaged] or [ErrNewer].
+// newReader reads the first line. It fails with [ErrDamaged] or [ErrOtherVersion].
 func newReader(from io.Reader) (*reader, error) {
 	r := &reader{from: bufio.NewReaderSize(from, 64<<10), sum: sha256.New(), place: -1, rows: map[string]int64{}}
 	if err := r.read(); err != nil {
@@ -52,9 +53,9 @@ func newReader(from io.Reader) (*reader, error) {
 	switch {
 	case err != nil || r.header.Format != formatName:
 		return nil, damaged(r.line, "this is no archive of `caddy svc export`")
-	case r.header.Version > formatVersion:
-		return nil, fmt.Errorf("%w: the archive has format version %d, this is the version for %d", ErrNewer, r.header.Version, formatVersion)
-	case r.header.Version != formatVersion || r.header.ID == "" || r.header.Schema < 1:
+	case r.header.Version != formatVersion:
+		return nil, fmt.Errorf("%w: its format has version %d, this program's %d", ErrOtherVersion, r.header.Version, formatVersion)
+	case r.header.ID == "":
 		return nil, damaged(r.line, "the first line doesn't say what an archive's says")
 	}
 	r.sum.Write(r.text)
@@ -148,7 +149,7 @@ func (r *reader) mark(block *block, rows int) (done bool, err error) {
 	case mark.Block == block.number && rows > 0:
 		r.block, block.digest = block.number, digest
 		return true, nil
-	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows):
+	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows) && len(r.rows) == len(allTables):
 		return false, r.atEnd()
 	}
 	return false, damaged(r.line, "it doesn't fit what stands before it")
@@ -156,13 +157,13 @@ func (r *reader) mark(block *block, rows int) (done bool, err error) {
 
 // begin begins a table.
 func (r *reader) begin(mark mark) error {
-	place := placeOf(mark.Table)
-	if place <= r.place {
+	place := r.place + 1
+	if place == len(allTables) || mark.Table != allTables[place].name {
 		return damaged(r.line, "a table that is unknown or out of order")
 	}
-	table, ok := tableAt(place).only(mark.Columns)
-	if !ok {
-		return damaged(r.line, "a column of table %s that is unknown or named twice", allTables[place].name)
+	table := tableAt(place)
+	if !slices.Equal(mark.Columns, table.columnNames()) {
+		return damaged(r.line, "table %s has other columns", table.name)
 	}
 	r.place, r.table, r.rows[table.name] = place, table, 0
 	return nil

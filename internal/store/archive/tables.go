@@ -4,8 +4,7 @@ import "strings"
 
 // allTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
 // column is text unless it names another type. TestArchivesHoldTheWholeSchema compares the list, and that of what archives
-// leave out, with the catalogue of both engines, so that a new table or column can't be forgotten; a column that is added
-// must have a default, as for older processes, because an archive of an older schema comes without it.
+// leave out, with the catalogue of both engines, so that a new table or column can't be forgotten.
 var allTables = [...]struct{ name, columns string }{
 	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int low_balance_micros:int " +
 		"low_balance_since:int waiting_minutes:int"},
@@ -84,7 +83,7 @@ type column struct {
 	kind columnType
 }
 
-// table is a table with the columns that are exported, or that an archive brings.
+// table is a table with the columns that an archive has.
 type table struct {
 	name    string
 	columns []column
@@ -101,33 +100,6 @@ func tableAt(place int) table {
 		table.columns = append(table.columns, column{name, columnType(kind)})
 	}
 	return table
-}
-
-// placeOf is the place of a table in [allTables], or -1.
-func placeOf(name string) int {
-	for place := range allTables {
-		if allTables[place].name == name {
-			return place
-		}
-	}
-	return -1
-}
-
-// only is the table with these of its columns, in this order; false when one is unknown or named twice, or there is none.
-func (t table) only(names []string) (table, bool) {
-	chosen := table{name: t.name, columns: make([]column, 0, len(names))}
-	taken := make(map[string]bool, len(names))
-	for _, name := range names {
-		for _, column := range t.columns {
-			if column.name == name && !taken[name] {
-				chosen.columns, taken[name] = append(chosen.columns, column), true
-			}
-		}
-		if !taken[name] {
-			return table{}, false
-		}
-	}
-	return chosen, len(chosen.columns) == len(names) && len(names) > 0
 }
 
 func (t table) columnNames() []string {
