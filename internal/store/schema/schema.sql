@@ -657,7 +657,7 @@ CREATE TABLE media (
 	id              TEXT   NOT NULL PRIMARY KEY,
 	org_id          TEXT   NOT NULL,
 	channel_id      TEXT   NOT NULL,
-	conversation_id TEXT   NOT NULL DEFAULT '',
+	conversation_id TEXT   NOT NULL,
 	message_id      TEXT   REFERENCES messages (id) ON DELETE SET NULL,
 	position        BIGINT NOT NULL CHECK (position >= 0),
 	kind            TEXT   NOT NULL CHECK (kind <> ''),
