@@ -90,8 +90,8 @@ func Padded[T any](sizes ListSizes, items []T) iter.Seq2[int, []T] {
 			}
 			piece := items[:min(len(items), sizes[size])]
 			items = items[len(piece):]
-			for len(piece) < sizes[size] {
-				piece = append(slices.Clip(piece), piece[len(piece)-1])
+			if missing := sizes[size] - len(piece); missing > 0 {
+				piece = slices.Concat(piece, slices.Repeat(piece[len(piece)-1:], missing))
 			}
 			if !yield(size, piece) {
 				return
