@@ -85,7 +85,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 				selectDelivered: {"cnv_7", 50}, selectInterrupted[len(listSizes)-1]: {"cnv_7", "trn_7"}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
 				selectLags: {now, 10}, selectStandingByCode: {},
 				selectStanding: {now, 10, 10}, selectDead: {10},
-				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, 64), any("org_1")),
+				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, listSizes[0]), any("org_1")),
 			})
 			for text, args := range texts {
 				plan := q.plan(t, text, args)

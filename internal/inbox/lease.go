@@ -11,8 +11,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// listSizes are the lengths of the lists in this package's statements.
-var listSizes = store.ListSizes{64, 8, 1}
+// listSizes are the lengths of the lists in this package's statements. The largest is that of a full transaction of deliveries, which so
+// finds and locks its conversations at once. Each is half of the one before: the rows of any list are written by few statements, and a
+// look-up is padded to less than twice its keys.
+var listSizes = store.ListSizes{256, 128, 64, 32, 16, 8, 4, 2, 1}
 
 // Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more
 // may be due. Organizations take turns: the one that has the fewest leases, in all processes, gets the next, each time for its

@@ -32,6 +32,7 @@ func TestStatementsAndRoundTrips(t *testing.T) {
 			m.requireCost(t, "refused call", cost{statements: 4, trips: 3}, m.refusedCall)
 			m.requireCost(t, "delivery of a new customer", cost{statements: 7, trips: 3}, func(t *testing.T, id string) { m.deliver(t, id, id) })
 			m.requireCost(t, "delivery of a known customer", cost{statements: 6, trips: 2}, func(t *testing.T, id string) { m.deliver(t, id, "known") })
+			m.requireCost(t, "delivery of 99 known customers", cost{statements: 107, trips: 2}, func(t *testing.T, id string) { m.deliverMany(t, id, 99) })
 			m.emptyQueue(t)
 			m.requireCost(t, "delivery and answer, without its call", cost{statements: 7 + 35, trips: 3 + 11}, m.answer)
 		})
@@ -149,18 +150,36 @@ func (m *meter) refusedCall(t *testing.T, id string) {
 
 func (m *meter) deliver(t *testing.T, id, customer string) {
 	t.Helper()
+	m.deliverItems(t, []inbox.Item{textOf(id, customer)})
+}
+
+// deliverMany delivers a text of each of many customers at once.
+func (m *meter) deliverMany(t *testing.T, id string, customers int) {
+	t.Helper()
+	var items []inbox.Item
+	for n := range customers {
+		items = append(items, textOf(fmt.Sprint(id, n), fmt.Sprint("one of many ", n)))
+	}
+	m.deliverItems(t, items)
+}
+
+func textOf(id, customer string) inbox.Item {
+	return inbox.Item{
+		Kind: inbox.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
+	}
+}
+
+func (m *meter) deliverItems(t *testing.T, items []inbox.Item) {
+	t.Helper()
 	require.NoError(t, m.queue.Enqueue(t.Context(), []inbox.Arrival{{
-		Route: store.Route{ChannelID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", State: store.ChannelActive},
-		Items: []inbox.Item{{
-			Kind: inbox.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
-		}},
+		Route: store.Route{ChannelID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", State: store.ChannelActive}, Items: items,
 	}}))
 }
 
 // emptyQueue deletes the conversations, so that nothing else is due.
 func (m *meter) emptyQueue(t *testing.T) {
 	t.Helper()
-	all, err := m.queue.Conversations(t.Context(), m.wallet.OrgID, inbox.ConversationFilter{}, store.Page{Limit: 100})
+	all, err := m.queue.Conversations(t.Context(), m.wallet.OrgID, inbox.ConversationFilter{}, store.Page{Limit: 200})
 	require.NoError(t, err)
 	for _, c := range all {
 		require.NoError(t, m.queue.DeleteConversation(t.Context(), "usr_1", m.wallet.OrgID, c.ID))
