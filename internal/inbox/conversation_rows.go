@@ -149,6 +149,40 @@ var conversationUpdates = func() (texts [16]string) {
 	return texts
 }()
 
+// updatedColumns are those that [conversationRow.values] has, with their types, behind the id.
+var updatedColumns = []string{
+	"address::text", "customer_name::bytea", "last_customer_at::bigint", "updated_at::bigint", "state::text", "attention::text",
+	"waiting_since::bigint", "lease_token::bigint", "attempts::bigint", "paused_until::bigint", "blocked_at::bigint", "lease_until::bigint",
+	"run_at::bigint", "unanswered_since::bigint", "attention_told::text", "handover_reason::text", "retried_at::bigint",
+	"closed_until::bigint", "doubt_since::bigint", "paced_until::bigint",
+}
+
+// updateSeveral are the statements that write several conversations on PostgreSQL, where a statement costs about as much as the row that
+// it writes, and a column that keeps its value touches no index.
+var updateSeveral = listSizes[:len(listSizes)-1].Build(func(rows int) string {
+	var set, names, first strings.Builder
+	for i, column := range updatedColumns {
+		name, kind, _ := strings.Cut(column, "::")
+		fmt.Fprintf(&set, ", %s = v.%s", name, name)
+		fmt.Fprintf(&names, ", %s", name)
+		fmt.Fprintf(&first, ",$%d::%s", i+2, kind)
+	}
+	width := len(updatedColumns) + 1
+	others := strings.TrimPrefix(store.ParameterRows(rows-1, width, width), "VALUES ")
+	return "UPDATE conversations c SET" + set.String()[1:] + " FROM (VALUES ($1::text" + first.String() + ")," + others +
+		") AS v (id" + names.String() + ") WHERE c.id = v.id"
+})
+
+// values are the id and the columns of updateSeveral.
+func (c *conversationRow) values() []any {
+	p := &c.people
+	return []any{
+		c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state, c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil,
+		c.blockedAt, c.leaseUntil, c.runAt, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil, p.doubtSince,
+		c.pacedUntil,
+	}
+}
+
 // rowChanges is which columns of a row changed that a usual update doesn't name.
 type rowChanges uint8
 
@@ -232,6 +266,7 @@ func collectConversations(rows map[string]*conversationRow) func(store.Row) erro
 // queueConversations writes what changed, and wakes the workers of other processes when something became due.
 func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 	wake := false
+	var changed []*conversationRow
 	for _, c := range rows {
 		if c.deleted {
 			continue
@@ -242,8 +277,23 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 			continue
 		}
 		c.queueEvents(tx)
-		text, args := c.update()
+		changed = append(changed, c)
+	}
+	sizes := listSizes
+	if !locksRows(tx) {
+		sizes = listSizes[len(listSizes)-1:]
+	}
+	store.EachExact(sizes, changed, func(size int, piece []*conversationRow) {
+		text, args := piece[0].update()
+		if len(piece) > 1 {
+			text, args = updateSeveral[size], nil
+			for _, c := range piece {
+				args = append(args, c.values()...)
+			}
+		}
 		tx.Queue(store.AnyRows, text, args...)
+	})
+	for _, c := range changed {
 		c.stored, c.storedPeople, c.changed = c.queueState, c.people, false
 	}
 	if wake && locksRows(tx) {

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,42 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
+
+// TestManyCustomersOfOneDelivery guarantees that each of the conversations that a delivery changes gets its own values, however many they
+// are.
+func TestManyCustomersOfOneDelivery(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		const customers = 32 + 8 + 1
+		var first, second []Item
+		for i := range customers {
+			item := textOf(fmt.Sprint("c", i), fmt.Sprint("first ", i), "hello")
+			if i%3 == 0 {
+				item.CustomerName = ""
+			}
+			item.SentAt = 1000
+			first = append(first, item)
+			item.MessageID, item.Address, item.SentAt = fmt.Sprint("second ", i), item.CustomerRef, int64(2000+i)
+			second = append(second, item)
+		}
+		q.arrive(t, first...)
+		q.arrive(t, second...)
+		require.Equal(t, fmt.Sprint(customers), q.value(t, `SELECT count(*) FROM conversations c JOIN messages m ON m.conversation_id = c.id
+			WHERE m.sent_at = c.last_customer_at AND m.sent_at >= 2000 AND c.address = c.customer_ref`))
+		list, err := q.Conversations(t.Context(), "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		require.Len(t, list, customers)
+		unnamed := 0
+		for _, c := range list {
+			if c.CustomerName == "" {
+				unnamed++
+				continue
+			}
+			require.Equal(t, "Ms "+c.Address, c.CustomerName)
+		}
+		require.Equal(t, (customers+2)/3, unnamed)
+	})
+}
 
 // A message goes in, is answered once with everything that waited, and both directions are listed.
 func TestMessageToReply(t *testing.T) {

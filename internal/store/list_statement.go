@@ -32,10 +32,11 @@ func (s ListSizes) Build(text func(rows int) string) ListStatement {
 // ParameterRows writes rows of columns parameters, numbered after the first skip ones: ($1,$2) for rows of one column, VALUES
 // ($1,$2),($3,$4) for others.
 func ParameterRows(rows, columns, skip int) string {
-	between, text := "),(", []byte("VALUES (")
+	between, start := "),(", "VALUES ("
 	if columns == 1 {
-		between, text = ",", []byte("(")
+		between, start = ",", "("
 	}
+	text := append(make([]byte, 0, len(start)+rows*(6*columns+2)), start...)
 	for i := range rows * columns {
 		switch {
 		case i == 0:
