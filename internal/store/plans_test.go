@@ -453,3 +453,39 @@ func runMoney(t *testing.T, db *store.DB) {
 	require.NoError(t, err)
 	require.True(t, report.OK(), report)
 }
+
+// TestLookUpsKeepTheirPlans guarantees that the server doesn't plan the look-ups of requests each time, which takes longer than they do.
+func TestLookUpsKeepTheirPlans(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	location.DSN += " pool_max_conns=2" // one for look-ups and the writer
+	db := storetest.OpenAt(t, location, store.Options{})
+	keys := createRoutes(t, db, 2)
+	lookUps := []func() error{
+		func() error { _, err := db.Routes.ByKeys(t.Context(), keys[:1]); return err },
+		func() error { _, _, err := db.Routes.ByID(t.Context(), "1"); return err },
+		func() error { _, _, err := db.APIKeys.ByHash(t.Context(), [32]byte{1}); return err },
+		func() error { _, err := db.Organizations.Models(t.Context(), "org_1"); return err },
+		func() error { _, _, err := db.ProviderKeys.Sealed(t.Context(), "org_1", "openai"); return err },
+	}
+	const rounds, first = 20, 5 // after the first ones the server chooses
+	for range rounds {
+		for _, lookUp := range lookUps {
+			require.NoError(t, lookUp())
+		}
+	}
+	planned := map[string]int{}
+	require.NoError(t, db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		return tx.Query(ctx, func(row store.Row) error {
+			var text string
+			var custom int
+			err := row.Scan(&text, &custom)
+			planned[text] = custom
+			return err
+		}, `SELECT statement, custom_plans FROM pg_prepared_statements WHERE custom_plans + generic_plans = $1`, rounds)
+	}))
+	require.Len(t, planned, len(lookUps))
+	for text, custom := range planned {
+		require.LessOrEqual(t, custom, first, text)
+	}
+}

@@ -81,11 +81,11 @@ func (r *hotReader) fetchKeys(hashes map[[32]byte]int64) (map[[32]byte]driver.Ke
 }
 
 const (
-	// selectKeys has hashes and their number.
+	// selectKeys has hashes and their number. The limit of w, here as in the other look-ups, makes the server expect few keys: expecting
+	// ten, it would find the plan for all arguments dear, and make one for each execution, which takes three times as long as the look-up.
 	selectKeys = "SELECT " + driver.KeyColumns + ", " + ClockSQL + " FROM (SELECT hash FROM unnest($1::bytea[]) AS u (hash) LIMIT $2) w" + keyByHash
 	// keyByHash reads the key of each hash of w. The inner limits make the plan start from an index, however few rows the tables
-	// had when it was made. The limit of w makes the server expect few hashes: expecting ten, it would find the plan for all
-	// arguments dear, and make one for each execution, which takes three times as long as the look-up.
+	// had when it was made.
 	keyByHash = `
 	CROSS JOIN LATERAL (SELECT hash, id, org_id, env, scopes, expires_at, revoked_at
 		FROM api_keys WHERE api_keys.hash = w.hash LIMIT 1) k
@@ -115,14 +115,14 @@ func (r *hotReader) fetchProviderKeys(ids map[driver.ProviderKeyID]int64) (map[d
 		orgIDs, providers = append(orgIDs, id.OrgID), append(providers, id.Provider)
 	}
 	found := make(map[driver.ProviderKeyID][]byte, len(ids))
-	err := r.query(`SELECT org_id, provider, sealed FROM provider_keys WHERE (org_id, provider) IN
-		(SELECT org_id, provider FROM unnest($1::text[], $2::text[]) AS wanted (org_id, provider))`, func(row driver.Row) error {
+	err := r.query(`SELECT k.org_id, k.provider, k.sealed FROM (SELECT org_id, provider FROM unnest($1::text[], $2::text[]) AS u (org_id, provider)
+		LIMIT $3) w JOIN provider_keys k ON k.org_id = w.org_id AND k.provider = w.provider`, func(row driver.Row) error {
 		var id driver.ProviderKeyID
 		var sealed []byte
 		err := row.Scan(&id.OrgID, &id.Provider, &sealed)
 		found[id] = sealed
 		return err
-	}, orgIDs, providers)
+	}, orgIDs, providers, len(ids))
 	return found, err
 }
 
@@ -159,11 +159,12 @@ func isDisconnected(err error) bool {
 
 func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]*driver.Route, error) {
 	found := make(map[string]*driver.Route, len(channelIDs))
-	err := r.query("SELECT "+driver.RouteColumns+" FROM"+driver.RouteTables+"WHERE c.id = ANY($1)", func(row driver.Row) error {
+	err := r.query("SELECT "+driver.RouteColumns+" FROM (SELECT id FROM unnest($1::text[]) AS u (id) LIMIT $2) w JOIN"+driver.RouteTables+
+		"ON c.id = w.id", func(row driver.Row) error {
 		route, err := driver.ScanRoute(row)
 		found[route.ChannelID] = route
 		return err
-	}, slices.Collect(maps.Keys(channelIDs)))
+	}, slices.Collect(maps.Keys(channelIDs)), len(channelIDs))
 	return found, err
 }
 
@@ -174,12 +175,12 @@ func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.Rout
 	}
 	found := make(map[driver.RouteKey]*driver.Route, len(keys))
 	// The last condition lets the planner use the partial index on external ids.
-	err := r.query("SELECT "+driver.RouteColumns+" FROM"+driver.RouteTables+`WHERE (c.type, c.external_id) IN
-		(SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS wanted (type, external_id)) AND c.external_id <> ''`,
+	err := r.query("SELECT "+driver.RouteColumns+` FROM (SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS u (type, external_id)
+		LIMIT $3) w JOIN`+driver.RouteTables+`ON c.type = w.type AND c.external_id = w.external_id AND c.external_id <> ''`,
 		func(row driver.Row) error {
 			route, err := driver.ScanRoute(row)
 			found[route.Key()] = route
 			return err
-		}, types, externalIDs)
+		}, types, externalIDs, len(keys))
 	return found, err
 }
