@@ -21,7 +21,7 @@ func TestCreditIsIdempotentByReference(t *testing.T) {
 
 		again, err := book.Credit(t.Context(), "ops", acme, 500, "invoice-1")
 		require.NoError(t, err)
-		first.Replayed = true
+		first.Replayed, first.auditID = true, ""
 		require.Equal(t, first, again)
 		_, err = book.Credit(t.Context(), "ops", acme, 501, "invoice-1")
 		require.ErrorIs(t, err, ErrRefReused)
@@ -55,7 +55,7 @@ func TestAdjust(t *testing.T) {
 		_, err = book.Adjust(t.Context(), "ops", acme, 15, "goodwill", "a2")
 		require.NoError(t, err)
 		requireWallet(t, book, 75, 60)
-		require.Equal(t, 25, count(t, db, `SELECT CAST(sum(amount_micros) AS BIGINT) FROM ledger_entries WHERE account = 'sys:loss'`))
+		require.Equal(t, 25, count(t, db, `SELECT CAST(-sum(amount_micros) AS BIGINT) FROM ledger_tx WHERE account = 'sys:loss'`))
 		require.Equal(t, 2, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.adjust'`))
 	})
 }
@@ -66,7 +66,7 @@ func TestRefundOnce(t *testing.T) {
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		_, err := book.Refund(t.Context(), "ops", "call_1", "ticket 7")
 		require.ErrorIs(t, err, store.ErrNotFound, "the call has not ended")
-		_, err = book.Settle(t.Context(), chargeOf("call_1", 25))
+		_, err = book.Settle(t.Context(), chargeOf("call_1", 60, 25))
 		require.NoError(t, err)
 
 		entry, err := book.Refund(t.Context(), "ops", "call_1", "ticket 7")
@@ -75,16 +75,50 @@ func TestRefundOnce(t *testing.T) {
 		require.Equal(t, "call_1", entry.Ref)
 		again, err := book.Refund(t.Context(), "ops", "call_1", "ticket 8")
 		require.NoError(t, err)
-		entry.Replayed = true
+		entry.Replayed, entry.auditID = true, ""
 		require.Equal(t, entry, again)
 		requireWallet(t, book, 100, 0)
 
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 60))))
-		_, err = book.Settle(t.Context(), voidOf("call_2"))
+		_, err = book.Settle(t.Context(), voidOf("call_2", 60))
 		require.NoError(t, err)
 		_, err = book.Refund(t.Context(), "ops", "call_2", "")
 		require.ErrorIs(t, err, ErrNothingToRefund)
 		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.refund'`))
+	})
+}
+
+// A refund goes to the wallet that paid, whoever else has a call or a reference of that name, and a call is refunded once however often and
+// however many at once ask for it.
+func TestRefundOfAnotherWalletsCall(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		other := WalletID{"org_other", store.Live}
+		makeOrganization(t, db, other.OrgID)
+		topUp(t, book, 100)
+		_, err := book.Credit(t.Context(), "ops", other, 100, "call_1")
+		require.NoError(t, err)
+		_, err = book.Adjust(t.Context(), "ops", other, -1, "why", "call_1")
+		require.NoError(t, err)
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
+		_, err = book.Settle(t.Context(), chargeOf("call_1", 60, 25))
+		require.NoError(t, err)
+
+		refunds := []store.Op{}
+		for range 3 {
+			refunds = append(refunds, &postOp{posting: posting{kind: EntryRefund, wallet: other, ref: "call_1", actor: "ops"}})
+		}
+		refunds = append(refunds, &postOp{posting: posting{kind: EntryTopUp, wallet: other, micros: 1, ref: "next", actor: "ops"}})
+		applyTogether(t, db, refunds...)
+		for i, op := range refunds[:3] {
+			refund := op.(*postOp)
+			require.NoError(t, refund.refused)
+			require.Equal(t, acme, refund.entry.Wallet)
+			require.Equal(t, i > 0, refund.entry.Replayed)
+		}
+		requireWallet(t, book, 100, 0)
+		wallet, err := book.Wallet(t.Context(), other)
+		require.NoError(t, err)
+		require.Equal(t, Wallet{BalanceMicros: 100}, wallet)
 	})
 }
 
@@ -99,6 +133,8 @@ func TestPostingsThatCannotBeRight(t *testing.T) {
 		"adjust by nothing":      func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 0, "why", "r") },
 		"adjust by the smallest": func() (Entry, error) { return book.Adjust(ctx, "ops", acme, math.MinInt64, "why", "r") },
 		"adjust without reason":  func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, " ", "r") },
+		"credit without ref":     func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, "") },
+		"adjust without ref":     func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "why", "") },
 		"refund of no call":      func() (Entry, error) { return book.Refund(ctx, "ops", "", "r") },
 		"NUL in the reference":   func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, "a\x00b") },
 		"broken UTF-8":           func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "a\xff", "r") },

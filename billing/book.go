@@ -4,26 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Book reads and changes the money of one database. Any number may be made with [NewBook]; only one with [Book.StartTranches] has a
-// state of its own.
+// DefaultKeptBytes bounds the kept answers of a wallet unless [Book.KeepAtMost] sets another bound.
+const DefaultKeptBytes = 64 << 20
+
+// Book reads and changes the money of one database. Any number may be made with [NewBook].
 type Book struct {
-	db       *store.DB
-	tranches *Tranches // nil without
+	db        *store.DB
+	tranches  *Tranches // nil without
+	keptBytes atomic.Int64
+	// prices are the ids of those prices that this process has written.
+	prices sync.Map
 }
 
 // NewBook opens the book kept in db, which must have been opened with [Ledger] among its kinds.
 func NewBook(db *store.DB) *Book {
-	return &Book{db: db}
+	b := &Book{db: db}
+	b.KeepAtMost(DefaultKeptBytes)
+	return b
 }
+
+// KeepAtMost bounds the kept answers of each wallet, in bytes. An answer that finds no room is charged and not kept; what is kept stays.
+func (b *Book) KeepAtMost(bytes int64) { b.keptBytes.Store(bytes) }
 
 // Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once that is
 // durable. With [Tranches] the reservation may have been durable before. Nothing is reserved or claimed when it returns a [Replay],
-// or an error other than [store.ErrCommitUnknown], after which both may exist until [Book.Abandon] decides. Repeating an open hold
-// with the same claim succeeds; with Tranches a call without a claim is held once, and one of unknown outcome abandoned.
+// or an error other than [store.ErrCommitUnknown], after which both may exist until [Book.Settle] voids the call. Repeating a hold
+// whose call has not ended succeeds; with Tranches a call without a claim is held once, and one of unknown outcome voided.
 //
 // A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight],
 // [ErrInsufficientCredits], [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
@@ -32,12 +44,13 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
 	}
-	if granted, err := b.tranches.hold(hold); granted || err != nil {
+	granted, ride, err := b.tranches.hold(hold)
+	if granted || err != nil {
 		return nil, err
 	}
+	op := &holdOp{Hold: hold, ride: ride}
 	for {
-		op, err := b.holdOnce(ctx, hold)
-		if err != nil {
+		if err := b.do(ctx, op, op.ride); err != nil {
 			return nil, fmt.Errorf("hold credits: %w", err)
 		}
 		switch {
@@ -46,8 +59,9 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 				return replay, err
 			}
+			op.ride = nil // its answer came
 		case errors.Is(op.refused, ErrInsufficientCredits) && !hold.Rough:
-			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros); err != nil {
+			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.retry(b)); err != nil || op.finished == "" {
 				return nil, err
 			}
 		default:
@@ -56,68 +70,73 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	}
 }
 
-func (b *Book) holdOnce(ctx context.Context, hold Hold) (*holdOp, error) {
-	taking := b.tranches.take(hold)
-	op := &holdOp{Hold: hold}
-	if taking != nil {
-		op.take = taking.take
+// retry returns the hold as a try of [Book.recall].
+func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error) {
+	return func(ctx context.Context) (bool, error) {
+		op.recalls, op.ride = true, b.tranches.returning(op.Wallet)
+		if err := b.do(ctx, op, op.ride); err != nil {
+			return false, fmt.Errorf("hold credits: %w", err)
+		}
+		return op.pending, op.refused
 	}
-	err := b.db.Do(ctx, Ledger, op)
-	b.tranches.taken(taking, err)
-	return op, err
 }
 
-// Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one
-// transaction, and returns once that is durable. See [Settled] for a cost above the hold, a hold that has expired
-// and a settlement that is repeated. It returns [ErrNoHold], [ErrInvalid], or a wrapped error of the store; after the
-// latter the settlement may be repeated.
+// do has an operation decided and written, with what it carries for a tranche.
+func (b *Book) do(ctx context.Context, op store.Op, ride *ride) error {
+	err := b.db.Do(ctx, Ledger, op)
+	ride.answer(err)
+	return err //nolint:wrapcheck // its callers say what was being done
+}
+
+// Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one transaction, and returns once
+// that is durable. It may be repeated, and then returns the figures of the first settlement. A settlement that comes after its hold
+// was lost charges, too, unless another call has got the key meanwhile. See [Settled] for what isn't charged. After Settle no hold of
+// the call can be made, so a void ends a call whose Hold returned [store.ErrCommitUnknown], whether or not that commit arrived. It
+// returns [ErrInvalid], or a wrapped error of the store; after the latter the settlement may be repeated.
 func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, error) {
-	if err := settlement.validate(); err != nil {
+	op, err := b.settlement(settlement)
+	if err != nil {
 		return Settled{}, err
 	}
-	op := &settleOp{Settlement: settlement}
-	settling := b.tranches.settle(settlement.Call)
-	if settling != nil {
-		op.use = &settling.use
-	}
-	if err := b.db.Do(ctx, Ledger, op); err != nil {
-		b.tranches.settled(settling, Settled{}, nil, err)
+	op.ride = b.tranches.settle(settlement.Call)
+	if err := b.do(ctx, op, op.ride); err != nil {
 		return Settled{}, fmt.Errorf("settle call: %w", err)
 	}
-	b.tranches.settled(settling, op.settled, op.refused, nil)
+	if op.price != nil && op.refused == nil {
+		b.prices.Store(*op.price, op.priceID)
+	}
 	return op.settled, op.refused
-}
-
-// Abandon ends a call whose [Book.Hold] returned [store.ErrCommitUnknown]. After it the hold is voided and the Idempotency-Key
-// is free, whether or not that commit arrived, and no later commit or repetition of the hold can restore them: a hold that
-// doesn't exist is written as voided, so that its id is taken. call is the row of the call, which cost nothing. Abandon may be
-// repeated. It returns [ErrInvalid], or a wrapped error of the store, after which nothing is decided.
-func (b *Book) Abandon(ctx context.Context, hold Hold, call Call) error {
-	settlement := Settlement{Call: call, Held: hold.AmountMicros > 0, Void: true, Claim: hold.Claim}
-	err := errors.Join(hold.validate(), settlement.validate())
-	if err == nil && (call.ID != hold.CallID || call.Wallet != hold.Wallet) {
-		err = fmt.Errorf("%w: the hold is another call's", ErrInvalid)
-	}
-	if err != nil {
-		return err
-	}
-	op := &settleOp{Settlement: settlement, abandoned: &hold}
-	if err := b.db.Do(ctx, Ledger, op); err != nil {
-		return fmt.Errorf("abandon hold: %w", err)
-	}
-	return op.refused
 }
 
 // Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait for the result: the row
 // goes with the next transaction, a second later at the latest, and is all that a process killed meanwhile loses. Any other
 // settlement is refused with [ErrInvalid].
 func (b *Book) Record(settlement Settlement) (*store.PendingWrite, error) {
-	err := settlement.validate()
-	if err == nil && (settlement.Held || settlement.ChargeMicros != 0 || settlement.Claim != nil) {
+	op, err := b.settlement(settlement)
+	if err == nil && (settlement.ReservedMicros > 0 || op.priceID != 0 || settlement.Claim != nil) {
 		err = fmt.Errorf("%w: a call with money or an idempotency key is settled, not recorded", ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return b.db.SubmitLazily(Ledger, &settleOp{Settlement: settlement, recorded: true}), nil
+	op.recorded = true
+	return b.db.SubmitLazily(Ledger, op), nil
+}
+
+// settlement returns the operation that ends a call.
+func (b *Book) settlement(s Settlement) (*settleOp, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	op := &settleOp{Settlement: s, keptBytes: b.keptBytes.Load()}
+	if s.Price.free() {
+		return op, nil
+	}
+	price := pricedModel{s.Call.Model, s.Price}
+	if id, known := b.prices.Load(price); known {
+		op.priceID = id.(int64) //nolint:forcetypeassert // nothing else is stored
+		return op, nil
+	}
+	op.priceID, op.price = price.id(), &price
+	return op, nil
 }

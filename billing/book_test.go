@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +46,12 @@ func tryExecute(t *testing.T, db *store.DB, query string, args ...any) error {
 	})
 }
 
-func requireSoundBooks(t *testing.T, db *store.DB) {
+func requireSoundBooks(t interface {
+	require.TestingT
+	Helper()
+	Context() context.Context
+}, db *store.DB,
+) {
 	t.Helper()
 	report, err := Checker{pageRows: 7}.Check(context.WithoutCancel(t.Context()), db)
 	require.NoError(t, err)
@@ -61,14 +67,23 @@ func requireWallet(t *testing.T, book *Book, balance, held int64) {
 
 func topUp(t *testing.T, book *Book, micros int64) {
 	t.Helper()
-	_, err := book.Credit(t.Context(), "test", acme, micros, "")
+	_, err := book.Credit(t.Context(), "test", acme, micros, store.NewID("ref"))
 	require.NoError(t, err)
 }
 
-// lapse puts a hold's end into the past.
+// lapse puts the end of a call's reservation into the past.
 func lapse(t *testing.T, db *store.DB, callID string) {
 	t.Helper()
 	execute(t, db, `UPDATE holds SET expires_at = 1 WHERE id = $1`, callID)
+	execute(t, db, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1 AND done = FALSE`, callID)
+}
+
+// sweep sweeps the books and returns the calls that lost their holds.
+func sweep(t *testing.T, book *Book) []string {
+	t.Helper()
+	lost, err := book.Sweep(t.Context())
+	require.NoError(t, err)
+	return lost.Calls
 }
 
 // refusal is the error of a hold that must not be answered with a replay.
@@ -86,46 +101,53 @@ func count(t *testing.T, db *store.DB, query string, args ...any) int {
 	return n
 }
 
+// TestCallIsPaid guarantees that a charge can be computed anew from its own row.
 func TestCallIsPaid(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 1_000)
+		execute(t, db, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
+			VALUES ('key_1', $1, 'live', 'n', '', $2, '', 1)`, acme.OrgID, make([]byte, 32))
 		hold := holdOf("call_1", 600)
-		hold.Model, hold.Price = "openai/gpt", Price{Input: 1, Output: 2, CachedInput: -1}
 		require.NoError(t, refusal(book.Hold(t.Context(), hold)))
 		require.NoError(t, refusal(book.Hold(t.Context(), hold)), "the same hold again")
 		requireWallet(t, book, 1_000, 600)
 
-		settlement := chargeOf("call_1", 250)
-		settlement.Call = Call{
-			ID: "call_1", KeyID: "key_1", Model: "openai/gpt", Provider: "openai", RequestID: "req_1", Wallet: acme, Stream: true,
-			Usage: Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, UsageSource: UsageEstimated,
-			Outcome: "completed", StartedAt: 123, DurationMS: 456,
+		settlement := Settlement{
+			Call: Call{
+				ID: "call_1", KeyID: "key_1", Model: "openai/gpt", Provider: "openai", RequestID: "req_1", Wallet: acme, Stream: true,
+				Usage: Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, UsageSource: UsageEstimated,
+				Outcome: "completed", DurationMS: 456,
+			},
+			Price:          Price{Input: 2 * tokensPerPrice, Output: 11*tokensPerPrice + 500_000, CachedInput: tokensPerPrice},
+			ReservedMicros: 600,
 		}
+		const charge = 5*2 + 5 + 20*11.5
 		for range 2 {
 			settled, err := book.Settle(t.Context(), settlement)
 			require.NoError(t, err)
-			require.Equal(t, Settled{ChargedMicros: 250}, settled)
+			require.Equal(t, Settled{ChargedMicros: charge}, settled)
 		}
-		requireWallet(t, book, 750, 0)
+		requireWallet(t, book, 1_000-charge, 0)
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), hold)), ErrCallEnded)
+		require.Zero(t, count(t, db, `SELECT count(*) FROM holds`))
 
 		var got Call
-		var charged, holdPrice int64
-		var txID string
-		var balance, chargedAt int64
+		var price Price
+		var reserved, charged, seq, balance, endedAt int64
 		require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT c.id, c.key_id, c.model, c.provider, c.request_id,
 			c.org_id, c.env, c.stream, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.usage_source, c.outcome,
-			c.started_at, c.duration_ms, c.charged_micros, c.tx_id, c.balance_micros, c.charged_at, h.price_output
-			FROM calls c JOIN holds h ON h.id = c.id`).Scan(
+			c.duration_ms, c.reserved_micros, c.charged_micros, c.wallet_seq, c.balance_micros, c.ended_at,
+			p.input_micros, p.output_micros, p.cached_input_micros
+			FROM calls c JOIN prices p ON p.id = c.price_id AND p.model = c.model`).Scan(
 			&got.ID, &got.KeyID, &got.Model, &got.Provider, &got.RequestID, &got.Wallet.OrgID, &got.Wallet.Env, &got.Stream,
 			&got.Usage.PromptTokens, &got.Usage.CompletionTokens, &got.Usage.CachedPromptTokens, &got.UsageSource, &got.Outcome,
-			&got.StartedAt, &got.DurationMS, &charged, &txID, &balance, &chargedAt, &holdPrice))
+			&got.DurationMS, &reserved, &charged, &seq, &balance, &endedAt, &price.Input, &price.Output, &price.CachedInput))
 		require.Equal(t, settlement.Call, got)
-		require.Equal(t, int64(250), charged)
-		require.Equal(t, int64(750), balance)
-		require.Positive(t, chargedAt)
-		require.Equal(t, int64(2), holdPrice)
-		require.Regexp(t, `^txn_`, txID)
+		require.Equal(t, settlement.Price, price)
+		require.Equal(t, []int64{600, charge, 2, 1_000 - charge}, []int64{reserved, charged, seq, balance})
+		now, err := db.Now(t.Context())
+		require.NoError(t, err)
+		require.InDelta(t, now, endedAt, 60_000)
 	})
 }
 
@@ -136,15 +158,15 @@ func TestCallIsNotPaid(t *testing.T) {
 
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_void", 100))))
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_0", 1))), ErrInsufficientCredits)
-		settled, err := book.Settle(t.Context(), voidOf("call_void"))
+		settled, err := book.Settle(t.Context(), voidOf("call_void", 100))
 		require.NoError(t, err)
 		require.Equal(t, Settled{}, settled)
-		settled, err = book.Settle(t.Context(), chargeOf("call_void", 50))
+		settled, err = book.Settle(t.Context(), chargeOf("call_void", 100, 50))
 		require.NoError(t, err)
 		require.Equal(t, Settled{}, settled, "the first settlement of a call stands")
 
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_free", 100))))
-		_, err = book.Settle(t.Context(), chargeOf("call_free", 0))
+		_, err = book.Settle(t.Context(), chargeOf("call_free", 100, 0))
 		require.NoError(t, err)
 
 		byok := Settlement{Call: Call{ID: "call_byok", Wallet: acme, BYOK: true, UsageSource: UsageProvider}}
@@ -154,53 +176,107 @@ func TestCallIsNotPaid(t *testing.T) {
 			require.Equal(t, Settled{}, settled)
 		}
 		requireWallet(t, book, 100, 0)
-		require.Equal(t, 3, count(t, db, `SELECT count(*) FROM calls WHERE charged_micros = 0 AND tx_id IS NULL AND charged_at IS NULL`))
+		require.Equal(t, 3, count(t, db, `SELECT count(*) FROM calls WHERE charged_micros = 0 AND wallet_seq IS NULL AND balance_micros IS NULL`))
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM calls WHERE byok AND price_id IS NULL AND reserved_micros = 0`))
 	})
 }
 
+// TestCostAboveTheHold guarantees that a charge is never above what was reserved, however full the wallet is.
 func TestCostAboveTheHold(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		topUp(t, book, 100)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 40))))
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 40))))
 		for range 2 {
-			settled, err := book.Settle(t.Context(), chargeOf("call_1", 75))
+			settled, err := book.Settle(t.Context(), chargeOf("call_1", 40, 75))
 			require.NoError(t, err)
-			require.Equal(t, Settled{ChargedMicros: 60, ExtraMicros: 20, ShortfallMicros: 15}, settled)
+			require.Equal(t, Settled{ChargedMicros: 40, ShortfallMicros: 35}, settled)
 		}
-		requireWallet(t, book, 40, 40)
-		settled, err := book.Settle(t.Context(), chargeOf("call_2", 40))
+		requireWallet(t, book, 60, 40)
+		settled, err := book.Settle(t.Context(), chargeOf("call_2", 40, 40))
 		require.NoError(t, err)
-		require.Equal(t, Settled{ChargedMicros: 40}, settled, "what another call takes above its hold never touches this one's")
-		requireWallet(t, book, 0, 0)
+		require.Equal(t, Settled{ChargedMicros: 40}, settled)
+		requireWallet(t, book, 20, 0)
 	})
 }
 
+// TestPriceChangesBetweenHoldAndSettlement: a call is charged by the price that its settlement names, that of its beginning, and both
+// prices stay in the books.
+func TestPriceChangesBetweenHoldAndSettlement(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 1_000)
+		for _, c := range []struct {
+			id     string
+			micros int64
+		}{{"call_before", 1}, {"call_after", 10}, {"call_before_too", 1}, {"call_back", 1}} {
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf(c.id, 100))))
+			settlement := chargeOf(c.id, 100, 7)
+			settlement.Price.Output *= c.micros
+			settled, err := book.Settle(t.Context(), settlement)
+			require.NoError(t, err)
+			require.Equal(t, Settled{ChargedMicros: 7 * c.micros}, settled)
+		}
+		require.Equal(t, 2, count(t, db, `SELECT count(*) FROM prices`))
+		requireWallet(t, book, 1_000-7*13, 0)
+	})
+}
+
+// TestPriceOfARepeatedSettlement: a price that came with a settlement which changed nothing is in the books all the same, because later
+// calls refer to it.
+func TestPriceOfARepeatedSettlement(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 1_000)
+		free := chargeOf("call_1", 10, 0)
+		free.Price = Price{}
+		_, err := book.Settle(t.Context(), free)
+		require.NoError(t, err)
+		for _, id := range []string{"call_1", "call_2"} {
+			_, err = book.Settle(t.Context(), chargeOf(id, 10, 5))
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM calls JOIN prices ON prices.id = price_id`))
+		requireWallet(t, book, 995, 0)
+	})
+}
+
+// TestSettleAfterExpiry: late is not free. A call whose hold is gone pays what it costs from what is free.
 func TestSettleAfterExpiry(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 30))))
-		expired, err := book.Sweep(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, expired)
+		require.Empty(t, sweep(t, book))
 
 		lapse(t, db, "call_1")
-		expired, err = book.Sweep(t.Context())
+		lost, err := book.Sweep(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, 1, expired)
+		require.Equal(t, Lost{Calls: []string{"call_1"}, Micros: 60}, lost)
 		requireWallet(t, book, 100, 30)
 		for range 2 {
-			settled, err := book.Settle(t.Context(), chargeOf("call_1", 25))
+			settled, err := book.Settle(t.Context(), chargeOf("call_1", 60, 25))
 			require.NoError(t, err)
-			require.Equal(t, Settled{ShortfallMicros: 25, Expired: true}, settled)
+			require.Equal(t, Settled{ChargedMicros: 25}, settled)
 		}
 
 		lapse(t, db, "call_2")
-		settled, err := book.Settle(t.Context(), chargeOf("call_2", 25))
+		settled, err := book.Settle(t.Context(), chargeOf("call_2", 30, 25))
 		require.NoError(t, err)
 		require.Equal(t, Settled{ChargedMicros: 25}, settled, "a hold counts until it is swept")
-		requireWallet(t, book, 75, 0)
+		requireWallet(t, book, 50, 0)
+
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_3", 50))))
+		lapse(t, db, "call_3")
+		require.Equal(t, []string{"call_3"}, sweep(t, book))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_4", 20))))
+		settled, err = book.Settle(t.Context(), chargeOf("call_3", 50, 40))
+		require.NoError(t, err)
+		require.Equal(t, Settled{ChargedMicros: 30, ShortfallMicros: 10}, settled, "at most what is free")
+		settled, err = book.Settle(t.Context(), chargeOf("call_4", 20, 20))
+		require.NoError(t, err)
+		require.Equal(t, Settled{ChargedMicros: 20}, settled)
+		settled, err = book.Settle(t.Context(), voidOf("call_5", 20))
+		require.NoError(t, err)
+		require.Equal(t, Settled{}, settled, "a void of a call that has no hold")
 	})
 }
 
@@ -213,12 +289,15 @@ func TestEnvironmentsAreApart(t *testing.T) {
 		hold := holdOf("call_test", 100)
 		hold.Wallet = sandbox
 		require.NoError(t, refusal(book.Hold(t.Context(), hold)))
-		wrong := chargeOf("call_test", 10)
+		wrong := chargeOf("call_test", 100, 10)
 		_, err = book.Settle(t.Context(), wrong)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, store.ErrNotFound, "the wallet was never topped up")
 		wrong.Call.Wallet = sandbox
 		_, err = book.Settle(t.Context(), wrong)
 		require.NoError(t, err)
+		wrong.Call.Wallet = acme
+		_, err = book.Settle(t.Context(), wrong)
+		require.ErrorIs(t, err, ErrInvalid)
 		requireWallet(t, book, 0, 0)
 	})
 }
@@ -297,7 +376,7 @@ func settleAtOnce(t *testing.T, book, other *Book, calls []string, micros int64)
 	settle := func(book *Book, id string, result *Settled) {
 		settling.Go(func() {
 			err := storetest.Insist(func() (err error) {
-				*result, err = book.Settle(t.Context(), chargeOf(id, micros))
+				*result, err = book.Settle(t.Context(), chargeOf(id, micros, micros))
 				return err
 			})
 			if err != nil {
@@ -323,20 +402,20 @@ func TestBatchOfAllSorts(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
 		large, small := &holdOp{Hold: holdOf("call_large", 101)}, &holdOp{Hold: holdOf("call_small", 60)}
-		settle := &settleOp{Settlement: chargeOf("call_small", 70)}
+		settle := settleOpOf(chargeOf("call_small", 60, 70))
 		credit := &postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 50, ref: "r", actor: "test"}}
 		replay := &postOp{posting: credit.posting}
-		after := &holdOp{Hold: holdOf("call_after", 80)}
+		after := &holdOp{Hold: holdOf("call_after", 90)}
 		ops := []store.Op{large, small, settle, credit, replay, after, &sweepOp{}}
 		applyTogether(t, db, ops...)
 
 		require.ErrorIs(t, large.refused, ErrInsufficientCredits)
 		require.NoError(t, small.refused)
-		require.Equal(t, Settled{ChargedMicros: 70, ExtraMicros: 10}, settle.settled)
-		require.Equal(t, int64(80), credit.entry.BalanceMicros)
+		require.Equal(t, Settled{ChargedMicros: 60, ShortfallMicros: 10}, settle.settled)
+		require.Equal(t, int64(90), credit.entry.BalanceMicros)
 		require.True(t, replay.entry.Replayed)
 		require.NoError(t, after.refused)
-		requireWallet(t, book, 80, 80)
+		requireWallet(t, book, 90, 90)
 	})
 }
 
@@ -352,10 +431,10 @@ func TestHoldTwice(t *testing.T) {
 		requireWallet(t, book, 100, 100)
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_rest", 69))), ErrInvalid)
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_more", 1))), ErrInsufficientCredits)
-		_, err := book.Settle(t.Context(), chargeOf("call_rest", 5))
+		_, err := book.Settle(t.Context(), chargeOf("call_rest", 70, 5))
 		require.NoError(t, err)
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_rest", 70))), ErrCallEnded, "with credits")
-		_, err = book.Settle(t.Context(), chargeOf("call_some", 30))
+		_, err = book.Settle(t.Context(), chargeOf("call_some", 30, 30))
 		require.NoError(t, err)
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_some", 30))), ErrCallEnded)
 		requireWallet(t, book, 65, 0)
@@ -378,11 +457,11 @@ func TestBatchOfManyWallets(t *testing.T) {
 		for i := range wallets {
 			id := WalletID{fmt.Sprintf("org_%d", wallets-i), store.Live}
 			makeOrganization(t, db, id.OrgID)
-			credits = append(credits, &postOp{posting: posting{kind: EntryTopUp, wallet: id, micros: 10, actor: "test"}})
-			hold, settlement := holdOf("call_"+id.OrgID, 10), chargeOf("call_"+id.OrgID, int64(i%12))
+			credits = append(credits, &postOp{posting: posting{kind: EntryTopUp, wallet: id, micros: 10, ref: "r", actor: "test"}})
+			hold, settlement := holdOf("call_"+id.OrgID, 10), chargeOf("call_"+id.OrgID, 10, int64(i%12))
 			hold.Wallet, settlement.Call.Wallet = id, id
 			holds = append(holds, &holdOp{Hold: hold})
-			settles = append(settles, &settleOp{Settlement: settlement})
+			settles = append(settles, settleOpOf(settlement))
 		}
 		applyTogether(t, db, credits...)
 		applyTogether(t, db, holds...)
@@ -391,7 +470,8 @@ func TestBatchOfManyWallets(t *testing.T) {
 			require.NoError(t, holds[i].(*holdOp).refused)
 			require.Equal(t, min(10, int64(i%12)), settles[i].(*settleOp).settled.ChargedMicros)
 		}
-		require.Equal(t, wallets, count(t, db, `SELECT count(*) FROM holds WHERE status = 'settled'`))
+		require.Zero(t, count(t, db, `SELECT count(*) FROM holds`))
+		require.Equal(t, wallets, count(t, db, `SELECT count(*) FROM calls`))
 	})
 }
 
@@ -403,15 +483,16 @@ func TestOperationsThatCannotBeRight(t *testing.T) {
 		holdOf("", 1), holdOf("call", 0), holdOf("call", -1),
 		{CallID: "call", Wallet: acme, AmountMicros: 1},
 		{CallID: "call", Wallet: acme, AmountMicros: -1, ExpiresIn: time.Second, Claim: &Claim{}},
-		{CallID: "call", Wallet: acme, AmountMicros: 1, ExpiresIn: time.Second, Price: Price{Input: -1}},
 		{CallID: "call", Wallet: WalletID{"org", "prod"}, AmountMicros: 1, ExpiresIn: time.Second},
 		{CallID: "call", Wallet: WalletID{"", store.Live}, AmountMicros: 1, ExpiresIn: time.Second},
 	} {
 		require.ErrorIs(t, refusal(book.Hold(t.Context(), hold)), ErrInvalid, "%+v", hold)
 	}
-	unheld, negative, unsourced, byok, tokens := chargeOf("c", 1), chargeOf("c", -1), chargeOf("c", 1), chargeOf("c", 1), chargeOf("c", 1)
-	unheld.Held, unsourced.Call.UsageSource, byok.Call.BYOK, tokens.Call.Usage.PromptTokens = false, "", true, -1
-	for _, settlement := range []Settlement{{}, unheld, negative, unsourced, byok, tokens} {
+	negative, priced, unsourced, byok, tokens := cost("c", -1, 1), cost("c", 1, 1), cost("c", 1, 1), cost("c", 1, 1), cost("c", 1, 1)
+	priced.Price.Input, unsourced.Call.UsageSource, byok.Call.BYOK, tokens.Call.Usage.PromptTokens = -1, "", true, -1
+	dear := cost("c", 1, math.MaxInt64)
+	dear.Call.Usage.PromptTokens = 1
+	for _, settlement := range []Settlement{{}, negative, priced, unsourced, byok, tokens, dear} {
 		_, err := book.Settle(t.Context(), settlement)
 		require.ErrorIs(t, err, ErrInvalid, "%+v", settlement)
 	}
@@ -429,14 +510,16 @@ func recorded(t *testing.T, book *Book, settlement Settlement) {
 // TestRecord: the row of a call without money is written without a wait; a call with money is refused.
 func TestRecord(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
-		free := chargeOf("call_free", 0)
-		free.Held = false
+		free := chargeOf("call_free", 0, 0)
+		free.Price = Price{}
 		recorded(t, book, free)
 		again, err := book.Settle(t.Context(), free)
 		require.NoError(t, err, "the row is there, so settling again only reads it")
 		require.Zero(t, again.ChargedMicros)
 
-		_, err = book.Record(chargeOf("call_paid", 5))
+		_, err = book.Record(chargeOf("call_paid", 5, 5))
+		require.ErrorIs(t, err, ErrInvalid)
+		_, err = book.Record(chargeOf("call_costs", 0, 5))
 		require.ErrorIs(t, err, ErrInvalid)
 		free.Claim = &Claim{}
 		_, err = book.Record(free)

@@ -13,11 +13,7 @@ import (
 // topped up has none. Clients get 402 insufficient_credits.
 var ErrInsufficientCredits = errors.New("the wallet's free balance is too small")
 
-// ErrNoHold is returned for a settlement with Held whose hold was never made. Nothing is written then, so that a hold
-// whose commit is still on its way can be settled later.
-var ErrNoHold = errors.New("no hold was made for the call")
-
-// ErrCallEnded is returned for a hold whose call was settled or voided, or expired: its id can't be used again.
+// ErrCallEnded is returned for a hold whose call was settled or voided: its id can't be used again.
 var ErrCallEnded = errors.New("the call has already ended")
 
 // ErrInvalid is wrapped by every refusal of an operation that can't be right in any state of the books, such as a
@@ -29,9 +25,6 @@ type WalletID struct {
 	OrgID string
 	Env   store.Env
 }
-
-// account returns the name of the wallet's account in the ledger.
-func (id WalletID) account() string { return "org:" + id.OrgID + ":" + string(id.Env) }
 
 func (id WalletID) validate() error {
 	if id.OrgID == "" || !id.Env.Valid() {
@@ -54,9 +47,6 @@ type Hold struct {
 	AmountMicros int64
 	// ExpiresIn counts on the database's clock from the moment the hold is written.
 	ExpiresIn time.Duration
-	Model     string
-	// Price is kept with the hold, so that a price change never reaches a running call.
-	Price Price
 	// Rough says that the caller tries again with a smaller amount when this one is too large: the tranches of the wallet are left
 	// alone then.
 	Rough bool
@@ -75,8 +65,6 @@ func (h Hold) validate() error {
 		return fmt.Errorf("%w: a hold needs an amount above 0", ErrInvalid)
 	case h.ExpiresIn <= 0:
 		return fmt.Errorf("%w: a hold needs a time to live", ErrInvalid)
-	case h.Price.Input < 0 || h.Price.Output < 0:
-		return fmt.Errorf("%w: a price can't be negative", ErrInvalid)
 	}
 	return h.Wallet.validate()
 }
@@ -100,27 +88,24 @@ type Call struct {
 	Usage        Usage
 	UsageSource  UsageSource
 	// Outcome is the gateway's name of how the call ended.
-	Outcome string
-	// StartedAt is in epoch milliseconds.
-	StartedAt  int64
+	Outcome    string
 	DurationMS int64
 }
 
-// Settlement ends a call, with its cost and whether it has a hold.
+// Settlement ends a call, whose cost is [Price.Cost] of its usage.
 type Settlement struct {
 	Call Call
-	// Held says that a hold with the call's id was made. Without one (BYOK, a model whose price is 0) only the
-	// call's row is written.
-	Held bool
-	// ChargeMicros is the cost of the call, 0 or more; above 0 only with Held.
-	ChargeMicros int64
-	// Void releases the hold and charges nothing, whatever ChargeMicros says.
+	// Price is that of the call's beginning, so that a price change never reaches a running call; zero for a call that can't cost
+	// anything (BYOK, a model whose price is 0).
+	Price Price
+	// ReservedMicros is the amount of the call's hold, 0 for a call without one. The call is charged no more.
+	ReservedMicros int64
+	// Void charges nothing, whatever the call costs.
 	Void bool
 	// Claim is the one the call was held with, nil without one. In the transaction of the settlement its key is finished
 	// or released, unless another call has it by now.
 	Claim *Claim
-	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise, or when the hold has expired so that nothing
-	// could be charged, the key is released and can run again.
+	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise the key is released and can run again.
 	Keep bool
 	// Response is the sealed transcript that Keep stores; nil for one that is too large.
 	Response []byte
@@ -130,14 +115,13 @@ func (s Settlement) validate() error {
 	switch {
 	case s.Call.ID == "":
 		return fmt.Errorf("%w: a settlement needs a call id", ErrInvalid)
-	case s.ChargeMicros < 0:
-		return fmt.Errorf("%w: a charge can't be negative", ErrInvalid)
-	case s.ChargeMicros > 0 && !s.Held && !s.Void:
-		return fmt.Errorf("%w: a charge needs a hold", ErrInvalid)
-	case s.Call.BYOK && s.Held:
-		return fmt.Errorf("%w: a call with the organization's own key holds nothing", ErrInvalid)
-	case s.Call.Usage.PromptTokens < 0 || s.Call.Usage.CompletionTokens < 0 || s.Call.Usage.CachedPromptTokens < 0:
-		return fmt.Errorf("%w: a number of tokens can't be negative", ErrInvalid)
+	case s.ReservedMicros < 0:
+		return fmt.Errorf("%w: a reservation can't be negative", ErrInvalid)
+	case s.Call.BYOK && (s.ReservedMicros > 0 || s.Price != Price{}):
+		return fmt.Errorf("%w: a call with the organization's own key costs nothing", ErrInvalid)
+	}
+	if _, err := s.Price.Cost(s.Call.Usage); err != nil {
+		return fmt.Errorf("%w: the cost of the call: %w", ErrInvalid, err)
 	}
 	switch s.Call.UsageSource {
 	case UsageProvider, UsageEstimated, UsageNone:
@@ -147,24 +131,12 @@ func (s Settlement) validate() error {
 	return s.Call.Wallet.validate()
 }
 
-// charge returns the cost that is to be charged.
-func (s Settlement) charge() int64 {
-	if s.Void {
-		return 0
-	}
-	return s.ChargeMicros
-}
-
 // Settled is the result of a settlement. The figures of a call never change again: a second settlement of the same call
 // returns those of the first.
 type Settled struct {
-	// ChargedMicros is exactly what left the wallet, the charged_micros of the answer.
+	// ChargedMicros is exactly what left the wallet, the charged_micros of the answer: what the call cost, at most what was reserved for
+	// it, and after its reservation was lost at most the free balance.
 	ChargedMicros int64
-	// ExtraMicros is the part of ChargedMicros above the hold, taken from the free balance.
-	ExtraMicros int64
-	// ShortfallMicros is the part of the cost that neither hold nor free balance could carry: the operator's loss,
-	// never debt.
+	// ShortfallMicros is the rest of the cost: the operator's loss, never debt.
 	ShortfallMicros int64
-	// Expired says that the hold was gone before the settlement came, so that nothing could be charged.
-	Expired bool
 }

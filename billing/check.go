@@ -29,7 +29,7 @@ type Finding struct {
 
 // Examined is one invariant with its findings.
 type Examined struct {
-	// ID names the invariant: L1 to L18 of the books, or a word.
+	// ID names the invariant: a letter and a number for those of the books, or a word.
 	ID string `json:"id"`
 	// Text states the invariant.
 	Text string `json:"text"`
@@ -89,7 +89,7 @@ func (r Report) String() string {
 
 // Checker checks the books of a database that may be in use. Its zero value is ready.
 type Checker struct {
-	// SweepInterval is the configured interval of the sweeper, for L6 and L14; 0 is [DefaultSweepInterval].
+	// SweepInterval is the configured interval of the sweeper, for L6; 0 is [DefaultSweepInterval].
 	SweepInterval time.Duration
 	// Recent bounds the check to what was written in this time until now, 0 for everything. Of older rows only those are read that
 	// are still open, and for each wallet the last balance before.
@@ -111,9 +111,9 @@ func Check(ctx context.Context, db *store.DB) (Report, error) {
 // Check reads the whole ledger in pages, each in one statement and so of one moment of the database, and reports every broken
 // invariant. It writes nothing to the books. After an error, of reading, there is no report.
 func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
-	now, err := databaseClock(ctx, db)
+	now, err := db.Now(ctx)
 	if err != nil {
-		return Report{}, err
+		return Report{}, err //nolint:wrapcheck // it says what it did
 	}
 	c.searches = concurrentSearches
 	return c.examine(ctx, db.Reader(), now)
@@ -155,18 +155,6 @@ func (c Checker) examineOne(ctx context.Context, db reader, now int64, invariant
 	return Examined{
 		ID: invariant.id, Text: invariant.text, Advice: invariant.advice, Findings: search.findings, More: search.full(),
 	}, nil
-}
-
-// databaseClock reads the clock that holds expire by, in epoch milliseconds.
-func databaseClock(ctx context.Context, db *store.DB) (now int64, err error) {
-	err = db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-		now = tx.Now()
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return now, nil
 }
 
 // reader is the source of a search: a database, or in tests a transaction that breaks the books and is rolled back.
@@ -214,22 +202,17 @@ const (
 )
 
 // idPrefixes are the prefixes of the ids by which pages of tables are read, where these sort by time.
-var idPrefixes = map[string]string{
-	"calls": "call", "holds": "call", "idempotency_keys": "call", "ledger_tx": "txn", "ledger_entries": "txn", "tranches": "trc",
-}
+var idPrefixes = map[string]string{"calls": "call", "ledger_tx": "txn"}
 
 // recentMargin is how much older than the moment that a check begins with the rows are with which it begins: ids are made by the
-// clocks of processes. A tranche is younger by that than the calls that it is compared with.
+// clocks of processes.
 const recentMargin = 10 * time.Minute
 
 // start returns the id after which the pages of a table begin.
 func (s *search) start(table string) string {
 	prefix := idPrefixes[table]
-	switch {
-	case s.since == 0 || prefix == "":
+	if s.since == 0 || prefix == "" {
 		return ""
-	case table == "tranches":
-		return store.FirstID(prefix, s.since)
 	}
 	return store.FirstID(prefix, s.since-recentMargin.Milliseconds())
 }

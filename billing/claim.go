@@ -43,7 +43,7 @@ type Claim struct {
 type Replay struct {
 	// CallID is the earlier call's.
 	CallID string
-	// Response is the sealed transcript that its settlement kept; nil when it was too large to keep.
+	// Response is the sealed transcript that its settlement kept; nil when there was no room for it.
 	Response []byte
 	BYOK     bool
 	Settled  Settled
@@ -58,7 +58,7 @@ func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte)
 	}
 	var busy bool
 	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
-		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND state = 'in_progress' AND lease_until >= `+
+		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND done = FALSE AND until >= `+
 		clockSQL[b.db.Engine()]+`)`, wallet.OrgID, string(wallet.Env), keyHash[:]).Scan(&busy)
 	if err != nil {
 		return false, fmt.Errorf("read claim: %w", err)
@@ -72,9 +72,8 @@ var clockSQL = map[store.Engine]string{
 	store.Postgres: `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
 }
 
-// finishedCall is of the call that has ended with a key. The database reads no answer to tell its length.
-const finishedCall = ` FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
-	WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.state = 'done'`
+// finishedKey is the row of a key whose call has ended.
+const finishedKey = ` WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.done`
 
 // replay reads the finished call that a hold met. The transcript may be large: it is read outside the writer, and only when
 // [Hold.Room] allows its length. found is false if the row has expired since.
@@ -82,7 +81,7 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	key := []any{hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID}
 	if hold.Room != nil {
 		var bytes int64
-		err := b.db.Reader().QueryRowContext(ctx, `SELECT coalesce(length(k.response), 0)`+finishedCall, key...).Scan(&bytes)
+		err := b.db.Reader().QueryRowContext(ctx, `SELECT k.kept_bytes FROM idempotency_keys k`+finishedKey, key...).Scan(&bytes)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil, false, nil
@@ -95,9 +94,10 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	replay = &Replay{CallID: callID}
 	settled := &replay.Settled
 	var byok sql.NullBool
-	err = b.db.Reader().QueryRowContext(ctx, `SELECT k.response, c.byok,
-			coalesce(c.charged_micros, 0), coalesce(c.extra_micros, 0), coalesce(c.shortfall_micros, 0)`+finishedCall, key...,
-	).Scan(&replay.Response, &byok, &settled.ChargedMicros, &settled.ExtraMicros, &settled.ShortfallMicros)
+	err = b.db.Reader().QueryRowContext(ctx, `SELECT a.response, c.byok, coalesce(c.charged_micros, 0), coalesce(c.shortfall_micros, 0)
+		FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
+			LEFT JOIN kept_answers a ON a.org_id = k.org_id AND a.env = k.env AND a.call_id = k.call_id`+finishedKey, key...,
+	).Scan(&replay.Response, &byok, &settled.ChargedMicros, &settled.ShortfallMicros)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, false, nil
@@ -111,30 +111,13 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	return replay, true, nil
 }
 
-var forgetKeys = listSizes.Statement(`DELETE FROM idempotency_keys WHERE (org_id, env, key_hash) IN (SELECT org_id, env, key_hash
-	FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash IN {list}`, 1, 2)
-
-// Forget deletes what is kept of calls with these keys. A call that is in progress goes on, is charged and keeps nothing. A key that is
-// being written at this moment is passed over: repeat Forget later. Unknown keys are no error.
+// Forget deletes what is kept of calls with these keys. A call that is in progress goes on and keeps its answer: repeat Forget after it has
+// ended. Unknown keys are no error.
 func (b *Book) Forget(ctx context.Context, wallet WalletID, keyHashes [][32]byte) error {
 	if err := wallet.validate(); err != nil {
 		return err
 	}
-	hashes := make([][]byte, len(keyHashes))
-	for i := range keyHashes {
-		hashes[i] = keyHashes[i][:]
-	}
-	err := b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-		end := ")"
-		if lock := tx.LockRows(); lock != "" { // waiting for a settlement that waits for this transaction would be a circle
-			end = lock + " SKIP LOCKED)"
-		}
-		for size, piece := range store.Padded(listSizes, hashes) {
-			tx.Queue(store.AnyRows, forgetKeys[size]+end, store.Arguments(piece, any(wallet.OrgID), any(string(wallet.Env)))...)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := b.db.Do(ctx, Ledger, &forgetOp{wallet, keyHashes}); err != nil {
 		return fmt.Errorf("forget kept answers: %w", err)
 	}
 	return nil

@@ -12,61 +12,70 @@ import (
 // trace, so that a hold that is too large doesn't block a smaller one behind it. It contains no SQL; ledger.go loads and writes
 // it.
 type books struct {
-	now   int64 // the database's clock, epoch milliseconds
-	newID func() string
+	now int64 // the database's clock, epoch milliseconds
 
 	wallets map[WalletID]*walletRow
 	holds   map[string]*holdRow
-	calls   map[string]callFigures
+	calls   map[string]callFigures // those that have ended
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
 
-	newHolds    []*holdRow
-	newTranches []*trancheRow
-	newCalls    []callRow
-	records     []callRow // of calls without money and key; a row of the same id stands
-	newEntries  []Entry
-	audits      []store.AuditEntry
-	expired     int // holds that the batch expired
+	newPrices  map[int64]pricedModel
+	newCalls   []callRow
+	records    []callRow // of calls without money and key; a row of the same id stands
+	newEntries []Entry
+	audits     []store.AuditEntry
+	lost       Lost // by calls that were not settled in time
 }
 
 // walletRow is a locked wallet: as it was read, and as the batch leaves it.
 type walletRow struct {
-	balance, held         int64
-	readBalance, readHeld int64
-	// tranches are those that have not ended, read only where the batch needs them.
+	walletState
+
+	read walletState
+	// tranches are read only where the batch needs them.
 	tranches []*trancheRow
 }
 
-// free returns what may be held, charged above a hold or withdrawn. It is never negative.
+type walletState struct {
+	balance, held int64
+	seq, movedAt  int64 // of the last charge or posting
+	recallUntil   int64
+	kept          int64 // bytes of answers
+}
+
+// free returns what may be held, charged after a hold was lost, or withdrawn. It is never negative.
 func (w *walletRow) free() int64 { return w.balance - w.held }
 
-func (w *walletRow) changed() bool { return w.balance != w.readBalance || w.held != w.readHeld }
+// recalls reports whether no process may keep what it doesn't use.
+func (w *walletRow) recalls(now int64) bool { return w.recallUntil >= now }
 
-// holdStatus is the state of a hold; the package comment draws them.
-type holdStatus string
+// clockLead is how far a wallet's last charge may be ahead of the database's clock, so that what follows it gets its time: after a clock was
+// set back by more, time goes back in the statement, too.
+const clockLead = int64(12 * time.Hour / time.Millisecond)
 
-const (
-	holdOpen    holdStatus = "open"
-	holdSettled holdStatus = "settled"
-	holdVoided  holdStatus = "voided"
-	holdExpired holdStatus = "expired"
-)
+// move changes the balance and returns the number and the time of the change. Times don't fall within a wallet, so that a part of its
+// history by time is one by number.
+func (w *walletRow) move(balance, now int64) (seq, at int64) {
+	at = max(now, w.movedAt)
+	if at > now+clockLead {
+		at = now
+	}
+	w.balance, w.movedAt = balance, at
+	w.seq++
+	return w.seq, at
+}
 
 type holdRow struct {
 	id        string
 	wallet    WalletID
 	amount    int64
-	status    holdStatus
 	expiresAt int64
-	// readStatus is the status in the database, empty for a hold this batch made.
-	readStatus holdStatus
-	// model and price are known only for a hold this batch made.
-	model string
-	price Price
+	// stored: it was read. open: it stands after the batch.
+	stored, open bool
 }
 
-// callFigures are the amounts of a stored call.
+// callFigures are the amounts of a call that has ended.
 type callFigures struct {
 	wallet  WalletID
 	settled Settled
@@ -75,13 +84,13 @@ type callFigures struct {
 // callRow is a call as it is written.
 type callRow struct {
 	Call
-	settled Settled
-	// txID, balance and chargedAt are those of the charge, txID empty when nothing was charged.
-	txID               string
-	balance, chargedAt int64
-	// tranche and granted are those of a call without a hold of its own, else empty.
-	tranche string
-	granted int64
+
+	priceID  int64 // 0 without a price
+	reserved int64
+	settled  Settled
+	endedAt  int64
+	// seq and balance are those of the charge, 0 when nothing was charged.
+	seq, balance int64
 }
 
 // entryKey identifies a ledger transaction, so that it happens once.
@@ -96,149 +105,164 @@ func (b *books) hold(h Hold) (finished string, err error) {
 	if h.Claim != nil {
 		return b.claimAndHold(h)
 	}
-	return "", b.reserve(h)
+	if known := b.holds[h.CallID]; known != nil && known.open {
+		return "", repeats(h, known.wallet, known.amount)
+	}
+	if err := b.reserve(h); err != nil {
+		return "", err
+	}
+	row := b.holds[h.CallID]
+	if row == nil {
+		row = &holdRow{id: h.CallID}
+		b.holds[h.CallID] = row
+	}
+	row.wallet, row.amount, row.expiresAt, row.open = h.Wallet, h.AmountMicros, b.end(h), true
+	return "", nil
 }
 
-// reserve holds h's amount.
+// end returns when a hold that is made now expires.
+func (b *books) end(h Hold) int64 { return b.now + max(1, h.ExpiresIn.Milliseconds()) }
+
+// reserve takes a hold's amount from what is free.
 func (b *books) reserve(h Hold) error {
-	if known, ok := b.holds[h.CallID]; ok {
-		return known.repeats(h)
-	}
-	wallet := b.wallets[h.Wallet]
-	if wallet == nil || wallet.free() < h.AmountMicros {
-		return ErrInsufficientCredits
-	}
-	wallet.held += h.AmountMicros
-	b.addHold(h, holdOpen)
-	return nil
-}
-
-func (b *books) addHold(h Hold, status holdStatus) {
-	row := &holdRow{
-		id: h.CallID, wallet: h.Wallet, amount: h.AmountMicros, status: status,
-		expiresAt: b.now + max(1, h.ExpiresIn.Milliseconds()), model: h.Model, price: h.Price,
-	}
-	b.holds[row.id] = row
-	b.newHolds = append(b.newHolds, row)
-}
-
-// preclude makes an abandoned hold impossible: one that doesn't exist gets its row, already voided. A claim alone needs no such
-// row: the call's own row refuses it, and its transaction had the wallet's lock.
-func (b *books) preclude(h Hold) {
-	_, ended := b.calls[h.CallID]
-	if ended || b.holds[h.CallID] != nil || h.AmountMicros == 0 {
-		return
-	}
-	b.addHold(h, holdVoided)
-}
-
-// repeats decides a hold whose call id is known: the same hold sent again, after a connection that broke during its commit,
-// succeeds as long as it is open.
-func (row *holdRow) repeats(h Hold) error {
-	switch {
-	case row.wallet != h.Wallet || row.amount != h.AmountMicros:
-		return fmt.Errorf("%w: the call id already names another hold", ErrInvalid)
-	case row.status != holdOpen:
+	if _, ended := b.calls[h.CallID]; ended {
 		return ErrCallEnded
 	}
+	wallet := b.wallets[h.Wallet]
+	if h.AmountMicros > 0 && (wallet == nil || wallet.free() < h.AmountMicros) {
+		return ErrInsufficientCredits
+	}
+	if wallet == nil {
+		// Nothing was locked, so another transaction could claim the same key.
+		return fmt.Errorf("organization %q: %w", h.Wallet.OrgID, store.ErrNotFound)
+	}
+	wallet.held += h.AmountMicros
 	return nil
 }
 
-// settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made
-// of its key. u is what the call was granted of a tranche, nil for a call that was not.
-func (b *books) settle(s Settlement, u *use) (Settled, error) {
-	if u != nil {
-		u.status, u.repeated = trancheEnded, false
+// repeats decides a hold whose call has one: the same hold sent again, after a connection that broke during its commit, succeeds.
+func repeats(h Hold, wallet WalletID, amount int64) error {
+	if wallet != h.Wallet || amount != h.AmountMicros {
+		return fmt.Errorf("%w: the call id already names another hold", ErrInvalid)
+	}
+	return nil
+}
+
+// settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made of its key.
+func (b *books) settle(op *settleOp) (Settled, error) {
+	s := &op.Settlement
+	first := op.ride.endGrant()
+	if op.price != nil {
+		b.newPrices[op.priceID] = *op.price
 	}
 	if stored, ok := b.calls[s.Call.ID]; ok {
 		if stored.wallet != s.Call.Wallet {
 			return Settled{}, fmt.Errorf("%w: the call id belongs to another wallet", ErrInvalid)
 		}
-		settled := stored.settled
-		hold := b.holds[s.Call.ID]
-		settled.Expired = hold != nil && hold.status == holdExpired
-		b.repeatUse(s.Call.Wallet, u)
-		return settled, nil
+		return stored.settled, nil
 	}
-	row := callRow{Call: s.Call}
-	switch {
-	case u != nil:
-		if err := b.draw(s, u, &row); err != nil {
-			return Settled{}, err
-		}
-	case s.Held:
-		if err := b.resolve(s, &row); err != nil {
-			return Settled{}, err
-		}
+	cost, err := s.Price.Cost(s.Call.Usage)
+	if err != nil {
+		return Settled{}, err
 	}
+	wallet, claim := b.wallets[s.Call.Wallet], b.claimOf(s)
+	if wallet == nil && s.ReservedMicros > 0 && !s.Void {
+		return Settled{}, fmt.Errorf("hold of call %s: organization %q: %w", s.Call.ID, s.Call.Wallet.OrgID, store.ErrNotFound)
+	}
+	row := callRow{Call: s.Call, priceID: op.priceID, reserved: s.ReservedMicros, endedAt: b.now}
+	var paid int64
+	if wallet == nil {
+		row.reserved = 0 // nothing can have been reserved
+	} else {
+		tranche, released := b.release(op, wallet, claim, first)
+		if !s.Void && !claim.lostBy(s.Call.ID) {
+			paid = min(cost, s.ReservedMicros, wallet.free())
+		}
+		if paid > 0 {
+			row.balance = wallet.balance - paid
+			row.seq, row.endedAt = wallet.move(row.balance, b.now)
+		}
+		restore(op.ride, wallet, tranche, released-paid)
+	}
+	row.settled = Settled{ChargedMicros: paid, ShortfallMicros: cost - paid}
 	b.calls[s.Call.ID] = callFigures{s.Call.Wallet, row.settled}
 	b.newCalls = append(b.newCalls, row)
 	if s.Claim != nil {
-		b.endClaim(s, row.settled)
+		b.endClaim(op, claim, wallet, paid)
 	}
 	return row.settled, nil
 }
 
-// resolve releases the hold of a call and charges its wallet: first from the hold, then from the free balance, never more than
-// both carry.
-func (b *books) resolve(s Settlement, row *callRow) error {
-	charge, status := s.charge(), holdSettled
-	if s.Void {
-		status = holdVoided
-	}
-	hold := b.holds[s.Call.ID]
+// release ends the reservation of a call: what its key, its hold or its part of a tranche still holds. It returns the tranche, nil without,
+// and what it had of the call; a call that has lost its reservation releases nothing. first is false for a call whose part of the
+// tranche another settlement, of unknown outcome, may have released.
+func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, released int64) {
 	switch {
-	case hold == nil:
-		return ErrNoHold
-	case hold.wallet != s.Call.Wallet:
-		return fmt.Errorf("%w: the hold belongs to another wallet", ErrInvalid)
-	case hold.status != holdOpen:
-		row.settled = Settled{ShortfallMicros: charge, Expired: true}
-		return nil
+	case op.ride != nil:
+		tranche = wallet.tranche(op.ride.tranche.id)
+		if tranche == nil || !first {
+			return nil, 0
+		}
+		released = min(op.ride.grant.micros, tranche.left)
+		tranche.left -= released
+		wallet.held -= released
+	case op.Claim != nil:
+		if claim.callID == op.Call.ID {
+			wallet.held -= claim.reserved
+			claim.reserved = 0
+		}
+	default:
+		if hold := b.holds[op.Call.ID]; hold != nil && hold.wallet == op.Call.Wallet {
+			b.drop(hold)
+		}
 	}
-	wallet := b.wallets[hold.wallet]
-	if wallet == nil {
-		return fmt.Errorf("hold %s has no wallet", hold.id)
-	}
-
-	hold.status = status
-	wallet.held -= hold.amount
-	fromHold := min(charge, hold.amount)
-	wallet.balance -= fromHold
-	b.charge(wallet, fromHold, charge-fromHold, row)
-	return nil
+	return tranche, released
 }
 
-// charge books what a call costs: reserved has left the wallet already, above is taken from the free balance as far as that goes.
-func (b *books) charge(wallet *walletRow, reserved, above int64, row *callRow) {
-	extra := min(above, wallet.free())
-	wallet.balance -= extra
-	charged := reserved + extra
-	row.settled = Settled{ChargedMicros: charged, ExtraMicros: extra, ShortfallMicros: above - extra}
-	if charged > 0 {
-		row.txID, row.balance, row.chargedAt = b.newID(), wallet.balance, b.now
-	}
-}
-
-// expire releases a hold whose time is over; it reports false for one that was resolved meanwhile.
-func (b *books) expire(id string) bool {
-	hold := b.holds[id]
-	if hold == nil || hold.status != holdOpen || hold.expiresAt >= b.now {
+// drop ends a hold of an unsettled or a settled call.
+func (b *books) drop(hold *holdRow) (dropped bool) {
+	if hold == nil || !hold.open || b.wallets[hold.wallet] == nil {
 		return false
 	}
-	return b.release(hold)
-}
-
-// release expires an open hold, whatever its time.
-func (b *books) release(hold *holdRow) bool {
-	wallet := b.wallets[hold.wallet]
-	if wallet == nil {
-		return false
-	}
-	hold.status = holdExpired
-	b.expired++
-	wallet.held -= hold.amount
+	hold.open = false
+	b.wallets[hold.wallet].held -= hold.amount
 	return true
+}
+
+// expire releases a hold whose time is over.
+func (b *books) expire(id string) (expired bool) {
+	hold := b.holds[id]
+	if hold == nil || hold.expiresAt >= b.now || !b.drop(hold) {
+		return false
+	}
+	b.lose(id, hold.amount)
+	return true
+}
+
+// lose notes a call that was not settled in time.
+func (b *books) lose(id string, micros int64) {
+	b.lost.Calls = append(b.lost.Calls, id)
+	b.lost.Micros += micros
+}
+
+// sweep ends what is over and returns what calls lost by that, and how much it ended.
+func (b *books) sweep(due []callKey) (lost Lost, done int) {
+	before := b.lost
+	for _, key := range due {
+		if b.expire(key.id) {
+			done++
+		}
+	}
+	for key, claim := range b.claims {
+		if b.clear(b.wallets[key.wallet], claim) {
+			done++
+		}
+	}
+	for _, wallet := range b.wallets {
+		done += b.lapse(wallet)
+	}
+	lost.Calls, lost.Micros = b.lost.Calls[len(before.Calls):], b.lost.Micros-before.Micros
+	return lost, done
 }
 
 // post books a top-up, an adjustment or a refund, once per kind and reference.
@@ -254,10 +278,7 @@ func (b *books) post(p posting) (Entry, error) {
 		p.wallet, p.micros = call.wallet, call.settled.ChargedMicros
 	}
 	entry := Entry{
-		ID: b.newID(), Wallet: p.wallet, Kind: p.kind, AmountMicros: p.micros, Ref: p.ref, Note: p.note, At: b.now,
-	}
-	if entry.Ref == "" {
-		entry.Ref = entry.ID
+		ID: store.NewID("txn"), Wallet: p.wallet, Kind: p.kind, AmountMicros: p.micros, Ref: p.ref, Note: p.note, At: b.now,
 	}
 	if known, ok := b.entries[entry.key()]; ok {
 		return known.replay(entry)
@@ -274,9 +295,13 @@ func (b *books) post(p posting) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	wallet.balance, entry.BalanceMicros = balance, balance
-	b.addEntry(entry)
-	b.audits = append(b.audits, entry.audit(p.actor))
+	entry.BalanceMicros = balance
+	entry.Seq, entry.At = wallet.move(balance, b.now)
+	audit := entry.audit(p.actor)
+	entry.auditID = audit.ID
+	b.entries[entry.key()] = entry
+	b.newEntries = append(b.newEntries, entry)
+	b.audits = append(b.audits, audit)
 	return entry, nil
 }
 
@@ -302,10 +327,5 @@ func (e Entry) audit(actor string) store.AuditEntry {
 	if e.Kind == EntryTopUp {
 		action = "wallet.credit" // as the command is called
 	}
-	return store.AuditEntry{At: e.At, Actor: actor, Action: action, Target: e.ID, OrgID: e.Wallet.OrgID, Detail: detail}
-}
-
-func (b *books) addEntry(entry Entry) {
-	b.entries[entry.key()] = entry
-	b.newEntries = append(b.newEntries, entry)
+	return store.AuditEntry{ID: store.NewID("aud"), At: e.At, Actor: actor, Action: action, Target: e.ID, OrgID: e.Wallet.OrgID, Detail: detail}
 }

@@ -3,9 +3,6 @@ package billing
 import (
 	"bytes"
 	"cmp"
-	"fmt"
-
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // claimKey names a claim: a client's key counts within its wallet.
@@ -21,7 +18,9 @@ func (k claimKey) compare(other claimKey) int {
 // claimRow is a locked claim: as it was read, and as the batch leaves it.
 type claimRow struct {
 	claimState
-	read claimState
+
+	read     claimState
+	response []byte // the kept answer of a call that this batch settled
 }
 
 // claimState is the content of a claim's row; its zero value is that of no row.
@@ -29,36 +28,38 @@ type claimState struct {
 	callID      string
 	fingerprint [32]byte
 	done        bool
-	leaseUntil  int64
-	createdAt   int64
-	finishedAt  int64 // known only when this batch finished it, like response
-	response    []byte
-	expiresAt   int64
+	reserved    int64 // micros, while its call runs
+	kept        int64 // bytes of the answer, when it is done
+	until       int64 // the last moment at which the claim counts
 }
 
 func (s *claimState) exists() bool { return s.callID != "" }
 
-// until returns the last moment at which the claim counts.
-func (s *claimState) until() int64 {
-	if s.done {
-		return s.expiresAt
-	}
-	return s.leaseUntil
-}
+// lostBy reports whether another call has the key of a call; a nil claim, of a call without a key, is lost by none.
+func (c *claimRow) lostBy(callID string) bool { return c != nil && c.exists() && c.callID != callID }
 
-func (c *claimRow) changed() bool {
-	return c.callID != c.read.callID || c.done != c.read.done || c.leaseUntil != c.read.leaseUntil
-}
-
-// claimAndHold decides a hold with an Idempotency-Key. finished is the call to be replayed.
-func (b *books) claimAndHold(h Hold) (finished string, err error) {
-	key := claimKey{h.Wallet, h.Claim.KeyHash}
+// claim returns the row of a key, which may not exist.
+func (b *books) claim(key claimKey) *claimRow {
 	claim := b.claims[key]
 	if claim == nil {
 		claim = &claimRow{}
 		b.claims[key] = claim
 	}
-	b.clear(claim)
+	return claim
+}
+
+// claimOf returns the row of a settlement's key, nil for a call without one.
+func (b *books) claimOf(s *Settlement) *claimRow {
+	if s.Claim == nil {
+		return nil
+	}
+	return b.claim(claimKey{s.Call.Wallet, s.Claim.KeyHash})
+}
+
+// claimAndHold decides a hold with an Idempotency-Key. finished is the call to be replayed.
+func (b *books) claimAndHold(h Hold) (finished string, err error) {
+	wallet, claim := b.wallets[h.Wallet], b.claim(claimKey{h.Wallet, h.Claim.KeyHash})
+	b.clear(wallet, claim)
 	if claim.exists() {
 		switch {
 		case claim.fingerprint != h.Claim.Fingerprint:
@@ -66,104 +67,67 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 		case claim.done:
 			return claim.callID, nil
 		case claim.callID == h.CallID:
-			return "", b.repeatsClaim(h)
+			return "", repeats(h, h.Wallet, claim.reserved)
 		case !h.Claim.TakeOver:
 			return "", ErrKeyInFlight
 		}
-		b.takeOver(claim)
+		b.free(wallet, claim)
 	}
-	if err := b.holdForClaim(h); err != nil {
+	if err := b.reserve(h); err != nil {
 		return "", err
 	}
-	end := b.now + max(1, h.ExpiresIn.Milliseconds())
 	claim.claimState = claimState{
-		callID: h.CallID, fingerprint: h.Claim.Fingerprint, leaseUntil: end, createdAt: b.now, expiresAt: end,
+		callID: h.CallID, fingerprint: h.Claim.Fingerprint, reserved: h.AmountMicros, until: b.end(h),
 	}
 	return "", nil
 }
 
-// takeOver frees a key from the call that has it, which can't be charged after that.
-func (b *books) takeOver(claim *claimRow) {
-	if hold := b.holds[claim.callID]; hold != nil && hold.status == holdOpen {
-		b.release(hold)
+// clear frees a key whose time is over. The call that had it in progress lost its hold, too.
+func (b *books) clear(wallet *walletRow, claim *claimRow) (cleared bool) {
+	if !claim.exists() || claim.until >= b.now || wallet == nil {
+		return false
 	}
-	claim.claimState = claimState{}
+	if !claim.done && claim.reserved > 0 {
+		b.lose(claim.callID, claim.reserved)
+	}
+	b.free(wallet, claim)
+	return true
 }
 
-// holdForClaim reserves what a call with a new claim needs.
-func (b *books) holdForClaim(h Hold) error {
-	if known := b.holds[h.CallID]; known != nil {
-		if err := known.repeats(h); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: the call's hold was made without this idempotency key", ErrInvalid)
-	}
-	if h.AmountMicros > 0 {
-		return b.reserve(h)
-	}
-	if _, ended := b.calls[h.CallID]; ended {
-		return ErrCallEnded
-	}
-	if b.wallets[h.Wallet] == nil {
-		// Nothing was locked, so another transaction could claim the same key.
-		return fmt.Errorf("organization %q: %w", h.Wallet.OrgID, store.ErrNotFound)
-	}
-	return nil
+// free ends a claim with what it holds and keeps: its call can't be charged once another has the key.
+func (b *books) free(wallet *walletRow, claim *claimRow) {
+	wallet.held -= claim.reserved
+	wallet.kept -= claim.kept
+	claim.claimState, claim.response = claimState{}, nil
 }
 
-// repeatsClaim decides a hold whose call has the key already: sent again, because its commit wasn't confirmed, it succeeds when
-// it is the same hold.
-func (b *books) repeatsClaim(h Hold) error {
-	known := b.holds[h.CallID]
+// endClaim finishes or releases the key of a call that is being settled. A key that another call has is left alone. One whose row is gone,
+// since the call came late, is finished without its answer when the call is charged, so that the key isn't charged for twice.
+func (b *books) endClaim(op *settleOp, claim *claimRow, wallet *walletRow, paid int64) {
+	late := !claim.exists()
 	switch {
-	case known != nil:
-		return known.repeats(h)
-	case h.AmountMicros > 0:
-		return fmt.Errorf("%w: the call's idempotency key was claimed without a hold", ErrInvalid)
+	case claim.lostBy(op.Call.ID) || claim.done:
+		return
+	case !op.Keep || (late && paid == 0):
+		if !late && wallet != nil {
+			b.free(wallet, claim)
+		}
+		return
 	}
-	return nil
+	life := cmp.Or(op.Claim.Life, KeyLife).Milliseconds()
+	if late {
+		claim.callID, claim.fingerprint = op.Call.ID, op.Claim.Fingerprint
+	}
+	claim.done, claim.until = true, b.now+life
+	if size := int64(len(op.Response)); !late && wallet != nil && wallet.kept+size <= op.keptBytes {
+		claim.kept, claim.response = size, op.Response
+		wallet.kept += size
+	}
 }
 
-// clear removes a claim whose time is over. One in progress expires its hold too, so that the call that lost its key can't be
-// charged beside the one that gets it; while the hold stands, the claim stands.
-func (b *books) clear(claim *claimRow) {
-	if !claim.exists() || claim.until() >= b.now {
-		return
+// forget frees a key whose call has ended. One in progress goes on, and its answer is kept.
+func (b *books) forget(key claimKey) {
+	if claim, wallet := b.claims[key], b.wallets[key.wallet]; claim != nil && claim.done && wallet != nil {
+		b.free(wallet, claim)
 	}
-	if hold := b.holds[claim.callID]; !claim.done && hold != nil && hold.status == holdOpen && !b.expire(hold.id) {
-		return
-	}
-	claim.claimState = claimState{}
-}
-
-// endClaim finishes or releases the key of a call that is being settled. A key that another call has taken over is left alone.
-func (b *books) endClaim(s Settlement, settled Settled) {
-	claim := b.claims[claimKey{s.Call.Wallet, s.Claim.KeyHash}]
-	if claim == nil || claim.callID != s.Call.ID {
-		return
-	}
-	if !s.Keep || settled.Expired {
-		claim.claimState = claimState{}
-		return
-	}
-	claim.done, claim.finishedAt, claim.expiresAt = true, b.now, b.now+cmp.Or(s.Claim.Life, KeyLife).Milliseconds()
-	claim.response = s.Response
-}
-
-// sweepClaims removes the claims of expired holds and those whose time is over, and returns how many.
-func (b *books) sweepClaims() (removed int) {
-	for _, claim := range b.claims {
-		if !claim.exists() {
-			continue
-		}
-		if hold := b.holds[claim.callID]; !claim.done && hold != nil && hold.status == holdExpired {
-			claim.claimState = claimState{}
-		} else {
-			b.clear(claim)
-		}
-		if !claim.exists() {
-			removed++
-		}
-	}
-	return removed
 }

@@ -1,257 +1,168 @@
 package billing
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 const (
 	// trancheLease is how long a tranche outlives the last write of the process that has it, by the database's clock.
 	trancheLease = 10 * time.Second
 	// trancheShare is what of the free balance all tranches of a wallet may hold together: one part of so many.
 	trancheShare = 100
+	// trancheCalls is how many calls like the one that asks a tranche is for, beside twice what calls use.
+	trancheCalls = 8
 )
 
-// trancheStatus is the state of a tranche; the package comment draws them. It only moves forward.
-type trancheStatus string
-
-const (
-	trancheOpen     trancheStatus = "open"
-	trancheRecalled trancheStatus = "recalled"
-	trancheDrained  trancheStatus = "drained"
-	trancheEnded    trancheStatus = "ended"
-)
-
-// trancheRow is a tranche that has not ended, under the lock of its wallet: as it was read, and as the batch leaves it.
+// trancheRow is a tranche under the lock of its wallet: as it was read, and as the batch leaves it. It stands or it has ended.
 type trancheRow struct {
 	id     string
 	wallet WalletID
 	owner  string
 	trancheState
-	read trancheState // the zero value for one that this batch takes
+
+	read   trancheState
+	stored bool // it was read
+	ended  bool
 }
 
 type trancheState struct {
-	status                 trancheStatus
-	taken, drawn, returned int64
-	leaseUntil             int64
+	left       int64
+	spare      bool // some of left may be unused
+	leaseUntil int64
 }
 
-// left returns what the tranche holds.
-func (s *trancheState) left() int64 { return s.taken - s.drawn - s.returned }
-
-// take asks for more of a wallet for a tranche. It rides on another operation of the process, whose transaction is written anyway.
-type take struct {
-	id, owner string
-	// opens: the tranche doesn't exist yet.
-	opens bool
-	// want is the amount asked for, and least the smallest that is of use.
-	want, least int64
-
-	got int64 // the decision
-}
-
-// use is the part of a tranche that a call was granted, in the call's settlement.
-type use struct {
-	tranche string
-	micros  int64
-	take    *take // nil when the tranche has enough
-
-	// The decision. status is the tranche's: while it is open, the process may grant again what the call didn't cost; after that
-	// the wallet has got it. repeated: an earlier settlement of the call stands, which may have found another status.
-	status   trancheStatus
-	repeated bool
-}
-
-// trancheOp is what a process does with a tranche beside its calls. A tranche that doesn't exist, or has ended, is left alone.
-type trancheOp struct {
-	id     string
-	wallet WalletID
-	act    trancheAct
-	// unused is what a tranche that is drained gives back, and inUse what one that is trimmed keeps.
-	unused, inUse int64
-
-	status trancheStatus // the decision: the status afterwards
-}
-
-type trancheAct string
-
-const (
-	renewTranche trancheAct = "renew"
-	trimTranche  trancheAct = "trim"
-	drainTranche trancheAct = "drain"
-	endTranche   trancheAct = "end"
-)
-
-// recallOp asks for a wallet's tranches back, because an amount is above the free balance.
-type recallOp struct {
-	wallet WalletID
-	micros int64
-
-	// The decision: enough is free by now, or pending says that processes with a valid lease have not answered yet.
-	enough, pending bool
-}
-
-// addTake gives a tranche more, as far as all tranches of its wallet stay within their share. While one of them is recalled, or
-// has been a short time ago, there is none: what was given back is for the call that asked for it. refused is the decision on the
-// operation that the take rides on.
-func (b *books) addTake(id WalletID, t *take, refused error) {
-	if t == nil {
-		return
-	}
-	t.got = 0
-	wallet := b.wallets[id]
-	if wallet == nil || refused != nil {
-		return
-	}
-	var left int64
-	var row *trancheRow
-	for _, other := range wallet.tranches {
-		if other.status == trancheEnded {
-			continue
-		}
-		if other.status != trancheOpen {
-			return
-		}
-		left += other.left()
-		if other.id == t.id {
-			row = other
-		}
-	}
-	micros := min(t.want, (wallet.free()+left)/trancheShare-left)
-	if micros < max(1, t.least) || (row == nil && !t.opens) {
-		return
-	}
-	if row == nil {
-		row = &trancheRow{id: t.id, wallet: id, owner: t.owner, trancheState: trancheState{status: trancheOpen}}
-		wallet.tranches = append(wallet.tranches, row)
-		b.newTranches = append(b.newTranches, row)
-	}
-	row.taken += micros
-	row.leaseUntil = b.leaseEnd()
-	wallet.held += micros
-	t.got = micros
-}
-
-func (b *books) leaseEnd() int64 { return b.now + trancheLease.Milliseconds() }
-
-// draw ends the use of a tranche by a call that costs charge: what it carries is charged from the tranche, the rest from the free
-// balance. A call whose tranche has ended meanwhile pays from the free balance alone, and never makes a debt.
-func (b *books) draw(s Settlement, u *use, row *callRow) error {
-	charge, wallet := s.charge(), b.wallets[s.Call.Wallet]
-	if wallet == nil {
-		return fmt.Errorf("tranche %s has no wallet", u.tranche)
-	}
-	row.tranche, row.granted = u.tranche, u.micros
-	var fromTranche int64
-	if tranche := wallet.tranche(u.tranche); tranche != nil {
-		u.status = tranche.status
-		fromTranche = min(charge, u.micros, tranche.left())
-		tranche.drawn += fromTranche
-		tranche.leaseUntil = b.leaseEnd()
-		wallet.held -= fromTranche
-		wallet.balance -= fromTranche
-		if tranche.status != trancheOpen {
-			b.giveBack(tranche, u.micros-fromTranche)
-		}
-	}
-	b.charge(wallet, fromTranche, charge-fromTranche, row)
-	return nil
-}
-
-// repeatUse decides the use of a tranche by a call that was settled before.
-func (b *books) repeatUse(id WalletID, u *use) {
-	if u == nil {
-		return
-	}
-	u.repeated = true
-	if wallet := b.wallets[id]; wallet != nil {
-		if tranche := wallet.tranche(u.tranche); tranche != nil {
-			u.status = tranche.status
-		}
-	}
-}
-
-// giveBack returns as much of an amount as the tranche has to its wallet.
-func (b *books) giveBack(t *trancheRow, micros int64) {
-	micros = min(micros, t.left())
-	t.returned += micros
-	b.wallets[t.wallet].held -= micros
-}
+// tendOp renews or returns tranches of a process.
+type tendOp struct{ rides []*ride }
 
 func (w *walletRow) tranche(id string) *trancheRow {
 	for _, tranche := range w.tranches {
-		if tranche.id == id && tranche.status != trancheEnded {
+		if tranche.id == id && !tranche.ended {
 			return tranche
 		}
 	}
 	return nil
 }
 
-// move does op and sets its decision.
-func (b *books) move(op *trancheOp) {
-	op.status = trancheEnded
-	wallet := b.wallets[op.wallet]
-	if wallet == nil {
-		return
-	}
-	tranche := wallet.tranche(op.id)
-	if tranche == nil {
-		return
-	}
-	switch op.act {
-	case renewTranche:
-		tranche.leaseUntil = b.leaseEnd()
-	case trimTranche:
-		tranche.leaseUntil = b.leaseEnd()
-		b.giveBack(tranche, max(0, tranche.left()-op.inUse))
-	case drainTranche:
-		tranche.leaseUntil = b.leaseEnd()
-		if tranche.status != trancheDrained { // else this is a repetition
-			tranche.status = trancheDrained
-			b.giveBack(tranche, op.unused)
-		}
-	case endTranche:
-		b.endTranche(tranche)
-	}
-	op.status = tranche.status
+// end releases what a tranche has left.
+func (w *walletRow) end(t *trancheRow) {
+	w.held -= t.left
+	t.left, t.ended = 0, true
 }
 
-func (b *books) endTranche(t *trancheRow) {
-	b.giveBack(t, t.left())
-	t.status = trancheEnded
-}
-
-// lapseTranches ends the tranches of a wallet whose lease is over: their processes were killed, or hang. It returns their number.
-func (b *books) lapseTranches(wallet *walletRow) (ended int) {
+// lapse ends the tranches of a wallet whose lease is over: their processes were killed, or hang. It returns
+// their number.
+func (b *books) lapse(wallet *walletRow) (ended int) {
 	for _, tranche := range wallet.tranches {
-		if tranche.status != trancheEnded && tranche.leaseUntil < b.now {
-			b.endTranche(tranche)
+		if !tranche.ended && tranche.leaseUntil < b.now {
+			b.lost.Micros += tranche.left
+			wallet.end(tranche)
 			ended++
 		}
 	}
 	return ended
 }
 
-// recall decides whether a wallet can carry an amount once its tranches have given back what no call uses, and asks for that.
-func (b *books) recall(op *recallOp) {
-	op.enough, op.pending = false, false
-	wallet := b.wallets[op.wallet]
+// restore puts back into a tranche what a call has not used, for the next ones.
+func restore(r *ride, wallet *walletRow, tranche *trancheRow, rest int64) {
+	if tranche == nil || rest <= 0 {
+		return
+	}
+	tranche.left += rest
+	tranche.spare = true
+	wallet.held += rest
+	r.rest = rest
+}
+
+// carry does what an operation carries for a tranche: the lease is renewed; what no call uses goes back, when the wallet is recalled or the
+// ride returns it; otherwise a call that asks for more gets it, unless its operation was refused.
+func (b *books) carry(r *ride, refused error) {
+	if r == nil {
+		return
+	}
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.returned = r.tranche.returned
+	wallet := b.wallets[r.tranche.wallet]
 	if wallet == nil {
 		return
 	}
-	b.lapseTranches(wallet)
-	if op.enough = wallet.free() >= op.micros; op.enough {
+	row := wallet.tranche(r.tranche.id)
+	switch {
+	case row == nil && r.tranche.open:
+		// Its lease was over, or all of it was returned; or the transaction that made it failed, and is tried again.
+		r.gone = r.tranche.coming == 0
 		return
-	}
-	for _, tranche := range wallet.tranches {
-		switch tranche.status {
-		case trancheOpen:
-			tranche.status = trancheRecalled
-			op.pending = true
-		case trancheRecalled:
-			op.pending = true
-		case trancheDrained, trancheEnded: // all that it holds is in use
+	case wallet.recalls(b.now) || r.returns:
+		if row != nil {
+			r.giveBack(wallet, row)
 		}
+	case refused == nil && r.asks > 0 && r.of.wallets[r.tranche.wallet] == r.tranche: // else nobody would return it
+		row = b.more(r, wallet, row)
 	}
+	if row != nil {
+		row.leaseUntil = b.now + trancheLease.Milliseconds()
+	}
+}
+
+// giveBack returns all of a tranche but what calls use. Under the lock of the wallet that is known: no operation of the process is
+// decided meanwhile, and none of its calls is held from what was given back. What a settlement has ended stays until that is known to be
+// written, since its transaction may have failed, so that the settlement is decided again and needs it.
+func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
+	t := r.tranche
+	r.gave, t.unused, r.rest = t.unused, 0, 0
+	t.returned++
+	r.returned = t.returned
+	keep := min(row.left, t.inUse+t.ending-r.ends())
+	wallet.held -= row.left - keep
+	row.left = keep
+	row.spare = keep > t.inUse
+	if row.left == 0 {
+		row.ended, r.gone = true, true
+	}
+}
+
+// more gives a tranche twice what calls use, since what they cost is charged while as many come again, and some more for calls like the one
+// that asks, as far as all tranches of the wallet stay within their share. It makes the tranche when it doesn't exist.
+func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
+	t := r.tranche
+	var left int64
+	for _, other := range wallet.tranches {
+		left += other.left // 0 for one that has ended
+	}
+	least := int64(1)
+	if row == nil {
+		least = r.asks
+	}
+	micros := min(2*t.inUse+trancheCalls*r.asks-t.unused-t.coming, (wallet.free()+left)/trancheShare-left)
+	if micros < least {
+		return row
+	}
+	if row == nil {
+		row = &trancheRow{id: t.id, wallet: t.wallet, owner: r.of.owner}
+		wallet.tranches = append(wallet.tranches, row)
+		t.open, r.opened = true, true
+	}
+	row.left += micros
+	row.spare = true
+	wallet.held += micros
+	t.coming += micros
+	r.got = micros
+	return row
+}
+
+// recall asks the processes that have tranches of a wallet for what they don't use, because the free balance is below an amount. What the own
+// one has goes back at once. It reports whether others may still give back.
+func (b *books) recall(id WalletID, micros int64, own *ride) (pending bool) {
+	wallet := b.wallets[id]
+	if wallet == nil {
+		return false
+	}
+	b.lapse(wallet)
+	b.carry(own, nil)
+	if wallet.free() >= micros {
+		return false
+	}
+	wallet.recallUntil = b.now + trancheLease.Milliseconds()
+	for _, tranche := range wallet.tranches {
+		pending = pending || tranche.spare && !tranche.ended
+	}
+	return pending
 }

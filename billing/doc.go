@@ -3,29 +3,26 @@
 //
 // # A call's money
 //
-// [Book.Hold] reserves an upper bound before the provider is called; the call then ends in exactly one way:
+// [Book.Hold] reserves an upper bound before the provider is called. [Book.Settle] ends the call:
 //
-//	            ┌─ Settle ──────────→ settled   charged: from the hold, what is above it from the free balance
-//	Hold → open ┼─ Settle with Void → voided    charged 0, the hold is released
-//	            └─ Sweep, once late → expired   the hold is released; a later Settle charges 0 (Settled.Expired)
-//	Hold → ?    ── Abandon ─────────→ voided    whether or not the hold's commit arrived; it can't be made any more
+//	charged   = min(cost, reserved, free), after the reservation was released
+//	shortfall = cost - charged
 //
-// A settlement writes the hold's end, the wallet, the ledger and the call's row in one transaction, and its figures never
-// change: a repeated settlement returns those of the first. A call without a hold (the organization's own key, a model that
-// costs nothing) and a charge of 0 get a call's row that is no charge.
+// The cost is that of the call's tokens by the price of its beginning. A void, and a call whose key another call has, is charged 0.
+// Settle releases the reservation, charges the wallet and writes the call's row in one transaction. The figures never change: a
+// repeated settlement returns those of the first.
+//
+// A reservation is a row only while its call runs: in holds, in the row of the call's key, or as a part of a tranche. When it expires,
+// [Book.Sweep] releases it; a call that settles later pays from what is free. A hold of unknown outcome is ended by a void, which waits
+// for the lock of the wallet and so for that commit; no hold can be made for a call that has ended.
 //
 // # Tranches
 //
 // A process may hold a part of a wallet, a tranche, and hold calls from it in memory ([Tranches]): Hold writes nothing then, and Settle
-// draws the charge from the tranche. In the books a tranche is
-//
-//	taken → open ─┬─ recalled ── drained ─┐
-//	              └───────────────────────┴→ ended
-//
-// and what it holds is what was taken, less what was drawn and what was given back. Another process that needs it recalls it; its own
-// process gives back what no call uses, which drains it, and ends it when its calls have ended. When its lease is over, any process
-// ends it.
-// The id of a tranche that has ended fences its calls: they pay from the free balance.
+// draws the charge from the tranche. A tranche exists or not; deleting its row fences the process that had it, whose calls then pay
+// from what is free. What a process still needs is never sent: an operation carries a ride, which asks the memory of the process when
+// it is decided, under the lock of the wallet. A wallet from which another process needs more is recalled for the time of a lease:
+// meanwhile each settlement and renewal gives back what no call uses.
 //
 // # A call's key
 //
@@ -34,11 +31,10 @@
 //
 //	                   ┌─ Settle with Keep → done      replayed for 24 hours, then free
 //	Hold → in progress ┼─ Settle without ──→ no row    the key runs again
-//	                   ├─ Abandon ─────────→ no row    the key runs again
-//	                   └─ lease over ──────→ no row    by the next hold or Sweep; the call's hold expires with it
+//	                   └─ its time is over → no row    by the next hold or Sweep; what was held goes with it
 //
-// The lease ends with the hold, by the same clock. A call that takes a lapsed key over expires the hold of the call that lost
-// it, so that no key is charged for twice.
+// A call that comes late finds its key free, and finishes it when it is charged, or finds it with another call, and is not charged: no
+// key is charged for twice.
 //
 // # Invariants
 //
@@ -46,13 +42,14 @@
 //     decided on, and checked by the database. A refused hold doesn't block a smaller one behind it.
 //   - Nothing twice: a hold and its charge are named by the call's id, a top-up or adjustment by its reference, a refund by the
 //     call it refunds. A caller whose commit wasn't confirmed repeats the operation.
-//   - Double entry: each ledger transaction has two legs that sum to 0, between org:<id>:<env> and sys:cash (top-ups),
-//     sys:revenue (charges, refunds) or sys:loss (adjustments). The row of a charged call is the transaction of its charge, and
-//     implies both legs; ledger_tx and ledger_entries have the others. The ledger only grows; a wallet is its projection.
-//   - A cost that neither hold nor free balance carries is the operator's loss, kept in calls.shortfall_micros, and never
+//   - Order is a number: charges and postings of a wallet are numbered without a gap, and each keeps the balance that it left.
+//   - Each charge can be computed anew from its own row: tokens, price, reservation. A charge goes from the wallet to sys:revenue, a
+//     posting names its account. Rows of charges and postings never change; a wallet is their projection.
+//   - A cost that neither the reservation nor the free balance carries is the operator's loss, kept in calls.shortfall_micros, and never
 //     booked against the organization.
 //   - A key has one call at a time, and at most one of its calls is charged while the key is kept: new claims are written under
 //     the lock of their wallet, all others change under their own.
+//   - Kept answers of a wallet have a bound ([Book.KeepAtMost]); a call whose answer finds no room is charged and not kept.
 //   - Time is the database's: holds are made and expire by its clock.
 //
 // [Check] verifies the invariants on a database in use.

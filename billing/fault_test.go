@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,23 +88,31 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 			for i, call := range []string{"call_finishes", "call_releases", "call_lost", "call_swept"} {
 				keyed.runs(call, fmt.Sprint("key ", i), "content", 10)
 			}
-			execute(t, db, `UPDATE idempotency_keys SET lease_until = 1 WHERE call_id IN ('call_lost', 'call_swept')`)
-			execute(t, db, `UPDATE holds SET expires_at = 1 WHERE id IN ('call_lost', 'call_swept')`)
-			claims := []string{"call_finishes in_progress", "call_lost in_progress", "call_releases in_progress", "call_swept in_progress"}
-			rows := `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM ledger_tx)
-				+ (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_late", 5))))
+			keyed.runs("call_kept", "key kept", "content", 10)
+			keyed.settle("call_kept", "key kept", 0, true, "sealed")
+			keyed.age("call_kept")
+			for _, id := range []string{"call_lost", "call_swept", "call_late"} {
+				lapse(t, db, id)
+			}
+			claims := []string{
+				"call_finishes in progress", "call_kept done", "call_lost in progress", "call_releases in progress", "call_swept in progress",
+			}
+			rows := `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM ledger_tx) + (SELECT count(*) FROM idempotency_keys)
+				+ (SELECT count(*) FROM kept_answers) + (SELECT count(*) FROM prices) + (SELECT count(*) FROM tranches)
+				+ (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
 			before := count(t, db, rows)
 
 			ops := func() []store.Op {
 				fresh, taking := &holdOp{Hold: holdOf("call_fresh", 1)}, &holdOp{Hold: holdOf("call_takes", 20)}
 				fresh.Claim, taking.Claim = claimOf("key 9", "content"), claimOf("key 2", "content")
-				finish, release := &settleOp{Settlement: chargeOf("call_finishes", 4)}, &settleOp{Settlement: voidOf("call_releases")}
-				finish.Claim, finish.Keep, finish.Response = claimOf("key 0", ""), true, []byte("sealed")
+				finish, release := settleOpOf(chargeOf("call_finishes", 10, 4)), settleOpOf(voidOf("call_releases", 10))
+				finish.Claim, finish.Keep, finish.Response = claimOf("key 0", "content"), true, []byte("sealed")
 				release.Claim = claimOf("key 1", "")
-				gone := holdOf("call_gone", 7)
 				return []store.Op{
-					&settleOp{Settlement: voidOf("call_gone"), abandoned: &gone},
-					&holdOp{Hold: holdOf("call_new", 50)}, &settleOp{Settlement: chargeOf("call_open", 30)},
+					settleOpOf(voidOf("call_gone", 7)),
+					&holdOp{Hold: holdOf("call_new", 50)}, settleOpOf(chargeOf("call_open", 60, 30)),
+					&forgetOp{acme, [][32]byte{claimOf("key kept", "").KeyHash}},
 					fresh, taking, finish, release,
 					&postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 5, ref: "r", actor: "test"}}, &sweepOp{},
 				}
@@ -122,12 +131,80 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errBroken, "statement %d", *at)
 				require.Equal(t, before, count(t, db, rows), "statement %d", *at)
-				requireWallet(t, book, 1_000, 100)
+				requireWallet(t, book, 1_000, 105)
 				keyed.requireClaims(claims...)
 			}
 			require.Greater(t, *at, 20, "statements of the batch")
 			requireWallet(t, book, 971, 71)
-			keyed.requireClaims("call_finishes done", "call_fresh in_progress", "call_takes in_progress")
+			keyed.requireClaims("call_finishes done", "call_fresh in progress", "call_takes in progress")
+			requireSoundBooks(t, db)
+		})
+	}
+}
+
+// TestFaultInTheMiddleOfTranches breaks each statement of a batch that makes a tranche, changes one and ends one: nothing of it is kept, in the
+// books or in the memory of the process, and it succeeds afterwards.
+func TestFaultInTheMiddleOfTranches(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			failAt := 0
+			broken := brokenLedger{&failAt}
+			db := storetest.Open(t, engine, Ledger)
+			book, now := tendedBook(db)
+			wallets := []WalletID{acme, {"org_idle", store.Live}, {"org_new", store.Live}}
+			hold := func(wallet, call int) Hold {
+				hold := holdOf(fmt.Sprintf("call_%d_%d", wallet, call), 10)
+				hold.Wallet = wallets[wallet]
+				return hold
+			}
+			for i, wallet := range wallets {
+				makeOrganization(t, db, wallet.OrgID)
+				_, err := book.Credit(t.Context(), "test", wallet, 100_000, "r")
+				require.NoError(t, err)
+				for call := range []int{3, 2, 1}[i] {
+					require.NoError(t, refusal(book.Hold(t.Context(), hold(i, call))))
+				}
+			}
+			*now = now.Add(trancheIdle)
+			for _, i := range []int{0, 2} { // not idle
+				book.tranches.wallets[wallets[i]].usedAt = now.Add(time.Hour)
+			}
+			*now = now.Add(1)
+			state := func() (state []string) {
+				for _, wallet := range wallets {
+					known, row := book.tranches.wallets[wallet], [2]int{
+						count(t, db, `SELECT coalesce(sum(left_micros), -1) FROM tranches WHERE org_id = $1`, wallet.OrgID),
+						count(t, db, `SELECT held_micros FROM wallets WHERE org_id = $1`, wallet.OrgID),
+					}
+					state = append(state, fmt.Sprint(row, memoryOf(known)))
+				}
+				return append(state, fmt.Sprint(book.tranches.Calls(), count(t, db, `SELECT count(*) FROM calls`)))
+			}
+			before := []string{"[80 100] {70 10 0 0}", "[80 100] {80 0 0 0}", "[-1 10] {0 0 0 0}", "1 0"}
+			require.Equal(t, before, state())
+			for ; ; failAt++ {
+				settle := settlementOf(t, book, chargeOf("call_0_2", 10, 4))
+				_, asks, err := book.tranches.hold(hold(2, 1))
+				require.NoError(t, err)
+				due := book.tranches.due(*now)
+				require.Len(t, due, 1)
+				err = db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+					return broken.Apply(ctx, tx, []store.Op{settle, &holdOp{Hold: hold(2, 1), ride: asks}, &tendOp{due}})[0]
+				})
+				for _, r := range append(due, settle.ride, asks) {
+					r.answer(err)
+				}
+				if err == nil {
+					break
+				}
+				require.ErrorIs(t, err, errBroken, "statement %d", failAt)
+				require.Equal(t, before, state(), "statement %d", failAt)
+				book.tranches.faulty = false // which renews all of them
+			}
+			require.Greater(t, failAt, 9, "statements of the batch")
+			require.Equal(t, []string{"[76 96] {76 0 0 0}", "[-1 20] {0 0 0 0}", "[80 100] {80 0 0 0}", "0 1"}, state())
 			requireSoundBooks(t, db)
 		})
 	}
@@ -137,12 +214,11 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 10))))
-		_, err := book.Settle(t.Context(), chargeOf("call_1", 5))
+		_, err := book.Settle(t.Context(), chargeOf("call_1", 10, 5))
 		require.NoError(t, err)
 		for _, statement := range []string{
-			`UPDATE calls SET charged_at = NULL`, `UPDATE calls SET charged_micros = 4`, `DELETE FROM calls`,
+			`UPDATE calls SET wallet_seq = NULL`, `UPDATE calls SET charged_micros = 4`, `DELETE FROM calls`,
 			`UPDATE ledger_tx SET reason = 'x'`, `DELETE FROM ledger_tx`,
-			`UPDATE ledger_entries SET amount_micros = 1`, `DELETE FROM ledger_entries`,
 		} {
 			require.ErrorContains(t, tryExecute(t, db, statement), "append-only", statement)
 		}

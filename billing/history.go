@@ -13,10 +13,12 @@ import (
 // MaxHistoryRows bounds the rows of a [Stretch].
 const MaxHistoryRows = 1000
 
-// Place is a row's position in a wallet's history. The zero value is before the newest row.
+// Place is a row's position in a list. The zero value is before the newest row.
 type Place struct {
-	At int64 // epoch milliseconds
-	ID string
+	// Seq is an entry's number. Calls, which are not all numbered, have the time of their end and their id.
+	Seq int64
+	At  int64 // epoch milliseconds
+	ID  string
 }
 
 // Stretch is a part of a wallet's history, newest first. The zero value is the newest [MaxHistoryRows] rows.
@@ -29,18 +31,6 @@ type Stretch struct {
 	Rows int
 }
 
-// start returns the place before the stretch's first row.
-func (s Stretch) start() Place {
-	start := s.After
-	if start == (Place{}) {
-		start.At = math.MaxInt64
-	}
-	if s.Until != 0 && s.Until <= start.At {
-		start = Place{At: s.Until}
-	}
-	return start
-}
-
 func (s Stretch) rows() int {
 	if s.Rows <= 0 {
 		return MaxHistoryRows
@@ -48,67 +38,97 @@ func (s Stretch) rows() int {
 	return min(s.Rows, MaxHistoryRows)
 }
 
-func (s Stretch) arguments(id WalletID) []any {
-	start := s.start()
-	return []any{id.OrgID, string(id.Env), start.At, start.ID, s.From, s.rows()}
+// Place returns the entry's position in its wallet's statement.
+func (e Entry) Place() Place { return Place{Seq: e.Seq} }
+
+const (
+	// selectEntries reads both halves by their own index, no more of each than is asked for.
+	selectEntries = `SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
+		SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
+			SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM ledger_tx
+			WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
+			ORDER BY wallet_seq DESC LIMIT $5) AS booked
+		UNION ALL
+		SELECT wallet_seq, id, 'charge', id, '', -charged_micros, balance_micros, ended_at FROM (
+			SELECT wallet_seq, id, charged_micros, balance_micros, ended_at FROM calls
+			WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
+			ORDER BY wallet_seq DESC LIMIT $5) AS charged
+	) AS history ORDER BY wallet_seq DESC LIMIT $5`
+)
+
+// seqBefore returns the number of the last charge or posting of a wallet before a moment.
+func (b *Book) seqBefore(ctx context.Context, id WalletID, moment int64) (int64, error) {
+	return store.ReadRow(ctx, b.db, "find a moment in a statement", store.ScanValue[int64], store.SelectSeqBefore, id.OrgID, string(id.Env), moment)
 }
 
-// Place returns the entry's position in its wallet's history.
-func (e Entry) Place() Place { return Place{At: e.At, ID: e.ID} }
-
-// selectEntries reads both halves by their own index, no more of each than is asked for.
-const selectEntries = `SELECT id, kind, ref, reason, balance_micros, created_at, amount_micros FROM (
-		SELECT id, kind, ref, reason, balance_micros, created_at, amount_micros FROM (
-			SELECT t.id, t.kind, t.ref, t.reason, t.balance_micros, t.created_at, e.amount_micros
-			FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-			WHERE t.org_id = $1 AND t.env = $2 AND (t.created_at, t.id) < ($3, $4) AND t.created_at >= $5
-			ORDER BY t.created_at DESC, t.id DESC LIMIT $6) AS booked
-		UNION ALL
-		SELECT tx_id, 'charge', id, '', balance_micros, charged_at, -charged_micros FROM (
-			SELECT tx_id, id, balance_micros, charged_at, charged_micros
-			FROM calls WHERE org_id = $1 AND env = $2 AND (charged_at, tx_id) < ($3, $4) AND charged_at >= $5
-			ORDER BY charged_at DESC, tx_id DESC LIMIT $6) AS charged
-	) AS history ORDER BY created_at DESC, id DESC LIMIT $6`
-
-// Entries reads a stretch of a wallet's transactions, in at most 2 s.
-func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Entry, error) {
+// Entries reads a stretch of a wallet's statement: its charges and postings, by their numbers. It takes 2 s at most for each of its reads.
+func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) (entries []Entry, err error) {
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (entry Entry, err error) {
-		entry.Wallet = id
-		err = row.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
-		return entry, err
-	}, selectEntries, stretch.arguments(id)...)
+	var from int64
+	through := int64(math.MaxInt64)
+	if stretch.From > 0 {
+		if from, err = b.seqBefore(ctx, id, stretch.From); err != nil {
+			return nil, err
+		}
+	}
+	if stretch.Until > 0 {
+		if through, err = b.seqBefore(ctx, id, stretch.Until); err != nil {
+			return nil, err
+		}
+	}
+	if after := stretch.After.Seq; after > 0 {
+		through = min(through, after-1)
+	}
+	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (e Entry, err error) {
+		e.Wallet = id
+		err = row.Scan(&e.Seq, &e.ID, &e.Kind, &e.Ref, &e.Note, &e.AmountMicros, &e.BalanceMicros, &e.At)
+		return e, err
+	}, selectEntries, id.OrgID, string(id.Env), from, through, stretch.rows())
 }
 
 // EndedCall is the record of a model call with its charge.
 type EndedCall struct {
 	Call
 	Settled
+	// Price is what its tokens cost; the zero value for a call that couldn't cost anything.
+	Price Price
+	// ReservedMicros is what was reserved for it.
+	ReservedMicros int64
+	// EndedAt is when it was settled, by the database's clock, in epoch milliseconds: the time of its charge.
+	EndedAt int64
 }
 
-// Place returns the call's position in its wallet's history, which is ordered by the calls' beginnings.
-func (c *EndedCall) Place() Place { return Place{At: c.StartedAt, ID: c.ID} }
+// Place returns the call's position in its wallet's list, which is ordered by the calls' ends.
+func (c *EndedCall) Place() Place { return Place{At: c.EndedAt, ID: c.ID} }
 
-const selectEndedCalls = `SELECT id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
-		cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms
-	FROM calls WHERE org_id = $1 AND env = $2 AND (started_at, id) < ($3, $4) AND started_at >= $5
-	ORDER BY started_at DESC, id DESC LIMIT $6`
+const selectEndedCalls = `SELECT c.id, request_id, key_id, c.model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+		cached_tokens, usage_source, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms,
+		coalesce(p.input_micros, 0), coalesce(p.output_micros, 0), coalesce(p.cached_input_micros, 0)
+	FROM calls c LEFT JOIN prices p ON p.id = c.price_id
+	WHERE org_id = $1 AND env = $2 AND (ended_at, c.id) < ($3, $4) AND ended_at >= $5
+	ORDER BY ended_at DESC, c.id DESC LIMIT $6`
 
-// Calls reads a stretch of the calls of a wallet, free ones included, in at most 2 s. A call is listed at its beginning, once
-// it has ended.
+// Calls reads a stretch of the calls of a wallet that have ended, free ones included, in at most 2 s.
 func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
+	start := stretch.After
+	if start == (Place{}) {
+		start.At = math.MaxInt64
+	}
+	if stretch.Until != 0 && stretch.Until <= start.At {
+		start = Place{At: stretch.Until}
+	}
 	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
 		c.Wallet = id
 		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
-			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource,
-			&c.ChargedMicros, &c.ExtraMicros, &c.ShortfallMicros, &c.StartedAt, &c.DurationMS)
+			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource, &c.ReservedMicros,
+			&c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput)
 		return c, err
-	}, selectEndedCalls, stretch.arguments(id)...)
+	}, selectEndedCalls, id.OrgID, string(id.Env), start.At, start.ID, stretch.From, stretch.rows())
 }
 
 // Spend is the sum of one model's calls in an interval.
@@ -121,10 +141,10 @@ type Spend struct {
 
 const selectSpend = `SELECT model, count(*), CAST(sum(prompt_tokens) AS BIGINT), CAST(sum(completion_tokens) AS BIGINT),
 		CAST(sum(charged_micros) AS BIGINT)
-	FROM calls WHERE org_id = $1 AND env = $2 AND started_at >= $3 AND started_at < $4 GROUP BY model ORDER BY model`
+	FROM calls WHERE org_id = $1 AND env = $2 AND ended_at >= $3 AND ended_at < $4 GROUP BY model ORDER BY model`
 
-// Spend sums up, by model, the calls that began in an interval, from <= start < until in epoch milliseconds, in at most 2 s. It
-// reads each of them: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
+// Spend sums up, by model, the calls that ended in an interval, from <= end < until in epoch milliseconds, in at most 2 s: its charges are
+// those of the statement. It reads each of them: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
 func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spend, error) {
 	if err := id.validate(); err != nil {
 		return nil, err

@@ -3,11 +3,9 @@ package billing
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // invariant is a sentence that is true of the books at every moment, and a search for where it isn't.
@@ -19,25 +17,9 @@ type invariant struct {
 // invariants are those that the database alone can show.
 var invariants = []invariant{
 	{
-		"L1", "every ledger transaction has two legs or more, sums to 0 and moves its own wallet; of a charge, which is one row, both are implied",
-		"the transaction in ledger_tx and its legs in ledger_entries; both are append-only, so somebody wrote them by hand",
-		searchLegs,
-	},
-	{
-		"L2", "all ledger entries together sum to 0",
-		"the findings of L1, and legs whose transaction is missing",
-		searchTotal,
-	},
-	{
-		"L3", "a wallet's balance is the sum of its ledger entries and charges",
-		"the last transactions of the wallet against balance_micros in ledger_tx and calls; correct the balance with wallet adjust, " +
-			"never by hand",
-		searchBalances,
-	},
-	{
-		"L4", "what a wallet holds is the sum of its open holds and of what its tranches hold",
-		"the wallet's rows in holds with status open, and in tranches with another status than ended",
-		searchHeld,
+		"L4", "what a wallet holds is what its running calls and its tranches have reserved",
+		"the wallet's rows in holds, in idempotency_keys (reserved_micros) and in tranches (left_micros)",
+		func(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) },
 	},
 	{
 		"L5", "a wallet holds nothing negative and never more than its balance",
@@ -45,400 +27,280 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.rows(ctx, overheldWallets) },
 	},
 	{
-		"L6", "no hold stays open, and no tranche has not ended, two sweeps after its time is over",
+		"L6", "no hold, no key in progress and no tranche outlives its time by two sweeps",
 		"whether a server or worker with this database is running, and its log for failed sweeps",
-		func(ctx context.Context, s *search) error { return s.rows(ctx, lateHolds, s.lateBefore) },
+		func(ctx context.Context, s *search) error { return s.rows(ctx, lateReservations, s.lateBefore) },
 	},
 	{
-		"L7", "a hold is resolved at most once, and has one charge exactly when its call was charged; " +
-			"a charge has a hold, or a tranche of its wallet",
-		"the hold and the call of the same id in holds and calls (charged_at, tranche_id), and for a charge of an older version ledger_tx.ref",
-		searchResolutions,
+		"L10", "no call that has ended has a hold or a key in progress, and a finished key names a call of its wallet and, " +
+			"where an answer is kept, that answer",
+		"the call in holds, idempotency_keys (call_id), kept_answers and calls",
+		searchKeys,
 	},
 	{
-		"L8", "a call is charged at most what was held for it and what was taken above that, " +
-			"and a tranche that has ended is what its calls were charged from it and what it gave back",
-		"the call in calls (charged, extra, shortfall) and its hold, or tranche_id and granted_micros; the tranche in tranches",
-		searchCharges,
+		"P1", "what a call was charged, and what it cost the operator, is together its tokens by its price, and it ended in the past",
+		"the call in calls, its price in prices, and the price of its model in the configuration; a wrong charge is given back with wallet refund",
+		searchCosts,
 	},
 	{
-		"L10", "a finished idempotency key names one call of its wallet, with one charge exactly when the call was charged; " +
-			"a key in progress names a call that has not ended, so that running it again can't charge twice",
-		"the key of the call in idempotency_keys (call_id), the call, and for a charge of an older version ledger_tx.ref",
+		"P2", "no call was charged more than was reserved for it",
+		"whether the CHECK constraints of calls are in place; the call in calls",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", overchargedCalls) },
+	},
+	{
+		"P3", "every call is of an organization with a wallet, and its key is of that organization and environment",
+		"the call in calls (org_id, env, key_id) and its key in api_keys; calls of assistants and members have no key",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", misownedCalls) },
+	},
+	{
+		"P4", "the charges and postings of a wallet are numbered without a gap, each balance follows from the one before, " +
+			"and the last is the wallet's",
+		"the wallet's rows in calls and ledger_tx by wallet_seq, from the number that is named on; " +
+			"correct a balance with wallet adjust, never by hand",
+		searchStatements,
+	},
+	{
+		"P5", "a refund is of a call of its wallet, and not more than that was charged",
+		"the refund in ledger_tx (ref is the call), and the call in calls",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", wrongRefunds) },
+	},
+	{
+		"P6", "a posting is booked against the account of its kind: credits sys:cash, adjustments sys:loss, refunds sys:revenue",
+		"the posting in ledger_tx (kind, account, amount_micros)",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", misbookedPostings) },
+	},
+	{
+		"P7", "every posting has its row in the audit log",
+		"the posting in ledger_tx (audit_id), and audit_log: somebody may have written one of them by hand",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", unauditedPostings) },
+	},
+	{
+		"P8", "a completed call for which credits were reserved was charged, or cost the operator",
+		"the call in calls (outcome, tokens, charged_micros, shortfall_micros)",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", unchargedCalls) },
+	},
+	{
+		"K1", "the bytes of a wallet's kept answers are those of its finished keys",
+		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)",
 		func(ctx context.Context, s *search) error {
-			return s.pagedRowsBy(ctx, "idempotency_keys", "call_id", brokenClaims)
+			return s.pagedRowsBy(ctx, "wallets", "org_id", miscountedAnswers)
 		},
 	},
-	{
-		"L14", "no idempotency key stays in progress for two sweeps after its lease is over",
-		"whether a server or worker with this database is running, and its log for failed sweeps",
-		func(ctx context.Context, s *search) error { return s.rows(ctx, lapsedClaims, s.lateBefore) },
-	},
-	{
-		"L15", "what calls say they were charged is what the ledger charged",
-		"the call (charged_micros, balance_micros, charged_at) and, for a charge of an older version, the transaction that tx_id names",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", misstatedCalls) },
-	},
-	{
-		"L18", "every call belongs to an organization, and the calls of the worker obey L1 to L15: they are in the same " +
-			"tables as those made with an API key, so the lines above cover them, too",
-		"the call in calls (org_id, key_id)",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", unownedCalls) },
-	},
 }
 
 const (
-	brokenTransactions = `SELECT t.id, count(e.seq) || ' legs, sum ' || coalesce(sum(e.amount_micros), 0)
-			|| ', of its wallet ' || coalesce(sum(CASE WHEN e.account = 'org:' || t.org_id || ':' || t.env THEN 1 ELSE 0 END), 0)
-		FROM ledger_tx t LEFT JOIN ledger_entries e ON e.tx_id = t.id
-		WHERE t.id > $1 AND t.id <= $2
-		GROUP BY t.id, t.org_id, t.env
-		HAVING count(e.seq) < 2 OR coalesce(sum(e.amount_micros), 0) <> 0
-			OR sum(CASE WHEN e.seq = 0 AND e.account = 'org:' || t.org_id || ':' || t.env THEN 1 ELSE 0 END) <> 1
-			OR sum(CASE WHEN substr(e.account, 1, 4) = 'org:' THEN 1 ELSE 0 END) <> 1`
-	orphanedLegs = `SELECT e.tx_id, 'a leg of ' || e.amount_micros || ' without its transaction' FROM ledger_entries e
-		WHERE e.tx_id > $1 AND e.tx_id <= $2 AND NOT EXISTS (SELECT 1 FROM ledger_tx t WHERE t.id = e.tx_id)`
-	sumOfLegs = `SELECT CAST(coalesce(sum(amount_micros), 0) AS BIGINT) FROM ledger_entries
-		WHERE tx_id > $1 AND tx_id <= $2`
-
 	heldMismatch = `SELECT subject, detail FROM (
-		SELECT w.org_id || ':' || w.env AS subject,
-			'holds ' || w.held_micros || ', holds and tranches sum ' || coalesce(h.micros, 0) AS detail
-		FROM wallets w LEFT JOIN (
+		SELECT coalesce(w.org_id || ':' || w.env, r.org_id || ':' || r.env) AS subject,
+			CASE WHEN w.org_id IS NULL THEN 'no wallet' ELSE 'holds ' || w.held_micros END
+				|| ', reserved ' || coalesce(r.micros, 0) AS detail,
+			coalesce(w.held_micros, 0) AS held, coalesce(r.micros, 0) AS reserved
+		FROM wallets w FULL JOIN (
 			SELECT org_id, env, sum(micros) AS micros FROM (
-				SELECT org_id, env, amount_micros AS micros FROM holds WHERE status = 'open'
-				UNION ALL
-				SELECT org_id, env, taken_micros - drawn_micros - returned_micros FROM tranches WHERE status <> 'ended'
-			) AS holding GROUP BY org_id, env
-		) h ON h.org_id = w.org_id AND h.env = w.env
-		WHERE w.held_micros <> coalesce(h.micros, 0)
-		UNION ALL
-		SELECT h.id, 'open without a wallet' FROM holds h WHERE h.status = 'open'
-			AND NOT EXISTS (SELECT 1 FROM wallets w WHERE w.org_id = h.org_id AND w.env = h.env)
-		UNION ALL
-		SELECT t.id, t.status || ' without a wallet' FROM tranches t WHERE t.status <> 'ended'
-			AND NOT EXISTS (SELECT 1 FROM wallets w WHERE w.org_id = t.org_id AND w.env = t.env)
-		) AS findings`
+				SELECT org_id, env, amount_micros AS micros FROM holds
+				UNION ALL SELECT org_id, env, reserved_micros FROM idempotency_keys WHERE done = FALSE
+				UNION ALL SELECT org_id, env, left_micros FROM tranches
+			) AS reservations GROUP BY org_id, env
+		) r ON r.org_id = w.org_id AND r.env = w.env) AS wallets WHERE held <> reserved`
 	overheldWallets = `SELECT org_id || ':' || env, 'balance ' || balance_micros || ', held ' || held_micros
 		FROM wallets WHERE held_micros < 0 OR held_micros > balance_micros`
-	lateHolds = `SELECT id, 'open, expired at ' || expires_at FROM holds WHERE status = 'open' AND expires_at < $1
-		UNION ALL
-		SELECT id, status || ', leased until ' || lease_until FROM tranches WHERE status <> 'ended' AND lease_until < $1`
+	lateReservations = `SELECT id, 'a hold that expired at ' || expires_at FROM holds WHERE expires_at < $1
+		UNION ALL SELECT id, 'a tranche leased until ' || lease_until FROM tranches WHERE lease_until < $1
+		UNION ALL SELECT call_id, 'a key in progress until ' || until FROM idempotency_keys WHERE done = FALSE AND until < $1`
 
-	// A call that came after its hold expired has a row, too, with nothing charged. A charge is the call's row when it has a time, else
-	// a transaction of its own.
-	brokenResolutions = `SELECT h.id, h.status || ', call charged ' || coalesce(CAST(c.charged_micros AS TEXT), 'none')
-			|| ', charge ' || coalesce(t.id, c.tx_id, 'none')
-		FROM holds h
-		LEFT JOIN calls c ON c.id = h.id
-		LEFT JOIN ledger_tx t ON t.kind = 'charge' AND t.org_id = h.org_id AND t.env = h.env AND t.ref = h.id
-		WHERE h.id > $1 AND h.id <= $2 AND (
-			(h.status = 'open' AND c.id IS NOT NULL)
-			OR (h.status IN ('settled', 'voided') AND c.id IS NULL)
-			OR (h.status <> 'settled' AND (t.id IS NOT NULL OR c.charged_at IS NOT NULL))
-			OR (t.id IS NOT NULL AND c.charged_at IS NOT NULL)
-			OR (h.status = 'settled' AND (coalesce(c.charged_micros, 0) > 0) <> (t.id IS NOT NULL OR c.charged_at IS NOT NULL)))`
-	unheldCharges = `SELECT c.id, 'its charge has no settled hold and no tranche' FROM calls c
-		LEFT JOIN holds h ON h.id = c.id LEFT JOIN tranches r ON r.id = c.tranche_id
-		WHERE c.id > $1 AND c.id <= $2 AND c.charged_at IS NOT NULL AND NOT (
-			(h.id IS NOT NULL AND h.status = 'settled' AND h.org_id = c.org_id AND h.env = c.env AND c.tranche_id IS NULL)
-			OR (h.id IS NULL AND r.id IS NOT NULL AND r.org_id = c.org_id AND r.env = c.env))`
-	// The kind as an expression keeps SQLite from reading all charges for each page by their own index.
-	chargesWithoutCall = `SELECT t.id, 'charge for ' || t.ref || ', which has no settled hold and no tranche, or whose call does not name it'
-		FROM ledger_tx t
-		WHERE t.id > $1 AND t.id <= $2 AND t.kind || '' = 'charge' AND NOT EXISTS (
-			SELECT 1 FROM calls c LEFT JOIN holds h ON h.id = c.id LEFT JOIN tranches r ON r.id = c.tranche_id
-			WHERE c.id = t.ref AND c.tx_id = t.id AND c.charged_at IS NULL AND c.org_id = t.org_id AND c.env = t.env
-				AND ((h.status = 'settled' AND h.org_id = t.org_id AND h.env = t.env AND c.tranche_id IS NULL)
-					OR (h.id IS NULL AND r.org_id = t.org_id AND r.env = t.env)))`
-	overchargedCalls = `SELECT c.id, 'charged ' || c.charged_micros || ', of it extra ' || c.extra_micros
-			|| ', held ' || coalesce(h.amount_micros, c.granted_micros, 0)
-		FROM calls c LEFT JOIN holds h ON h.id = c.id
-		WHERE c.id > $1 AND c.id <= $2 AND (c.charged_micros < 0 OR c.extra_micros < 0 OR c.shortfall_micros < 0
-			OR c.charged_micros > coalesce(h.amount_micros, c.granted_micros, 0) + c.extra_micros
-			OR (c.tranche_id IS NULL AND c.extra_micros > 0 AND c.charged_micros <> coalesce(h.amount_micros, 0) + c.extra_micros)
-			OR (c.tranche_id IS NULL) <> (c.granted_micros IS NULL))`
-	drawnByCalls = `SELECT tranche_id, CAST(sum(charged_micros - extra_micros) AS BIGINT) FROM calls
-		WHERE id > $1 AND id <= $2 AND tranche_id IS NOT NULL GROUP BY tranche_id`
-	endedTranches  = `SELECT id, drawn_micros FROM tranches WHERE id > $1 AND id <= $2 AND ended_at < $3`
-	misstatedCalls = `SELECT c.id, 'charged ' || c.charged_micros || ', ledger ' || coalesce(-e.amount_micros, 0)
-			|| ' in ' || coalesce(c.tx_id, 'none') || ', balance ' || coalesce(CAST(c.balance_micros AS TEXT), 'none')
-			|| ' at ' || coalesce(CAST(c.charged_at AS TEXT), 'none')
-		FROM calls c
-		LEFT JOIN ledger_tx t ON t.id = c.tx_id AND t.kind = 'charge' AND t.ref = c.id
-		LEFT JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-			AND e.account = 'org:' || c.org_id || ':' || c.env
-		WHERE c.id > $1 AND c.id <= $2 AND (
-			(c.charged_at IS NULL AND c.charged_micros <> coalesce(-e.amount_micros, 0))
-			OR (c.charged_at IS NOT NULL AND (c.charged_micros = 0 OR c.tx_id IS NULL))
-			OR (c.charged_at IS NULL) <> (c.balance_micros IS NULL)
-			OR c.balance_micros < 0
-			OR (c.charged_micros = 0 AND c.tx_id IS NOT NULL))`
-	unownedCalls = `SELECT c.id, 'its organization ' || c.org_id || ' does not exist' FROM calls c
-		WHERE c.id > $1 AND c.id <= $2 AND NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = c.org_id)`
-
-	brokenClaims = `SELECT k.call_id, 'its key is ' || k.state || ', call charged '
-			|| coalesce(CAST(c.charged_micros AS TEXT), 'none') || ', charge ' || coalesce(t.id, c.tx_id, 'none')
+	endedHolds  = `SELECT h.id, 'it has ended and has a hold' FROM holds h JOIN calls c ON c.id = h.id`
+	keysOfCalls = `SELECT k.org_id, k.env, k.key_hash, k.call_id, k.done, c.id IS NOT NULL, coalesce(length(a.response), 0) = k.kept_bytes
 		FROM idempotency_keys k
 		LEFT JOIN calls c ON c.id = k.call_id AND c.org_id = k.org_id AND c.env = k.env
-		LEFT JOIN ledger_tx t ON t.kind = 'charge' AND t.org_id = k.org_id AND t.env = k.env AND t.ref = k.call_id
-		WHERE k.call_id > $1 AND k.call_id <= $2 AND (
-			(k.state = 'done' AND (c.id IS NULL OR (c.charged_micros > 0) <> (t.id IS NOT NULL OR c.charged_at IS NOT NULL)))
-			OR (k.state = 'in_progress' AND (c.id IS NOT NULL OR t.id IS NOT NULL)))`
-	lapsedClaims = `SELECT call_id, 'its key is in progress, leased until ' || lease_until FROM idempotency_keys
-		WHERE state = 'in_progress' AND lease_until < $1 ORDER BY lease_until`
+		LEFT JOIN kept_answers a ON a.org_id = k.org_id AND a.env = k.env AND a.call_id = k.call_id
+		WHERE (k.org_id, k.env, k.key_hash) > ($1, $2, $3) ORDER BY k.org_id, k.env, k.key_hash LIMIT $4`
+
+	costsOfCalls = `SELECT c.id, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.charged_micros, c.shortfall_micros, c.ended_at,
+			c.price_id, p.input_micros, p.output_micros, p.cached_input_micros
+		FROM calls c LEFT JOIN prices p ON p.id = c.price_id AND p.model = c.model WHERE c.id > $1 AND c.id <= $2`
+	overchargedCalls = `SELECT id, 'charged ' || charged_micros || ', reserved ' || reserved_micros FROM calls
+		WHERE id > $1 AND id <= $2 AND charged_micros > reserved_micros`
+	misownedCalls = `SELECT c.id, CASE WHEN o.id IS NULL THEN 'its organization ' || c.org_id || ' does not exist'
+			WHEN c.reserved_micros > 0 AND w.org_id IS NULL THEN 'it was charged to a wallet that does not exist'
+			ELSE 'its key ' || c.key_id || ' is not of ' || c.org_id || ':' || c.env END
+		FROM calls c LEFT JOIN organizations o ON o.id = c.org_id
+		LEFT JOIN wallets w ON w.org_id = c.org_id AND w.env = c.env
+		LEFT JOIN api_keys k ON k.id = c.key_id AND k.org_id = c.org_id AND k.env = c.env
+		WHERE c.id > $1 AND c.id <= $2
+			AND (o.id IS NULL OR (c.reserved_micros > 0 AND w.org_id IS NULL) OR (c.key_id <> '' AND k.id IS NULL))`
+	unchargedCalls = `SELECT id, 'completed, reserved ' || reserved_micros || ', ' || prompt_tokens || ' and ' || completion_tokens
+			|| ' tokens for nothing' FROM calls
+		WHERE id > $1 AND id <= $2 AND outcome = 'completed' AND reserved_micros > 0 AND charged_micros + shortfall_micros = 0
+			AND NOT EXISTS (SELECT 1 FROM prices p WHERE p.id = price_id AND p.input_micros = 0 AND completion_tokens = 0)`
+
+	wrongRefunds = `SELECT t.id, CASE WHEN c.id IS NULL THEN 'call ' || t.ref || ' is not of its wallet'
+			ELSE 'it gives back ' || t.amount_micros || ' of ' || c.charged_micros END
+		FROM ledger_tx t LEFT JOIN calls c ON c.id = t.ref AND c.org_id = t.org_id AND c.env = t.env
+		WHERE t.id > $1 AND t.id <= $2 AND t.kind = 'refund' AND (c.id IS NULL OR t.amount_micros > c.charged_micros)`
+	misbookedPostings = `SELECT id, kind || ' of ' || amount_micros || ' against ' || account FROM ledger_tx
+		WHERE id > $1 AND id <= $2
+			AND (account <> CASE kind WHEN 'topup' THEN 'sys:cash' WHEN 'adjust' THEN 'sys:loss' ELSE 'sys:revenue' END
+				OR (kind <> 'adjust' AND amount_micros < 0))`
+	unauditedPostings = `SELECT t.id, 'its row ' || t.audit_id || ' in the audit log is missing, or names something else'
+		FROM ledger_tx t LEFT JOIN audit_log a ON a.id = t.audit_id AND a.target = t.id AND a.org_id = t.org_id
+		WHERE t.id > $1 AND t.id <= $2 AND a.id IS NULL`
+	miscountedAnswers = `SELECT subject, 'counts ' || counted || ' bytes, keys have ' || kept FROM (
+			SELECT w.org_id || ':' || w.env AS subject, w.kept_bytes AS counted, (SELECT coalesce(sum(k.kept_bytes), 0)
+				FROM idempotency_keys k WHERE k.org_id = w.org_id AND k.env = w.env) AS kept
+			FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS answers WHERE counted <> kept`
 )
 
-func searchLegs(ctx context.Context, s *search) error {
-	return s.pagedRows(ctx, "ledger_tx", brokenTransactions)
-}
-
-// searchTotal sums page by page. A page has all legs of its transactions, so it is complete whenever it is read.
-func searchTotal(ctx context.Context, s *search) error {
-	var total int64
-	err := s.pages(ctx, "ledger_entries", "tx_id", func(ctx context.Context, after, through string) error {
-		if err := s.rows(ctx, orphanedLegs, after, through); err != nil {
-			return err
-		}
-		var sum int64
-		if err := s.value(ctx, &sum, sumOfLegs, after, through); err != nil {
-			return err
-		}
-		sum, err := addMicros(total, sum)
-		if err == nil {
-			total = sum // last, because a page that takes too long is read again
-		}
-		return err
-	})
-	if err == nil && total != 0 {
-		s.add("ledger_entries", "sum "+FormatMicros(total))
-	}
-	return err
-}
-
-// searchCharges sums what calls were charged from tranches while it reads them. A tranche that had ended before it began is no longer
-// charged, so its calls are all there.
-func searchCharges(ctx context.Context, s *search) error {
-	drawn := map[string]int64{}
-	err := s.pages(ctx, "calls", "id", func(ctx context.Context, after, through string) error {
-		page := map[string]int64{}
-		err := s.rows(ctx, overchargedCalls, after, through)
-		if err == nil {
-			err = s.amounts(ctx, page, drawnByCalls, after, through)
-		}
-		if err != nil {
-			return err // before anything is added, because a page that takes too long is read again
-		}
-		for id, micros := range page {
-			drawn[id] += micros
-		}
-		return nil
-	})
-	if err != nil {
+// searchKeys looks at all keys, also in a recent check: they are kept for days only, and have no order by time.
+func searchKeys(ctx context.Context, s *search) error {
+	if err := s.rows(ctx, endedHolds); err != nil {
 		return err
 	}
-	return s.pages(ctx, "tranches", "id", func(ctx context.Context, after, through string) error {
-		ended := map[string]int64{}
-		if err := s.amounts(ctx, ended, endedTranches, after, through, s.now-quietAfterMS); err != nil {
-			return err
-		}
-		for _, id := range slices.Sorted(maps.Keys(ended)) {
-			if ended[id] != drawn[id] {
-				s.add(id, fmt.Sprintf("drawn %d, its calls were charged %d from it", ended[id], drawn[id]))
+	last := claimKey{}
+	return store.ReadPages(ctx, s.pageRows, func(rows int) (more bool, err error) { //nolint:wrapcheck // it is read's
+		found, read, key := len(s.findings), 0, last
+		err = s.read(ctx, func(row *sql.Rows) error {
+			var hash []byte
+			var call string
+			var done, ended, kept bool
+			if err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &hash, &call, &done, &ended, &kept); err != nil {
+				return err
 			}
+			copy(key.hash[:], hash)
+			read++
+			switch {
+			case !done && ended:
+				s.add(call, "it has ended and its key is in progress")
+			case done && !ended:
+				s.add(call, "its key is finished, and it has no row in its wallet")
+			case !kept:
+				s.add(call, "its kept answer is not of the length that its key says")
+			}
+			return nil
+		}, keysOfCalls, last.wallet.OrgID, string(last.wallet.Env), last.hash[:], rows)
+		if err != nil {
+			s.findings = s.findings[:found]
+			return false, err
 		}
-		return nil
+		last = key
+		return read == rows && !s.full(), nil
 	})
 }
 
-// amounts adds the rows (id, micros) of a statement to sums.
-func (s *search) amounts(ctx context.Context, sums map[string]int64, query string, args ...any) error {
-	return s.read(ctx, func(rows *sql.Rows) error {
-		var id string
-		var micros int64
-		err := rows.Scan(&id, &micros)
-		sums[id] += micros
-		return err
-	}, query, args...)
-}
-
-func searchHeld(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) }
-
-func searchResolutions(ctx context.Context, s *search) error {
-	if err := s.pagedRows(ctx, "holds", brokenResolutions); err != nil {
-		return err
-	}
-	if err := s.pagedRows(ctx, "calls", unheldCharges); err != nil {
-		return err
-	}
-	return s.pagedRows(ctx, "ledger_tx", chargesWithoutCall)
+// searchCosts computes the cost of calls anew, as they were charged.
+func searchCosts(ctx context.Context, s *search) error {
+	latest := s.now + clockLead // the database's clock may have been set back since
+	return s.pages(ctx, "calls", "id", func(ctx context.Context, after, through string) error {
+		return s.read(ctx, func(rows *sql.Rows) error {
+			var id string
+			var usage Usage
+			var settled Settled
+			var endedAt int64
+			var priceID, input, output, cached sql.NullInt64
+			err := rows.Scan(&id, &usage.PromptTokens, &usage.CompletionTokens, &usage.CachedPromptTokens, &settled.ChargedMicros,
+				&settled.ShortfallMicros, &endedAt, &priceID, &input, &output, &cached)
+			if err != nil {
+				return err
+			}
+			price := Price{Input: input.Int64, Output: output.Int64, CachedInput: cached.Int64}
+			cost, costErr := price.Cost(usage)
+			sum, sumErr := addMicros(settled.ChargedMicros, settled.ShortfallMicros)
+			switch {
+			case priceID.Valid && !input.Valid:
+				s.add(id, fmt.Sprintf("its price %d is missing, or of another model", priceID.Int64))
+			case costErr != nil || sumErr != nil || cost != sum:
+				s.add(id, fmt.Sprintf("charged %d, shortfall %d, cost %d", settled.ChargedMicros, settled.ShortfallMicros, cost))
+			case endedAt > latest:
+				s.add(id, fmt.Sprintf("it ended at %d, which is in the future", endedAt))
+			}
+			return nil
+		}, costsOfCalls, after, through)
+	})
 }
 
 const (
-	unownedTransactions = `SELECT t.id, 'its wallet ' || t.org_id || ':' || t.env || ' does not exist' FROM ledger_tx t
-		WHERE t.id > $1 AND t.id <= $2
-			AND NOT EXISTS (SELECT 1 FROM wallets w WHERE w.org_id = t.org_id AND w.env = t.env)`
-	allWallets = `SELECT org_id, env FROM wallets WHERE org_id > $1 AND org_id <= $2`
-	// Wallets whose balance isn't the sum of all that moved it.
-	unbalancedWallets = `SELECT w.org_id, w.env FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2 AND w.balance_micros <>
-		(SELECT coalesce(sum(e.amount_micros), 0) FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-			WHERE t.org_id = w.org_id AND t.env = w.env)
-		- (SELECT coalesce(sum(c.charged_micros), 0) FROM calls c
-			WHERE c.org_id = w.org_id AND c.env = w.env AND c.charged_at IS NOT NULL)`
-	// Wallets that something moved since $3, or whose balance isn't the one that their last transaction left.
-	movedWallets = `SELECT org_id, env FROM (SELECT w.org_id, w.env, w.balance_micros, (SELECT max(at) FROM (
-			SELECT max(created_at) AS at FROM ledger_tx t WHERE t.org_id = w.org_id AND t.env = w.env
-			UNION ALL SELECT max(charged_at) FROM calls c WHERE c.org_id = w.org_id AND c.env = w.env AND c.charged_at IS NOT NULL
-		) AS moments) AS moved_at FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS w
-		WHERE moved_at >= $3 OR balance_micros <> (SELECT CASE count(*) WHEN 0 THEN 0 WHEN 1 THEN max(left_micros) ELSE -1 END FROM (
-			SELECT t.balance_micros AS left_micros FROM ledger_tx t WHERE t.org_id = w.org_id AND t.env = w.env AND t.created_at = w.moved_at
-			UNION ALL SELECT c.balance_micros FROM calls c WHERE c.org_id = w.org_id AND c.env = w.env AND c.charged_at = w.moved_at
-		) AS last)`
-
-	newestTransaction = `SELECT max(at) FROM (
-			SELECT max(created_at) AS at FROM ledger_tx WHERE org_id = $1 AND env = $2 AND created_at < $3
-			UNION ALL SELECT max(charged_at) FROM calls WHERE org_id = $1 AND env = $2 AND charged_at < $3
-		) AS newest`
-	transactionsAt = `SELECT t.balance_micros, e.amount_micros FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-			WHERE t.org_id = $1 AND t.env = $2 AND t.created_at = $3
-		UNION ALL SELECT balance_micros, -charged_micros FROM calls WHERE org_id = $1 AND env = $2 AND charged_at = $3`
-	nextTransactions = `SELECT max(at) FROM (SELECT at FROM (
-			SELECT at FROM (SELECT created_at AS at FROM ledger_tx
-				WHERE org_id = $1 AND env = $2 AND created_at > $3 ORDER BY created_at LIMIT $4) AS booked
-			UNION ALL
-			SELECT charged_at FROM (SELECT charged_at FROM calls
-				WHERE org_id = $1 AND env = $2 AND charged_at > $3 ORDER BY charged_at LIMIT $4) AS charged
-		) AS next ORDER BY at LIMIT $4) AS page`
-	sumOfPeriod = `SELECT CAST(coalesce(sum(micros), 0) AS BIGINT) FROM (
-			SELECT e.amount_micros AS micros FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-				WHERE t.org_id = $1 AND t.env = $2 AND t.created_at > $3 AND t.created_at <= $4
-			UNION ALL
-			SELECT -charged_micros FROM calls WHERE org_id = $1 AND env = $2 AND charged_at > $3 AND charged_at <= $4
-		) AS moved`
-	balanceAndRest = `SELECT w.balance_micros, (SELECT CAST(coalesce(sum(e.amount_micros), 0) AS BIGINT)
-			FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-			WHERE t.org_id = w.org_id AND t.env = w.env AND t.created_at > $3)
-			- (SELECT CAST(coalesce(sum(c.charged_micros), 0) AS BIGINT) FROM calls c
-			WHERE c.org_id = w.org_id AND c.env = w.env AND c.charged_at > $3)
-		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
+	// selectStatements reads the wallets of a page that have moved since $3, or whose last balance isn't that of their last row. Each is
+	// read in one moment with the largest number of its rows.
+	selectStatements = `SELECT org_id, env, seq, balance_micros, newest FROM (SELECT w.org_id, w.env, w.seq, w.balance_micros, w.moved_at,
+			(SELECT coalesce(max(wallet_seq), 0) FROM (
+				SELECT max(wallet_seq) AS wallet_seq FROM calls c WHERE c.org_id = w.org_id AND c.env = w.env AND c.wallet_seq IS NOT NULL
+				UNION ALL SELECT max(wallet_seq) FROM ledger_tx t WHERE t.org_id = w.org_id AND t.env = w.env) AS numbers) AS newest,
+			coalesce((SELECT balance_micros FROM calls c WHERE c.org_id = w.org_id AND c.env = w.env AND c.wallet_seq = w.seq),
+				(SELECT balance_micros FROM ledger_tx t WHERE t.org_id = w.org_id AND t.env = w.env AND t.wallet_seq = w.seq), 0) AS last
+		FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS w
+		WHERE moved_at >= $3 OR balance_micros <> last OR seq <> newest`
+	selectNumbers = `SELECT wallet_seq, amount_micros, balance_micros FROM (
+			SELECT wallet_seq, -charged_micros AS amount_micros, balance_micros FROM calls
+				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
+			UNION ALL SELECT wallet_seq, amount_micros, balance_micros FROM ledger_tx
+				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
+		) AS numbers ORDER BY wallet_seq`
+	unownedPostings = `SELECT t.id, 'its wallet ' || t.org_id || ':' || t.env || ' does not exist' FROM ledger_tx t
+		WHERE t.id > $1 AND t.id <= $2 AND NOT EXISTS (SELECT 1 FROM wallets w WHERE w.org_id = t.org_id AND w.env = t.env)`
 )
 
-// quietAfterMS is the age from which a part of the ledger can't grow: created_at is a transaction's beginning, and none stays
-// open nearly that long.
-const quietAfterMS = 60_000
+// walletEnd is a wallet as it was read, for the comparison with its rows.
+type walletEnd struct {
+	id                   WalletID
+	seq, balance, newest int64
+}
 
-func searchBalances(ctx context.Context, s *search) error {
+func searchStatements(ctx context.Context, s *search) error {
 	err := s.pages(ctx, "wallets", "org_id", func(ctx context.Context, after, through string) error {
-		wallets, err := s.suspectWallets(ctx, after, through)
-		for i := 0; err == nil && i < len(wallets) && !s.full(); i++ {
-			err = s.searchBalance(ctx, wallets[i])
+		var page []walletEnd
+		err := s.read(ctx, func(rows *sql.Rows) error {
+			var w walletEnd
+			err := rows.Scan(&w.id.OrgID, &w.id.Env, &w.seq, &w.balance, &w.newest)
+			page = append(page, w)
+			return err
+		}, selectStatements, after, through, s.since)
+		for i := 0; err == nil && i < len(page) && !s.full(); i++ {
+			err = s.searchStatement(ctx, page[i])
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.pagedRows(ctx, "ledger_tx", unownedTransactions)
+	return s.pagedRows(ctx, "ledger_tx", unownedPostings)
 }
 
-// suspectWallets returns those wallets of a page whose balance one statement doesn't prove. Where a wallet has moved too often for
-// that, they are all of the page.
-func (s *search) suspectWallets(ctx context.Context, after, through string) ([]WalletID, error) {
-	query, args := unbalancedWallets, []any{after, through}
+// searchStatement follows the balances of one wallet while it may be in use: what has a number up to the wallet's is written and never
+// changes. A recent check begins with the last row before its time.
+func (s *search) searchStatement(ctx context.Context, w walletEnd) error {
+	subject := w.id.OrgID + ":" + string(w.id.Env)
+	if w.newest > w.seq {
+		s.add(subject, fmt.Sprintf("its last number is %d, and a row has %d", w.seq, w.newest))
+	}
+	var seq, balance int64
 	if s.since > 0 {
-		query, args = movedWallets, append(args, s.since)
-	}
-	wallets, err := s.wallets(ctx, query, args...)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return s.wallets(ctx, allWallets, after, through)
-	}
-	return wallets, err
-}
-
-// wallets reads the wallets that a statement finds.
-func (s *search) wallets(ctx context.Context, query string, args ...any) (all []WalletID, err error) {
-	err = s.read(ctx, func(rows *sql.Rows) error {
-		var id WalletID
-		err := rows.Scan(&id.OrgID, &id.Env)
-		all = append(all, id)
-		return err
-	}, query, args...)
-	return all, err
-}
-
-// opening returns what is left of a wallet after the last moment before the check begins, and that moment. Several transactions of one
-// moment are a chain, of which each begins with the balance that another has left: the last one's balance is none's beginning.
-func (s *search) opening(ctx context.Context, id WalletID) (balance, at int64, err error) {
-	for before := s.since; before > 0; before = at {
-		var last sql.NullInt64
-		if err := s.value(ctx, &last, newestTransaction, id.OrgID, id.Env, before); err != nil || !last.Valid {
-			return 0, 0, err
+		if err := s.value(ctx, &seq, store.SelectSeqBefore, w.id.OrgID, w.id.Env, s.since); err != nil {
+			return err
 		}
-		at = last.Int64
-		ends := map[int64]int{} // how many transactions end with a balance, less those that begin with it
+		seq = max(0, min(seq, w.seq)-1)
+	}
+	first := seq + 1
+	for through := seq; through < w.seq && !s.full(); {
+		after := through
+		through = min(w.seq, after+int64(s.pageRows))
 		err := s.read(ctx, func(rows *sql.Rows) error {
-			var balance, micros int64
-			err := rows.Scan(&balance, &micros)
-			ends[balance]++
-			ends[balance-micros]--
-			return err
-		}, transactionsAt, id.OrgID, id.Env, at)
-		if err != nil {
-			return 0, 0, err
-		}
-		maps.DeleteFunc(ends, func(_ int64, n int) bool { return n <= 0 })
-		for balance = range ends {
-			if len(ends) == 1 && ends[balance] == 1 {
-				return balance, at, nil
+			var number, amount, left int64
+			if err := rows.Scan(&number, &amount, &left); err != nil {
+				return err
 			}
-		}
-		if len(ends) > 0 {
-			s.add(id.OrgID+":"+string(id.Env), fmt.Sprintf("the balances of its transactions at %d don't follow from each other", at))
-		} // else they moved nothing together, and the balance before them is as good
-	}
-	return 0, 0, nil
-}
-
-// searchBalance compares one wallet with its entries while it may be in use. The part that can't change is summed in short
-// reads; the rest and the balance come from one statement, so from one moment.
-func (s *search) searchBalance(ctx context.Context, id WalletID) error {
-	var newest sql.NullInt64
-	if err := s.value(ctx, &newest, newestTransaction, id.OrgID, id.Env, int64(math.MaxInt64)); err != nil {
-		return err
-	}
-	entries, summedTo, err := s.opening(ctx, id)
-	if err != nil {
-		return err
-	}
-	for {
-		var through sql.NullInt64
-		err := s.value(ctx, &through, nextTransactions, id.OrgID, id.Env, summedTo, int64(s.pageRows))
+			switch expected, err := addMicros(balance, amount); {
+			case number != seq+1:
+				s.add(subject, fmt.Sprintf("number %d follows number %d", number, seq))
+			case (number > first || number == 1) && (err != nil || expected != left):
+				s.add(subject, fmt.Sprintf("number %d leaves %d, should be %d", number, left, expected))
+			}
+			seq, balance = number, left
+			return nil
+		}, selectNumbers, w.id.OrgID, string(w.id.Env), after, through)
 		if err != nil {
 			return err
 		}
-		if !through.Valid || through.Int64 > newest.Int64-quietAfterMS {
-			break
-		}
-		var sum int64
-		if err := s.value(ctx, &sum, sumOfPeriod, id.OrgID, id.Env, summedTo, through.Int64); err != nil {
-			return err
-		}
-		if entries, err = addMicros(entries, sum); err != nil {
-			return err
-		}
-		summedTo = through.Int64
 	}
-	var balance, rest int64
-	err = s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&balance, &rest) },
-		balanceAndRest, id.OrgID, id.Env, summedTo)
-	if err != nil {
-		return err
-	}
-	if entries, err = addMicros(entries, rest); err != nil {
-		return err
-	}
-	if balance != entries {
-		s.add(fmt.Sprintf("%s:%s", id.OrgID, id.Env), fmt.Sprintf("balance %d, entries sum %d", balance, entries))
+	if seq != w.seq || balance != w.balance {
+		s.add(subject, fmt.Sprintf("number %d leaves %d, its wallet has number %d and %d", seq, balance, w.seq, w.balance))
 	}
 	return nil
 }

@@ -1,12 +1,14 @@
 package billing
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -18,21 +20,29 @@ import (
 type model struct {
 	wallet  WalletID
 	balance int64
-	holds   map[string]int64   // open ones
+	seq     int64              // charges and postings
+	holds   map[string]int64   // of running calls, those with a key too
 	ended   map[string]Settled // calls that were settled or voided
-	expired map[string]bool
-	posted  map[string]int64 // credits by reference
+	posted  map[string]int64   // credits by reference
 
 	claims  map[string]*modelClaim // by key
-	crashed map[string]bool        // open, but their time is over
+	crashed map[string]bool        // in holds, but their time is over
 	paid    map[string]bool        // keys that were charged for and not forgotten
+	content map[string]string      // of calls with a key
+	asked   map[string]int64       // what a call was last held for, or tried to be
+	adjusts int
+	clock   clockSteps
 }
 
 // modelClaim is a key that is taken.
 type modelClaim struct {
 	call, content string
-	done, over    bool // over: its lease or its 24 hours have ended
+	done, over    bool // over: its hold or its 24 hours have ended
+	answer        []byte
 }
+
+// machineKept bounds the kept answers of a wallet in this test: about three of them.
+const machineKept = 40
 
 // keyOf is the key that a call with one uses in this test.
 func keyOf(call string) string { return "key " + strconv.Itoa(int(call[len(call)-1])%3) }
@@ -44,15 +54,29 @@ func (m *model) held() (sum int64) {
 	return sum
 }
 
+func (m *model) free() int64 { return m.balance - m.held() }
+
+func (m *model) kept() (bytes int) {
+	for _, claim := range m.claims {
+		bytes += len(claim.answer)
+	}
+	return bytes
+}
+
 // step is one operation with the check of its result, before the model applies it.
 type step struct {
 	op    store.Op
 	check func(t require.TestingT)
 }
 
+// holdOf is a hold that expires when the clock is set forward, and not while other histories run.
+func (m *model) holdOf(id string, micros int64) Hold {
+	return Hold{CallID: id, Wallet: m.wallet, AmountMicros: micros, ExpiresIn: 50 * time.Minute}
+}
+
 func (m *model) hold(id string, micros int64) step {
-	hold := holdOf(id, micros)
-	hold.Wallet = m.wallet
+	hold := m.holdOf(id, micros)
+	m.asked[id] = micros
 	op := &holdOp{Hold: hold}
 	return step{op, func(t require.TestingT) {
 		_, ended := m.ended[id]
@@ -62,9 +86,9 @@ func (m *model) hold(id string, micros int64) step {
 			require.NoError(t, op.refused)
 		case isOpen:
 			require.ErrorIs(t, op.refused, ErrInvalid)
-		case ended || m.expired[id]:
-			require.Error(t, op.refused) // ErrCallEnded, or ErrInvalid for another amount
-		case m.balance-m.held() < micros:
+		case ended:
+			require.ErrorIs(t, op.refused, ErrCallEnded)
+		case m.free() < micros:
 			require.ErrorIs(t, op.refused, ErrInsufficientCredits)
 		default:
 			require.NoError(t, op.refused)
@@ -74,9 +98,11 @@ func (m *model) hold(id string, micros int64) step {
 }
 
 // claimedHold is a hold with the call's key; with 0 micros it is the claim alone.
-func (m *model) claimedHold(id, content string, micros int64) step {
-	hold := holdOf(id, micros)
-	hold.Wallet, hold.Claim = m.wallet, claimOf(m.wallet.OrgID+keyOf(id), content)
+func (m *model) claimedHold(id, content string, micros int64, takeOver bool) step {
+	hold := m.holdOf(id, micros)
+	hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), content)
+	hold.Claim.TakeOver = takeOver
+	m.content[id], m.asked[id] = content, micros
 	op := &holdOp{Hold: hold}
 	return step{op, func(t require.TestingT) {
 		claim := m.claims[keyOf(id)]
@@ -88,19 +114,27 @@ func (m *model) claimedHold(id, content string, micros int64) step {
 		switch {
 		case claim != nil && claim.content != content:
 			require.ErrorIs(t, op.refused, ErrKeyReused)
+			return
 		case claim != nil && claim.done:
 			require.NoError(t, op.refused)
 			require.Equal(t, claim.call, op.finished)
 			return
-		case claim != nil && claim.call != id:
-			require.ErrorIs(t, op.refused, ErrKeyInFlight)
-		case claim != nil && m.holds[id] == micros:
+		case claim != nil && claim.call == id && m.holds[id] == micros:
 			require.NoError(t, op.refused)
-		case claim != nil:
+			return
+		case claim != nil && claim.call == id:
 			require.ErrorIs(t, op.refused, ErrInvalid)
-		case ended || m.expired[id]:
-			require.Error(t, op.refused) // ErrCallEnded, or ErrInvalid for another amount
-		case m.balance-m.held() < micros:
+			return
+		case claim != nil && !takeOver:
+			require.ErrorIs(t, op.refused, ErrKeyInFlight)
+			return
+		case claim != nil:
+			m.drop(keyOf(id))
+		}
+		switch {
+		case ended:
+			require.ErrorIs(t, op.refused, ErrCallEnded)
+		case m.free() < micros:
 			require.ErrorIs(t, op.refused, ErrInsufficientCredits)
 		default:
 			require.NoError(t, op.refused)
@@ -113,132 +147,118 @@ func (m *model) claimedHold(id, content string, micros int64) step {
 	}}
 }
 
-// drop takes a key that is over from its call.
-func (m *model) drop(key string) (expired bool) {
+// drop takes a key from its call, with what is held for that.
+func (m *model) drop(key string) (lost bool) {
 	claim := m.claims[key]
 	delete(m.claims, key)
-	return m.expire(claim.call)
-}
-
-func (m *model) expire(call string) (expired bool) {
-	if !m.crashed[call] {
+	if claim.done {
 		return false
 	}
-	delete(m.crashed, call)
-	delete(m.holds, call)
-	m.expired[call] = true
-	return true
+	return m.release(claim.call)
 }
 
-// sweep is what a sweep should find.
-func (m *model) sweep() (expired int) {
-	for call := range maps.Clone(m.crashed) {
-		if m.expire(call) {
-			expired++
-		}
-	}
+func (m *model) release(call string) (released bool) {
+	_, released = m.holds[call]
+	delete(m.crashed, call)
+	delete(m.holds, call)
+	return released
+}
+
+// sweep returns the calls that a sweep should find to have lost what was held for them.
+func (m *model) sweep() (lost []string) {
 	for key, claim := range maps.Clone(m.claims) {
-		if claim.over || m.expired[claim.call] {
-			m.drop(key)
+		if claim.over && m.drop(key) {
+			lost = append(lost, claim.call)
 		}
 	}
-	return expired
+	for call := range maps.Clone(m.crashed) {
+		if m.release(call) {
+			lost = append(lost, call)
+		}
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+// settle ends a call without a key.
+func (m *model) settle(id string, charge int64, void bool) step {
+	settlement := chargeOf(id, max(1, m.asked[id]), charge)
+	settlement.Call.Wallet, settlement.Void = m.wallet, void
+	op := settleOpOf(settlement)
+	return step{op, func(t require.TestingT) {
+		m.ends(t, op, func() bool {
+			m.release(id)
+			return true
+		})
+	}}
 }
 
 // claimedSettle ends a call with a key. A charge is always kept: then the key was charged for at most once.
-func (m *model) claimedSettle(id string, charge int64, keep, free bool) step {
-	settle := m.settle(id, charge, false)
-	op := settle.op.(*settleOp)
-	op.Claim, op.Keep = claimOf(m.wallet.OrgID+keyOf(id), ""), keep || charge > 0
-	op.Response = []byte("transcript of " + id)
-	if free {
-		op.Held, op.Call.BYOK = false, true
+func (m *model) claimedSettle(id string, charge int64, keep, void, free bool, answer []byte) step {
+	settlement := chargeOf(id, max(1, m.asked[id]), charge)
+	content := m.content[id]
+	settlement.Call.Wallet, settlement.Claim = m.wallet, claimOf(m.wallet.OrgID+keyOf(id), content)
+	if settlement.Void = void; !void {
+		settlement.Keep, settlement.Response = keep || charge > 0, answer
 	}
+	if free {
+		settlement.ReservedMicros, settlement.Call.BYOK, settlement.Price = 0, true, Price{}
+	}
+	op := settleOpOf(settlement)
+	op.keptBytes = machineKept
 	return step{op, func(t require.TestingT) {
 		_, again := m.ended[id]
-		if free && !again {
-			require.NoError(t, op.refused)
-			require.Zero(t, op.settled)
-			m.ended[id] = Settled{}
-		} else {
-			settle.check(t)
-		}
-		if op.refused != nil || again {
+		claim := m.claims[keyOf(id)]
+		own, late := claim != nil && claim.call == id, claim == nil
+		m.ends(t, op, func() (pays bool) {
+			if own {
+				m.release(id)
+			}
+			return own || late
+		})
+		if again {
 			return
 		}
-		if op.settled.ChargedMicros > 0 {
+		paid := op.settled.ChargedMicros
+		if paid > 0 {
 			require.False(t, m.paid[keyOf(id)], "a key that was charged for twice")
 			m.paid[keyOf(id)] = true
 		}
-		claim := m.claims[keyOf(id)]
 		switch {
-		case claim == nil || claim.call != id:
-		case op.Keep && !op.settled.Expired:
+		case own && op.Keep:
 			claim.done, claim.over = true, false
-		default:
+			if m.kept()+len(answer) <= machineKept {
+				claim.answer = answer
+			}
+		case own:
 			delete(m.claims, keyOf(id))
+		case late && op.Keep && paid > 0:
+			m.claims[keyOf(id)] = &modelClaim{call: id, content: content, done: true}
 		}
 	}}
 }
 
-func (m *model) settle(id string, charge int64, void bool) step {
-	settlement := chargeOf(id, charge)
-	settlement.Call.Wallet, settlement.Void = m.wallet, void
-	op := &settleOp{Settlement: settlement}
-	return step{op, func(t require.TestingT) {
-		first, ended := m.ended[id]
-		held, open := m.holds[id]
-		if ended {
-			require.NoError(t, op.refused)
-			require.Equal(t, first, op.settled)
-			return
-		}
-		if !open && !m.expired[id] {
-			require.ErrorIs(t, op.refused, ErrNoHold)
-			return
-		}
-		require.NoError(t, op.refused)
-		if void {
-			charge = 0
-		}
-		want := Settled{}
-		if open {
-			delete(m.holds, id)
-			delete(m.crashed, id)
-			want.ChargedMicros = min(charge, m.balance-m.held())
-			want.ExtraMicros = max(0, want.ChargedMicros-held)
-			want.ShortfallMicros = charge - want.ChargedMicros
-			m.balance -= want.ChargedMicros
-		} else {
-			want = Settled{ShortfallMicros: charge, Expired: true}
-		}
-		require.Equal(t, want, op.settled)
-		m.ended[id] = want
-	}}
-}
-
-// abandon decides a hold whose commit stayed unknown, with its key if it is a keyed call's.
-func (m *model) abandon(id string, micros int64, isKeyed bool) step {
-	hold := holdOf(id, micros)
-	hold.Wallet = m.wallet
-	if isKeyed {
-		hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), "")
+// ends checks and applies the end of a call: paid = min(cost, reserved, free), after release, which reports whether the call pays.
+func (m *model) ends(t require.TestingT, op *settleOp, release func() (pays bool)) {
+	id := op.Call.ID
+	require.NoError(t, op.refused)
+	if first, ended := m.ended[id]; ended {
+		require.Equal(t, first, op.settled)
+		return
 	}
-	op := &settleOp{abandoned: &hold, Settlement: Settlement{
-		Call: Call{ID: id, Wallet: m.wallet, UsageSource: UsageNone}, Held: micros > 0, Void: true, Claim: hold.Claim,
-	}}
-	return step{op, func(t require.TestingT) {
-		require.NoError(t, op.refused)
-		if _, ended := m.ended[id]; ended {
-			return
-		}
-		delete(m.holds, id)
-		delete(m.crashed, id)
-		m.ended[id] = Settled{Expired: m.expired[id]}
-		if claim := m.claims[keyOf(id)]; isKeyed && claim != nil && claim.call == id {
-			delete(m.claims, keyOf(id))
-		}
-	}}
+	cost, err := op.Price.Cost(op.Call.Usage)
+	require.NoError(t, err)
+	want := Settled{ShortfallMicros: cost}
+	if release() && !op.Void {
+		want.ChargedMicros = min(cost, op.ReservedMicros, m.free())
+		want.ShortfallMicros -= want.ChargedMicros
+	}
+	require.Equal(t, want, op.settled)
+	if want.ChargedMicros > 0 {
+		m.balance -= want.ChargedMicros
+		m.seq++
+	}
+	m.ended[id] = want
 }
 
 func (m *model) credit(ref string, micros int64) step {
@@ -253,22 +273,31 @@ func (m *model) credit(ref string, micros int64) step {
 			require.True(t, op.entry.Replayed)
 			return
 		}
-		require.NoError(t, op.refused)
 		m.posted[ref] = micros
-		m.balance += micros
-		require.Equal(t, m.balance, op.entry.BalanceMicros)
+		m.posts(t, op, micros)
 	}}
 }
 
+// posts checks and applies a posting that must succeed.
+func (m *model) posts(t require.TestingT, op *postOp, micros int64) {
+	require.NoError(t, op.refused)
+	m.balance += micros
+	m.seq++
+	require.Equal(t, m.balance, op.entry.BalanceMicros)
+	require.Equal(t, m.seq, op.entry.Seq)
+}
+
 func (m *model) adjust(micros int64) step {
-	op := &postOp{posting: posting{kind: EntryAdjust, wallet: m.wallet, micros: micros, note: "why", actor: "test"}}
+	m.adjusts++
+	op := &postOp{posting: posting{
+		kind: EntryAdjust, wallet: m.wallet, micros: micros, note: "why", ref: strconv.Itoa(m.adjusts), actor: "test",
+	}}
 	return step{op, func(t require.TestingT) {
-		if m.balance-m.held()+micros < 0 {
+		if m.free()+micros < 0 {
 			require.ErrorIs(t, op.refused, ErrInsufficientCredits)
 			return
 		}
-		require.NoError(t, op.refused)
-		m.balance += micros
+		m.posts(t, op, micros)
 	}}
 }
 
@@ -281,15 +310,70 @@ func (m *model) refund(id string, refunded map[string]bool) step {
 			require.ErrorIs(t, op.refused, store.ErrNotFound)
 		case first.ChargedMicros == 0:
 			require.ErrorIs(t, op.refused, ErrNothingToRefund)
-		default:
+		case refunded[id]:
 			require.NoError(t, op.refused)
-			require.Equal(t, refunded[id], op.entry.Replayed)
-			if !refunded[id] {
-				m.balance += first.ChargedMicros
-			}
+			require.True(t, op.entry.Replayed)
+		default:
 			refunded[id] = true
+			m.posts(t, op, first.ChargedMicros)
 		}
 	}}
+}
+
+func (m *model) forget(id string) step {
+	op := &forgetOp{m.wallet, [][32]byte{claimOf(m.wallet.OrgID+keyOf(id), "").KeyHash}}
+	return step{op, func(require.TestingT) {
+		if claim := m.claims[keyOf(id)]; claim != nil && claim.done {
+			m.drop(keyOf(id))
+			delete(m.paid, keyOf(id))
+		}
+	}}
+}
+
+// forward sets the clock forward: all that is held for calls expires.
+func (m *model) forward(t *testing.T, db *store.DB) {
+	m.clock.forward(t, db, m.wallet)
+	for call := range m.holds {
+		m.crashed[call] = true
+	}
+	for _, claim := range m.claims {
+		claim.over = claim.over || !claim.done
+	}
+}
+
+// clockSteps sets the database's clock, as a wallet sees it.
+type clockSteps struct{ isBack bool }
+
+// back sets the clock back by an hour, unless it is back already: the doctor takes no more for sound.
+func (c *clockSteps) back(t *testing.T, db *store.DB, wallet WalletID) {
+	t.Helper()
+	if !c.isBack {
+		c.isBack = true
+		c.shift(t, db, wallet, time.Hour)
+	}
+}
+
+// forward sets the clock forward by an hour from where it was first.
+func (c *clockSteps) forward(t *testing.T, db *store.DB, wallet WalletID) {
+	t.Helper()
+	if c.isBack {
+		c.isBack = false
+		c.shift(t, db, wallet, -time.Hour)
+	}
+	c.shift(t, db, wallet, -time.Hour)
+}
+
+// shift moves the moments of a wallet; what has expired stays so.
+func (*clockSteps) shift(t *testing.T, db *store.DB, wallet WalletID, by time.Duration) {
+	t.Helper()
+	now, err := db.Now(t.Context())
+	require.NoError(t, err)
+	execute(t, db, `UPDATE wallets SET moved_at = moved_at + $1, recall_until = recall_until + $1 WHERE org_id = $2`,
+		by.Milliseconds(), wallet.OrgID)
+	for table, column := range map[string]string{"holds": "expires_at", "idempotency_keys": "until", "tranches": "lease_until"} {
+		execute(t, db, `UPDATE `+table+` SET `+column+` = `+column+` + $1 WHERE org_id = $2 AND `+column+` >= $3`,
+			by.Milliseconds(), wallet.OrgID, now)
+	}
 }
 
 // TestRandomHistories drives random batches of operations and compares wallet and answers with the model after each,
@@ -297,13 +381,16 @@ func (m *model) refund(id string, refunded map[string]bool) step {
 func TestRandomHistories(t *testing.T) {
 	var organizations atomic.Int64
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		book.KeepAtMost(machineKept)
 		rapid.Check(t, func(r *rapid.T) {
 			m := &model{
 				wallet: WalletID{fmt.Sprintf("org_%d", organizations.Add(1)), store.Live},
-				holds:  map[string]int64{}, ended: map[string]Settled{}, expired: map[string]bool{}, posted: map[string]int64{},
+				holds:  map[string]int64{}, ended: map[string]Settled{}, posted: map[string]int64{},
 				claims: map[string]*modelClaim{}, crashed: map[string]bool{}, paid: map[string]bool{},
+				content: map[string]string{}, asked: map[string]int64{},
 			}
 			makeOrganization(t, db, m.wallet.OrgID)
+			m.run(t, db, []step{m.credit("first", 60)})
 			refunded := map[string]bool{}
 			call := rapid.Custom(func(r *rapid.T) string {
 				return fmt.Sprintf("call_%s_%d", m.wallet.OrgID, rapid.IntRange(0, 9).Draw(r, "call"))
@@ -313,10 +400,20 @@ func TestRandomHistories(t *testing.T) {
 			})
 			free := func(call string) bool { return call[len(call)-1] >= '7' } // calls with the organization's own key
 			micros := rapid.Int64Range(1, 60)
+			end := func(void bool) step {
+				id, charge := claiming.Draw(r, "id"), micros.Draw(r, "micros")-1
+				if free(id) {
+					charge = 0
+				}
+				answer := bytes.Repeat([]byte{'a'}, rapid.IntRange(1, 20).Draw(r, "answer"))
+				return m.claimedSettle(id, charge, rapid.Bool().Draw(r, "keep"), void, free(id), answer)
+			}
 			draw := map[string]func() step{
 				"hold":   func() step { return m.hold(call.Draw(r, "id"), micros.Draw(r, "micros")) },
 				"settle": func() step { return m.settle(call.Draw(r, "id"), micros.Draw(r, "micros")-1, false) },
-				"void":   func() step { return m.settle(call.Draw(r, "id"), 0, true) },
+				"void": func() step {
+					return m.settle(call.Draw(r, "id"), rapid.Int64Range(0, 9).Draw(r, "micros"), true)
+				},
 				"credit": func() step {
 					return m.credit(fmt.Sprintf("ref %d", rapid.IntRange(0, 9).Draw(r, "ref")), 2*micros.Draw(r, "micros"))
 				},
@@ -328,27 +425,16 @@ func TestRandomHistories(t *testing.T) {
 					if free(id) {
 						amount = 0
 					}
-					return m.claimedHold(id, rapid.SampledFrom([]string{"this", "this", "that"}).Draw(r, "content"), amount)
+					content := rapid.SampledFrom([]string{"this", "this", "that"}).Draw(r, "content")
+					return m.claimedHold(id, content, amount, rapid.IntRange(0, 5).Draw(r, "takes over") == 0)
 				},
-				"abandon": func() step { return m.abandon(call.Draw(r, "id"), micros.Draw(r, "micros"), false) },
-				"abandon with a key": func() step {
-					id, amount := claiming.Draw(r, "id"), micros.Draw(r, "micros")
-					if free(id) {
-						amount = 0
-					}
-					return m.abandon(id, amount, true)
-				},
-				"end": func() step {
-					id, charge := claiming.Draw(r, "id"), micros.Draw(r, "micros")-1
-					if free(id) {
-						charge = 0
-					}
-					return m.claimedSettle(id, charge, rapid.Bool().Draw(r, "keep"), free(id))
-				},
+				"end":             func() step { return end(false) },
+				"void with a key": func() step { return end(true) },
+				"forget":          func() step { return m.forget(claiming.Draw(r, "id")) },
 			}
 			names := []string{
 				"hold", "hold", "settle", "settle", "void", "credit", "adjust", "claim", "claim", "claim", "end", "end",
-				"abandon", "abandon with a key",
+				"void with a key", "forget",
 			}
 			r.Repeat(map[string]func(*rapid.T){
 				"batch": func(r *rapid.T) {
@@ -359,22 +445,26 @@ func TestRandomHistories(t *testing.T) {
 					m.run(t, db, steps)
 				},
 				"refund": func(r *rapid.T) { m.run(t, db, []step{m.refund(call.Draw(r, "id"), refunded)}) },
-				"expire": func(r *rapid.T) {
+				"sweep": func(r *rapid.T) {
 					id := call.Draw(r, "id")
 					lapse(t, db, id)
 					if _, open := m.holds[id]; open {
 						m.crashed[id] = true
 					}
-					expired, err := book.Sweep(t.Context())
+					var micros int64
+					before := maps.Clone(m.holds)
+					want := m.sweep()
+					for _, call := range want {
+						micros += before[call]
+					}
+					lost, err := book.Sweep(t.Context())
 					require.NoError(r, err)
-					require.Equal(r, m.sweep(), expired)
+					slices.Sort(lost.Calls)
+					require.Equal(r, Lost{Calls: want, Micros: micros}, lost)
 				},
 				"crash": func(r *rapid.T) { // nobody has swept yet
 					id := claiming.Draw(r, "id")
-					keyed{t, db, book, m.wallet}.lapse(id)
-					if _, open := m.holds[id]; open {
-						m.crashed[id] = true
-					}
+					lapse(t, db, id)
 					if claim := m.claims[keyOf(id)]; claim != nil && claim.call == id && !claim.done {
 						claim.over = true
 					}
@@ -387,33 +477,62 @@ func TestRandomHistories(t *testing.T) {
 						delete(m.paid, keyOf(id))
 					}
 				},
+				"clock forward": func(*rapid.T) { m.forward(t, db) },
+				"clock back":    func(*rapid.T) { m.clock.back(t, db, m.wallet) },
 				"replay": func(r *rapid.T) {
 					id := claiming.Draw(r, "id")
 					claim := m.claims[keyOf(id)]
 					if claim == nil || !claim.done || claim.over {
 						return
 					}
-					hold := holdOf("call_again", 1)
-					hold.Wallet, hold.Claim = m.wallet, claimOf(m.wallet.OrgID+keyOf(id), claim.content)
+					hold := m.holdOf("call_again", 1)
+					hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), claim.content)
 					replay, err := book.Hold(t.Context(), hold)
 					require.NoError(r, err)
 					require.Equal(r, &Replay{
-						CallID: claim.call, Response: []byte("transcript of " + claim.call), BYOK: free(claim.call),
-						Settled: m.ended[claim.call],
+						CallID: claim.call, Response: claim.answer, BYOK: free(claim.call), Settled: m.ended[claim.call],
 					}, replay)
 				},
 				"": func(r *rapid.T) {
 					wallet, err := book.Wallet(t.Context(), m.wallet)
 					require.NoError(r, err)
 					require.Equal(r, Wallet{BalanceMicros: m.balance, HeldMicros: m.held()}, wallet)
-					keyed{t, db, book, m.wallet}.requireClaims(m.listClaims()...)
+					k := keyed{t, db, book, m.wallet}
+					k.requireClaims(m.listClaims()...)
+					k.requireKept(m.kept())
+					require.Equal(r, m.seq, requireStatement(t, db, m.wallet, m.balance))
 				},
 			})
 			_, err := book.Sweep(t.Context())
 			require.NoError(r, err)
-			requireSoundBooks(t, db)
+			requireSoundBooks(r, db)
 		})
 	})
+}
+
+// requireStatement requires that the charges and postings of a wallet are numbered without a gap and that each balance follows from the one
+// before, to the wallet's. It returns the last number.
+func requireStatement(t *testing.T, db *store.DB, wallet WalletID, balance int64) (seq int64) {
+	t.Helper()
+	rows, err := db.Reader().QueryContext(t.Context(), `SELECT wallet_seq, -charged_micros, balance_micros FROM calls
+			WHERE org_id = $1 AND env = $2 AND charged_micros > 0
+		UNION ALL SELECT wallet_seq, amount_micros, balance_micros FROM ledger_tx WHERE org_id = $1 AND env = $2
+		ORDER BY 1`, wallet.OrgID, string(wallet.Env))
+	require.NoError(t, err)
+	defer rows.Close()
+	var sum int64
+	for rows.Next() {
+		var number, amount, left int64
+		require.NoError(t, rows.Scan(&number, &amount, &left))
+		seq++
+		sum += amount
+		require.Equal(t, [2]int64{seq, sum}, [2]int64{number, left})
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, balance, sum)
+	require.EqualValues(t, seq, count(t, db, `SELECT coalesce(max(seq), 0) FROM wallets WHERE org_id = $1 AND env = $2`,
+		wallet.OrgID, string(wallet.Env)))
+	return seq
 }
 
 func isUrgent(op store.Op) bool {
@@ -423,11 +542,11 @@ func isUrgent(op store.Op) bool {
 
 func (m *model) listClaims() (list []string) {
 	for _, claim := range m.claims {
-		state := claimInProgress
+		state := " in progress"
 		if claim.done {
-			state = claimDone
+			state = " done"
 		}
-		list = append(list, claim.call+" "+state)
+		list = append(list, claim.call+state)
 	}
 	slices.Sort(list)
 	return list

@@ -60,6 +60,8 @@ type Entry struct {
 	AmountMicros int64
 	// BalanceMicros is the wallet's balance right after the transaction.
 	BalanceMicros int64
+	// Seq is its number in the wallet, from 1 on, without a gap over charges and postings.
+	Seq int64
 	// Ref is unique within the wallet and kind: the operator's reference of a top-up or adjustment, the call id of a charge or
 	// refund.
 	Ref string
@@ -69,6 +71,8 @@ type Entry struct {
 	At int64
 	// Replayed reports that the reference had been posted before and nothing was written.
 	Replayed bool
+
+	auditID string
 }
 
 // posting is a change of a wallet other than by a model call.
@@ -93,6 +97,9 @@ func (p posting) validate() error {
 	if p.actor == "" {
 		return fmt.Errorf("%w: an actor is needed for the audit log", ErrInvalid)
 	}
+	if p.ref == "" {
+		return fmt.Errorf("%w: a reference is needed, so that a repetition changes nothing", ErrInvalid)
+	}
 	switch p.kind {
 	case EntryTopUp:
 		if p.micros <= 0 {
@@ -106,20 +113,16 @@ func (p posting) validate() error {
 			return fmt.Errorf("%w: an adjustment needs a reason", ErrInvalid)
 		}
 	case EntryRefund:
-		if p.ref == "" {
-			return fmt.Errorf("%w: a refund needs a call id", ErrInvalid)
-		}
-		return nil
+		return nil // its call has the wallet
 	case EntryCharge:
 		return fmt.Errorf("%w: a charge is made by settling a call", ErrInvalid)
 	}
 	return p.wallet.validate()
 }
 
-// Credit tops up a wallet by micros, above 0, and makes the wallet when it is the first. ref names the payment: the
-// same reference and amount again change nothing and return the first entry, Replayed. An empty ref makes every call
-// a payment of its own. It returns [ErrRefReused] for the reference with another amount, [store.ErrNotFound] for an
-// unknown organization, [ErrOverflow], [ErrInvalid], or a wrapped error of the store.
+// Credit tops up a wallet by micros, above 0, and makes the wallet when it is the first. ref names the payment: the same reference and
+// amount again change nothing and return the first entry, Replayed. It returns [ErrRefReused] for the reference with another amount,
+// [store.ErrNotFound] for an unknown organization, [ErrOverflow], [ErrInvalid], or a wrapped error of the store.
 func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros int64, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryTopUp, wallet: wallet, micros: micros, ref: ref, actor: actor})
 }
@@ -143,15 +146,16 @@ func (b *Book) post(ctx context.Context, p posting) (Entry, error) {
 		return Entry{}, err
 	}
 	op := &postOp{posting: p}
-	for {
+	try := func(ctx context.Context) (bool, error) {
 		if err := b.db.Do(ctx, Ledger, op); err != nil {
-			return Entry{}, fmt.Errorf("post %s: %w", p.kind, err)
+			return false, fmt.Errorf("post %s: %w", p.kind, err)
 		}
-		if !errors.Is(op.refused, ErrInsufficientCredits) {
-			return op.entry, op.refused
-		}
-		if err := b.recall(ctx, p.wallet, -p.micros); err != nil {
-			return Entry{}, err
-		}
+		op.recalls = true
+		return op.pending, op.refused
 	}
+	_, err := try(ctx)
+	if errors.Is(err, ErrInsufficientCredits) {
+		err = b.recall(ctx, p.wallet, -p.micros, try)
+	}
+	return op.entry, err
 }

@@ -1,7 +1,10 @@
 package billing
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"strconv"
@@ -41,18 +44,36 @@ func (p Price) Cost(u Usage) (micros int64, err error) {
 	if p.Input < 0 || p.Output < 0 || u.PromptTokens < 0 || u.CompletionTokens < 0 || u.CachedPromptTokens < 0 {
 		return 0, ErrInvalidUsage
 	}
-	cachedPrice := p.CachedInput
-	if cachedPrice < 0 {
-		cachedPrice = p.Input
-	}
 	cached := min(u.CachedPromptTokens, u.PromptTokens)
 
 	// Three products of two int64 stay below 3 * 2^126, so neither the sum nor the rounding can carry out of 128 bits.
 	var sum wide
 	sum.addProduct(u.PromptTokens-cached, p.Input)
-	sum.addProduct(cached, cachedPrice)
+	sum.addProduct(cached, p.cachedInput())
 	sum.addProduct(u.CompletionTokens, p.Output)
 	return sum.ceilDiv(tokensPerPrice)
+}
+
+func (p Price) cachedInput() int64 {
+	if p.CachedInput < 0 {
+		return p.Input
+	}
+	return p.CachedInput
+}
+
+// free reports whether every call costs nothing.
+func (p Price) free() bool { return p.Input == 0 && p.Output == 0 && p.cachedInput() == 0 }
+
+// pricedModel is a row of prices.
+type pricedModel struct {
+	model string
+	Price
+}
+
+// id returns the row's id, a digest of its content, so that processes write the same row without having read it.
+func (p pricedModel) id() int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d %d", p.model, p.Input, p.Output, p.cachedInput()))
+	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) //nolint:gosec // 63 bits
 }
 
 // wide is an unsigned number of 128 bits.

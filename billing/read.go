@@ -4,24 +4,32 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 var (
-	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros FROM wallets
-		WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
-	selectHolds = listSizes.Statement(`SELECT id, org_id, env, amount_micros, status, expires_at FROM holds WHERE id IN {list}`, 1, 0)
-	selectCalls = listSizes.Statement(`SELECT id, org_id, env, charged_micros, extra_micros, shortfall_micros FROM calls
-		WHERE id IN {list}`, 1, 0)
+	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
+		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
+	// A call is running with a hold of its own, or has ended, or neither.
+	selectCalls = listSizes.Build(func(calls int) string {
+		ids := make([]string, calls)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("$%d", 3*i+3)
+		}
+		return `SELECT org_id, env, id, FALSE AS ended, amount_micros, expires_at FROM holds WHERE (org_id, env, id) IN (` +
+			store.ParameterRows(calls, 3, 0) + `)
+			UNION ALL SELECT org_id, env, id, TRUE, charged_micros, shortfall_micros FROM calls WHERE id IN (` +
+			strings.Join(ids, ",") + `)`
+	})
 )
 
 const (
-	selectDueHolds = `SELECT id, org_id, env FROM holds WHERE status = 'open' AND expires_at < $1
-		ORDER BY expires_at LIMIT $2`
-	selectEntry = `SELECT t.id, e.amount_micros, t.balance_micros, t.reason, t.created_at
-		FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-		WHERE t.kind = $1 AND t.org_id = $2 AND t.env = $3 AND t.ref = $4`
+	selectDueHolds = `SELECT org_id, env, id FROM holds WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
+	selectRefunded = `SELECT org_id, env FROM calls WHERE id = $1`
+	selectEntry    = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq FROM ledger_tx
+		WHERE org_id = $1 AND env = $2 AND kind = $3 AND ref = $4`
 )
 
 // queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
@@ -30,13 +38,13 @@ func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 		tx.QueueQuery(func(row store.Row) error {
 			var id WalletID
 			var env string
-			var wallet walletRow
-			if err := row.Scan(&id.OrgID, &env, &wallet.balance, &wallet.held); err != nil {
+			var w walletRow
+			if err := row.Scan(&id.OrgID, &env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept); err != nil {
 				return err
 			}
 			id.Env = store.Env(env)
-			wallet.readBalance, wallet.readHeld = wallet.balance, wallet.held
-			books.wallets[id] = &wallet
+			w.read = w.walletState
+			books.wallets[id] = &w
 			return nil
 		}, selectWallets[size]+tx.LockRows(), walletArguments(chunk)...)
 	}
@@ -51,64 +59,70 @@ func walletArguments(ids []WalletID) []any {
 	return args
 }
 
-func queueHolds(tx store.Tx, ids []string, books *books) {
-	queueByIDs(tx, selectHolds, ids, func(row store.Row) error {
-		var hold holdRow
-		var env, status string
-		if err := row.Scan(&hold.id, &hold.wallet.OrgID, &env, &hold.amount, &status, &hold.expiresAt); err != nil {
-			return err
-		}
-		hold.wallet.Env = store.Env(env)
-		hold.status, hold.readStatus = holdStatus(status), holdStatus(status)
-		books.holds[hold.id] = &hold
-		return nil
-	})
+// callKey names a call with its wallet.
+type callKey struct {
+	wallet WalletID
+	id     string
 }
 
-func queueCalls(tx store.Tx, ids []string, books *books) {
-	queueByIDs(tx, selectCalls, ids, func(row store.Row) error {
-		var id, env string
-		var call callFigures
-		settled := &call.settled
-		err := row.Scan(&id, &call.wallet.OrgID, &env,
-			&settled.ChargedMicros, &settled.ExtraMicros, &settled.ShortfallMicros)
-		if err != nil {
-			return err
+// queueCalls reads the holds of calls and the calls that have ended.
+func queueCalls(tx store.Tx, keys []callKey, books *books) {
+	for size, chunk := range store.Padded(listSizes, keys) {
+		args := make([]any, 0, 3*len(chunk))
+		for _, key := range chunk {
+			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.id)
 		}
-		call.wallet.Env = store.Env(env)
-		books.calls[id] = call
-		return nil
-	})
-}
-
-func queueByIDs(tx store.Tx, texts store.ListStatement, ids []string, each func(store.Row) error) {
-	for size, chunk := range store.Padded(listSizes, ids) {
-		tx.QueueQuery(each, texts[size], store.Arguments(chunk)...)
+		tx.QueueQuery(func(row store.Row) error {
+			var key callKey
+			var env string
+			var ended bool
+			var first, second int64
+			if err := row.Scan(&key.wallet.OrgID, &env, &key.id, &ended, &first, &second); err != nil {
+				return err
+			}
+			key.wallet.Env = store.Env(env)
+			if ended {
+				books.calls[key.id] = callFigures{key.wallet, Settled{ChargedMicros: first, ShortfallMicros: second}}
+				return nil
+			}
+			books.holds[key.id] = &holdRow{id: key.id, wallet: key.wallet, amount: first, expiresAt: second, stored: true, open: true}
+			return nil
+		}, selectCalls[size], args...)
 	}
 }
 
-// readDueHolds calls each with every hold whose time is over, oldest first. It takes no lock: the holds are read again under
-// the lock of their wallets.
-func readDueHolds(ctx context.Context, tx store.Tx, each func(id string, wallet WalletID)) error {
-	return tx.Query(ctx, func(row store.Row) error {
-		var id, org, env string
-		if err := row.Scan(&id, &org, &env); err != nil {
-			return err
-		}
-		each(id, WalletID{org, store.Env(env)})
-		return nil
+// readDueHolds returns the holds whose time is over, oldest first. It takes no lock: they are read again under that of their wallets.
+func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
+	err = tx.Query(ctx, func(row store.Row) error {
+		var key callKey
+		var env string
+		err := row.Scan(&key.wallet.OrgID, &env, &key.id)
+		key.wallet.Env = store.Env(env)
+		due = append(due, key)
+		return err
 	}, selectDueHolds, tx.Now(), int64(sweepLimit))
+	return due, err
+}
+
+// scanWalletID scans wallets into ids.
+func scanWalletID(ids *[]WalletID) func(store.Row) error {
+	return func(row store.Row) error {
+		var org, env string
+		err := row.Scan(&org, &env)
+		*ids = append(*ids, WalletID{org, store.Env(env)})
+		return err
+	}
 }
 
 func queueEntry(tx store.Tx, key entryKey, books *books) {
 	tx.QueueQuery(func(row store.Row) error {
 		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
-		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At); err != nil {
+		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At, &entry.Seq); err != nil {
 			return err
 		}
 		books.entries[key] = entry
 		return nil
-	}, selectEntry, string(key.kind), key.wallet.OrgID, string(key.wallet.Env), key.ref)
+	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
 }
 
 // makeWallets creates missing wallets, sorted by key. An organization that doesn't exist gets none.
@@ -119,9 +133,10 @@ func makeWallets(tx store.Tx, ids []WalletID) {
 	}
 }
 
-// OpenHolds counts the holds of all wallets that are neither settled nor voided nor expired.
+// OpenHolds counts the holds of running calls, of all wallets, but for those that are held from tranches.
 func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
-	err = b.db.Reader().QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE status = 'open'`).Scan(&count)
+	err = b.db.Reader().QueryRowContext(ctx, `SELECT (SELECT count(*) FROM holds)
+		+ (SELECT count(*) FROM idempotency_keys WHERE done = FALSE AND reserved_micros > 0)`).Scan(&count)
 	if err != nil {
 		return 0, fmt.Errorf("counting open holds: %w", err)
 	}

@@ -21,10 +21,10 @@ const (
 	recallWait = trancheLease + 5*time.Second
 )
 
-// recall asks for a wallet's tranches back because its free balance doesn't carry an amount. It returns nil when the amount may fit by
-// now, [ErrInsufficientCredits] when it doesn't although nothing is left in any tranche but what calls use, [ErrCreditsInTranches], or
-// a wrapped error of the store.
-func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64) error {
+// recall tries an operation again that found too little in the free balance of its wallet, with all processes asked for what they don't
+// use. try reports with [ErrInsufficientCredits] whether some may still give back. recall returns try's last error, ErrInsufficientCredits
+// without a try when all that tranches have is too little, or [ErrCreditsInTranches].
+func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64, try func(context.Context) (pending bool, err error)) error {
 	most, err := b.Spendable(ctx, wallet)
 	if err != nil {
 		return err
@@ -34,16 +34,10 @@ func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64) error 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, recallWait, ErrCreditsInTranches)
 	defer cancel()
-	op := &recallOp{wallet: wallet, micros: micros}
 	for {
-		if err := b.db.Do(ctx, Ledger, op); err != nil {
-			return fmt.Errorf("recall tranches: %w", err)
-		}
-		switch {
-		case op.enough:
-			return nil
-		case !op.pending:
-			return ErrInsufficientCredits
+		pending, err := try(ctx)
+		if !pending || !errors.Is(err, ErrInsufficientCredits) {
+			return err
 		}
 		if err := b.awaitReturn(ctx, wallet, micros); err != nil {
 			return err
@@ -51,19 +45,20 @@ func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64) error 
 	}
 }
 
-// awaitReturn waits until a recall may have another decision: the amount is free, no tranche is asked, or a second has passed, after
+// awaitReturn waits until another try may succeed: the amount is free, no tranche has anything to spare, or a second has passed, after
 // which a lease may be over.
 func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) error {
 	for looks := time.Second / recallPause; looks > 0; looks-- {
 		if err := repeat.Pause(ctx, repeat.Around(recallPause)); err != nil {
 			return fmt.Errorf("recall tranches: %w: %w", ErrCreditsInTranches, err)
 		}
-		var free, asked int64
-		err := b.db.Reader().QueryRowContext(ctx, selectAsked, wallet.OrgID, string(wallet.Env)).Scan(&free, &asked)
+		var free int64
+		var spare bool
+		err := b.db.Reader().QueryRowContext(ctx, selectSpare, wallet.OrgID, string(wallet.Env)).Scan(&free, &spare)
 		if err != nil {
 			return fmt.Errorf("look for returned tranches: %w", err)
 		}
-		if free >= micros || asked == 0 {
+		if free >= micros || !spare {
 			return nil
 		}
 	}

@@ -13,16 +13,17 @@ import (
 const (
 	// retentionPause is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 	retentionPause = time.Hour
-	// leastCallDays is how long every call is kept: a kept answer names its call for 30 days.
+	// leastCallDays is how long every call is kept: a finished Idempotency-Key names its call for 30 days at most.
 	leastCallDays = 31
 	// retentionRows is how many calls one transaction looks at.
 	retentionRows = 500
 )
 
-// Retention deletes the records of old calls that cost nothing. Charged calls are the ledger and stay.
+// Retention deletes the records of old calls that cost nobody anything. Charged calls are the ledger and stay, and so do those whose cost
+// the operator bears.
 type Retention struct {
 	db *store.DB
-	// swept is the beginning of the last call that a wallet's sweep has looked at, in epoch milliseconds.
+	// swept is the end of the last call that a wallet's sweep has looked at, in epoch milliseconds.
 	swept map[WalletID]int64
 }
 
@@ -30,7 +31,7 @@ type Retention struct {
 func NewRetention(db *store.DB) *Retention { return &Retention{db: db, swept: map[WalletID]int64{}} }
 
 // Sweep deletes, of organizations that don't keep their conversations for ever ([store.Organizations.SetRetention]), the calls that
-// were charged nothing and are older than that and 31 days, with their holds, and returns how many. It looks at each old call once.
+// cost nothing and are older than that and 31 days, and returns how many. It looks at each old call once.
 // It reads page by page and deletes in small transactions. Several processes may sweep a database at once, one goroutine a Retention.
 func (r *Retention) Sweep(ctx context.Context) (deleted int64, err error) {
 	now, err := r.db.Now(ctx)
@@ -60,16 +61,13 @@ func (r *Retention) Sweep(ctx context.Context) (deleted int64, err error) {
 }
 
 const (
-	selectOldCalls = `SELECT coalesce(max(started_at), 0) FROM (SELECT started_at FROM calls
-		WHERE org_id = $1 AND env = $2 AND started_at > $3 AND started_at < $4 ORDER BY started_at LIMIT $5) AS page`
-	oldFreeCalls = `FROM calls WHERE org_id = $1 AND env = $2 AND started_at > $3 AND started_at <= $4
-		AND charged_micros = 0 AND charged_at IS NULL AND tx_id IS NULL
-		AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.call_id = calls.id)`
-	deleteHoldsOfFreeCalls = `DELETE FROM holds WHERE id IN (SELECT id ` + oldFreeCalls + `)`
-	deleteFreeCalls        = `DELETE ` + oldFreeCalls + ` RETURNING id`
+	selectOldCalls = `SELECT coalesce(max(ended_at), 0) FROM (SELECT ended_at FROM calls
+		WHERE org_id = $1 AND env = $2 AND ended_at > $3 AND ended_at < $4 ORDER BY ended_at LIMIT $5) AS page`
+	deleteFreeCalls = `DELETE FROM calls WHERE org_id = $1 AND env = $2 AND ended_at > $3 AND ended_at <= $4
+		AND charged_micros = 0 AND shortfall_micros = 0 RETURNING id`
 )
 
-// sweepWallet deletes the free calls of a wallet that began before a moment.
+// sweepWallet deletes the free calls of a wallet that ended before a moment.
 func (r *Retention) sweepWallet(ctx context.Context, id WalletID, before int64) (deleted int64, err error) {
 	for {
 		var through int64
@@ -79,7 +77,6 @@ func (r *Retention) sweepWallet(ctx context.Context, id WalletID, before int64) 
 			if err := tx.Query(ctx, page, selectOldCalls, id.OrgID, string(id.Env), after, before, retentionRows); err != nil || through == 0 {
 				return err
 			}
-			tx.Queue(store.AnyRows, deleteHoldsOfFreeCalls, id.OrgID, string(id.Env), after, through)
 			err := tx.Query(ctx, func(store.Row) error { n++; return nil }, deleteFreeCalls, id.OrgID, string(id.Env), after, through)
 			if err == nil {
 				deleted += n

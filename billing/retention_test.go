@@ -9,35 +9,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// TestRetentionDeletesFreeCalls: of an organization that says how long it keeps what it has, old calls that cost nothing go, with
-// their holds; charged ones, young ones, those of a kept answer and everything of others stay, and the books stay sound.
+// TestRetentionDeletesFreeCalls: of an organization that says how long it keeps what it has, old calls that cost nothing go; charged ones,
+// those that cost the operator, young ones and everything of others stay, and the books stay sound.
 func TestRetentionDeletesFreeCalls(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		const old = 2*retentionRows + 10
 		topUp(t, book, 1_000_000)
-		settle := func(hold Hold, settlement Settlement) {
+		settle := func(settlement Settlement, age time.Duration) {
 			t.Helper()
-			settlement.Call.StartedAt = time.Now().Add(-40 * 24 * time.Hour).UnixMilli()
-			require.NoError(t, refusal(book.Hold(t.Context(), hold)))
+			id := settlement.Call.ID
+			require.NoError(t, refusal(book.Hold(t.Context(), Hold{CallID: id, Wallet: acme, AmountMicros: 60, ExpiresIn: time.Minute})))
 			_, err := book.Settle(t.Context(), settlement)
 			require.NoError(t, err)
+			execute(t, db, `UPDATE calls SET ended_at = $1 WHERE id = $2`, time.Now().Add(-age).UnixMilli(), id)
 		}
-		settle(holdOf("call_charged", 60), chargeOf("call_charged", 25))
-		settle(holdOf("call_void", 60), voidOf("call_void"))
-		settle(holdOf("call_young", 60), voidOf("call_young"))
-		execute(t, db, `UPDATE calls SET started_at = $1 WHERE id = 'call_young'`, time.Now().Add(-30*24*time.Hour).UnixMilli())
-		kept := holdOf("call_kept", 60)
-		kept.Claim = claimOf("kept", "content")
-		answered := voidOf("call_kept")
-		answered.Void, answered.Claim, answered.Keep = false, kept.Claim, true
-		settle(kept, answered)
+		execute(t, db, storetest.Unguard(db.Engine(), "calls"))
+		const day = 24 * time.Hour
+		void := func(id string, micros int64) Settlement {
+			s := cost(id, 60, micros)
+			s.Void, s.Call.Outcome = true, "internal_error"
+			return s
+		}
+		settle(cost("call_charged", 60, 25), 40*day)
+		settle(void("call_void", 0), 40*day)
+		settle(void("call_lost", 9), 40*day)
+		settle(void("call_young", 0), 30*day)
 		for i := range old {
-			execute(t, db, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
-				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms)
-				SELECT $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens, cached_tokens,
-				usage_source, 0, 0, 0, started_at + $2, duration_ms FROM calls WHERE id = 'call_void'`, fmt.Sprintf("call_free%d", i), int64(i))
+			execute(t, db, `INSERT INTO calls SELECT $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0, 0, 0,
+				usage_source, ended_at + $2, duration_ms, price_id, 60, 0, 0, NULL, NULL FROM calls WHERE id = 'call_void'`,
+				fmt.Sprintf("call_free%d", i), int64(i))
 		}
 		all := count(t, db, `SELECT count(*) FROM calls`)
 		require.Equal(t, old+4, all)
@@ -54,8 +57,7 @@ func TestRetentionDeletesFreeCalls(t *testing.T) {
 		require.Zero(t, sweep(), "younger than the retention")
 		require.NoError(t, db.Organizations.SetRetention(t.Context(), "test", acme.OrgID, store.MinRetentionDays))
 		require.Equal(t, old+1, sweep())
-		require.Equal(t, "call_charged call_kept call_young", names(t, db, `SELECT id FROM calls ORDER BY id`))
-		require.Equal(t, "call_charged call_kept call_young", names(t, db, `SELECT id FROM holds ORDER BY id`))
+		require.Equal(t, "call_charged call_lost call_young", names(t, db, `SELECT id FROM calls ORDER BY id`))
 		require.Zero(t, sweep())
 		requireWallet(t, book, 1_000_000-25, 0)
 	})

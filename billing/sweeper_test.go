@@ -27,13 +27,15 @@ func TestSweepTakesEverything(t *testing.T) {
 
 		var mu sync.Mutex
 		var total int
+		var micros int64
 		var sweeps sync.WaitGroup
 		for range 4 {
 			sweeps.Go(func() {
-				expired, err := book.Sweep(t.Context())
+				lost, err := book.Sweep(t.Context())
 				mu.Lock()
 				defer mu.Unlock()
-				total += expired
+				total += len(lost.Calls)
+				micros += lost.Micros
 				if err != nil {
 					t.Errorf("sweep: %v", err)
 				}
@@ -41,6 +43,7 @@ func TestSweepTakesEverything(t *testing.T) {
 		}
 		sweeps.Wait()
 		require.Equal(t, late, total)
+		require.EqualValues(t, late, micros)
 		left, err := book.OpenHolds(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(open), left)
@@ -67,18 +70,16 @@ func TestSweepOfManyClaims(t *testing.T) {
 				ops = append(ops, hold)
 				if sort == "finished" {
 					call := Call{ID: hold.CallID, Wallet: acme, BYOK: true, UsageSource: UsageProvider}
-					ends = append(ends, &settleOp{Settlement: Settlement{Call: call, Claim: hold.Claim, Keep: true}})
+					ends = append(ends, settleOpOf(Settlement{Call: call, Claim: hold.Claim, Keep: true, Response: []byte("sealed")}))
 				}
 			}
 			applyTogether(t, db, append(ops, ends...)...)
-			execute(t, db, `UPDATE holds SET expires_at = 1`)
-			execute(t, db, `UPDATE idempotency_keys SET lease_until = 1, expires_at = 1 WHERE call_id <> 'call_live'`)
+			execute(t, db, `UPDATE idempotency_keys SET until = 1 WHERE call_id <> 'call_live'`)
 			require.Equal(t, 1+claims, count(t, db, `SELECT count(*) FROM idempotency_keys`), sort)
 
-			expired, err := book.Sweep(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, sort == "with a hold", expired == claims, sort)
-			keyed{t, db, book, acme}.requireClaims("call_live in_progress")
+			require.Equal(t, sort == "with a hold", len(sweep(t, book)) == claims, sort)
+			keyed{t, db, book, acme}.requireClaims("call_live in progress")
+			keyed{t, db, book, acme}.requireKept(0)
 		}
 		requireWallet(t, book, claims, 0)
 	})
@@ -115,7 +116,7 @@ func TestSweeper(t *testing.T) {
 			sweeper.Stop()
 			requireWallet(t, book, 100, 0)
 		}
-		require.Contains(t, log.text.String(), "holds=1")
+		require.Contains(t, log.text.String(), "micros=60 calls=1 some=[call_0]")
 		require.NotContains(t, log.text.String(), "level=ERROR")
 	})
 }

@@ -36,7 +36,7 @@ func TestExactlyTheCallsThatAreFunded(t *testing.T) {
 			makeOrganization(t, books[0].db, acme.OrgID)
 			topUp(t, books[0], funded*price)
 
-			var held atomic.Int64
+			var held, granted atomic.Int64
 			var callers sync.WaitGroup
 			for i, book := range books {
 				for j := range atOnce {
@@ -49,7 +49,10 @@ func TestExactlyTheCallsThatAreFunded(t *testing.T) {
 							}
 							if err == nil {
 								held.Add(1)
-								_, err = book.Settle(t.Context(), chargeOf(id, price))
+								if isGranted(book, id) {
+									granted.Add(1)
+								}
+								_, err = book.Settle(t.Context(), chargeOf(id, price, price))
 							}
 							if err != nil {
 								t.Error(err)
@@ -62,11 +65,19 @@ func TestExactlyTheCallsThatAreFunded(t *testing.T) {
 			callers.Wait()
 			require.EqualValues(t, funded, held.Load())
 			requireWallet(t, books[0], 0, 0)
-			require.Greater(t, count(t, books[0].db, `SELECT count(*) FROM calls WHERE tranche_id IS NOT NULL`), funded/4, "calls from tranches")
+			require.Greater(t, granted.Load(), int64(funded/4), "calls from tranches")
 			require.Zero(t, count(t, books[0].db, `SELECT count(*) FROM calls WHERE shortfall_micros > 0`))
-			requireSoundTranches(t, books[0].db)
+			requireStatement(t, books[0].db, acme, 0)
+			requireSoundBooks(t, books[0].db)
 		})
 	}
+}
+
+// isGranted reports whether a call is held from a tranche.
+func isGranted(book *Book, call string) bool {
+	book.tranches.mu.Lock()
+	defer book.tranches.mu.Unlock()
+	return book.tranches.grants[call] != nil
 }
 
 // A call that is held from a tranche takes one transaction, in two round trips to PostgreSQL.
@@ -80,7 +91,7 @@ func TestGrantedCallTakesTwoRoundTrips(t *testing.T) {
 	call := func(id string) int {
 		before := wire.RoundTrips()
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 10))))
-		_, err := book.Settle(t.Context(), chargeOf(id, 7))
+		_, err := book.Settle(t.Context(), chargeOf(id, 10, 7))
 		require.NoError(t, err)
 		return wire.RoundTrips() - before
 	}
@@ -93,7 +104,8 @@ func TestGrantedCallTakesTwoRoundTrips(t *testing.T) {
 // tendedBook is a book whose tranches only tend gives back and renews, on a clock of its own.
 func tendedBook(db *store.DB) (book *Book, clock *time.Time) {
 	now := time.Unix(1_800_000_000, 0)
-	book = &Book{db: db, tranches: newTranches(db, slog.New(slog.DiscardHandler))}
+	book = NewBook(db)
+	book.tranches = newTranches(db, slog.New(slog.DiscardHandler))
 	book.tranches.now = func() time.Time { return now }
 	return book, &now
 }
@@ -103,22 +115,108 @@ func grantingBook(t *testing.T, db *store.DB, book *Book) (holder *Book, clock *
 	t.Helper()
 	topUp(t, book, 100_000)
 	holder, clock = tendedBook(db)
-	for _, id := range []string{"call_1", "call_2", "call_3"} {
-		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(id, 10))))
-	}
+	holds(t, holder, "call_1", "call_2", "call_3")
+	require.Equal(t, 1, holder.tranches.Calls())
 	return holder, clock
+}
+
+// holds begins calls of 10.
+func holds(t *testing.T, book *Book, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 10))))
+	}
+}
+
+// charges settles a call of 10.
+func charges(t *testing.T, book *Book, id string, cost int64) Settled {
+	t.Helper()
+	settled, err := book.Settle(t.Context(), chargeOf(id, 10, cost))
+	require.NoError(t, err)
+	return settled
+}
+
+// settlementOf is the settlement of a call as its process sends it.
+func settlementOf(t *testing.T, book *Book, s Settlement) *settleOp {
+	t.Helper()
+	op, err := book.settlement(s)
+	require.NoError(t, err)
+	op.ride = book.tranches.settle(s.Call)
+	require.NotNil(t, op.ride)
+	return op
+}
+
+// write has operations decided and written, in one batch. Their answers are on their way.
+func write(t *testing.T, db *store.DB, ops ...store.Op) {
+	t.Helper()
+	applyTogether(t, db, ops...)
+}
+
+// fail has operations decided in a transaction that fails.
+func fail(t *testing.T, db *store.DB, ops ...store.Op) {
+	t.Helper()
+	require.ErrorIs(t, db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(errors.Join(Ledger.Apply(ctx, tx, ops)...), tx.Flush(ctx), errBroken)
+	}), errBroken)
+}
+
+// memory is what a process knows of acme's tranche.
+type memory struct{ unused, inUse, ending, coming int64 }
+
+func memoryOf(t *tranche) memory {
+	if t == nil {
+		return memory{}
+	}
+	return memory{t.unused, t.inUse, t.ending, t.coming}
+}
+
+func requireMemory(t *testing.T, book *Book, want memory) {
+	t.Helper()
+	known := book.tranches.wallets[acme]
+	require.NotNil(t, known)
+	require.Equal(t, want, memoryOf(known))
+}
+
+// requireTranche compares the one tranche in the books.
+func requireTranche(t *testing.T, db *store.DB, left int64, spare bool) {
+	t.Helper()
+	require.Equal(t, 1, count(t, db, `SELECT count(*) FROM tranches`))
+	var gotLeft int64
+	var gotSpare bool
+	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT left_micros, spare FROM tranches`).Scan(&gotLeft, &gotSpare))
+	require.Equal(t, left, gotLeft)
+	require.Equal(t, spare, gotSpare)
+}
+
+// holdAsync holds an amount, and returns once the wallet is recalled for it.
+func holdAsync(t *testing.T, book *Book, id string, micros int64) <-chan error {
+	t.Helper()
+	held := make(chan error, 1)
+	go func() { held <- refusal(book.Hold(t.Context(), holdOf(id, micros))) }()
+	require.Eventually(t, func() bool {
+		return count(t, book.db, `SELECT count(*) FROM wallets WHERE recall_until > 0`) > 0
+	}, time.Minute, time.Millisecond)
+	return held
+}
+
+// stop ends the process of a book whose calls have ended; then nothing of its wallets is in tranches.
+func stop(t *testing.T, book *Book) {
+	t.Helper()
+	require.NoError(t, book.tranches.Stop(t.Context()))
+	require.Zero(t, book.tranches.Calls())
+	require.Empty(t, book.tranches.wallets)
+	require.Zero(t, count(t, book.db, `SELECT count(*) FROM tranches`))
 }
 
 // A wallet's first call takes nothing in advance, its second does, and all goes back when no call has come for a second, or when
 // tranches are switched off.
 func TestIdleTranchesGoBack(t *testing.T) {
-	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100_000)
-		tended, now := tendedBook(book.db)
+		tended, now := tendedBook(db)
 		call := func(id string) {
-			require.NoError(t, refusal(tended.Hold(t.Context(), holdOf(id, 10))))
-			_, err := tended.Settle(t.Context(), chargeOf(id, 10))
-			require.NoError(t, err)
+			holds(t, tended, id)
+			charges(t, tended, id, 10)
 		}
 		call("call_1")
 		requireWallet(t, book, 99_990, 0)
@@ -132,23 +230,25 @@ func TestIdleTranchesGoBack(t *testing.T) {
 		*now = now.Add(time.Millisecond)
 		tended.tranches.tend(t.Context())
 		requireWallet(t, book, 99_970, 0)
+		require.Zero(t, count(t, db, `SELECT count(*) FROM tranches`))
+		require.Empty(t, tended.tranches.wallets)
 
 		call("call_4")
 		call("call_5")
 		requireWallet(t, book, 99_950, trancheCalls*10)
-		require.NoError(t, refusal(tended.Hold(t.Context(), holdOf("call_6", 10))))
+		holds(t, tended, "call_6")
 		require.Equal(t, 1, tended.tranches.Calls())
 		tended.tranches.Allow(false)
-		require.NoError(t, refusal(tended.Hold(t.Context(), holdOf("call_7", 10))))
+		holds(t, tended, "call_7")
 		require.Equal(t, 1, tended.tranches.Calls(), "switched off")
-		tended.tranches.tend(t.Context())
 		requireWallet(t, book, 99_950, trancheCalls*10+10)
-		for _, id := range []string{"call_6", "call_7"} {
-			_, err := tended.Settle(t.Context(), chargeOf(id, 10))
-			require.NoError(t, err)
-		}
 		tended.tranches.tend(t.Context())
-		requireWallet(t, book, 99_930, 0)
+		requireWallet(t, book, 99_950, 10+10)
+		for _, id := range []string{"call_6", "call_7"} {
+			charges(t, tended, id, 3)
+		}
+		requireWallet(t, book, 99_944, 0)
+		require.Empty(t, tended.tranches.wallets, "the last call takes the tranche with it")
 	})
 }
 
@@ -157,178 +257,306 @@ func TestFencedTranche(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100_000)
 		hung, now := tendedBook(db)
-		for _, id := range []string{"call_1", "call_2", "call_3", "call_4"} {
-			require.NoError(t, refusal(hung.Hold(t.Context(), holdOf(id, 10))))
-		}
+		holds(t, hung, "call_1", "call_2", "call_3", "call_4")
 		require.Equal(t, 2, hung.tranches.Calls())
 		*now = now.Add(trancheGood)
-		require.NoError(t, refusal(hung.Hold(t.Context(), holdOf("call_5", 10))))
-		require.Equal(t, 2, hung.tranches.Calls(), "nothing is granted near the end of the lease")
+		holds(t, hung, "call_5")
+		require.Equal(t, 3, hung.tranches.Calls())
+		*now = now.Add(1)
+		holds(t, hung, "call_6")
+		require.Equal(t, 3, hung.tranches.Calls(), "nothing is granted near the end of the lease")
 
 		execute(t, db, `UPDATE tranches SET lease_until = 1`)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("all that is free", 100_000-30))), "without a sweep")
-		for id, want := range map[string]Settled{"call_3": {ShortfallMicros: 10}, "call_1": {ChargedMicros: 10}} {
-			settled, err := hung.Settle(t.Context(), chargeOf(id, 10))
-			require.NoError(t, err)
-			require.Equal(t, want, settled, id)
+		require.Equal(t, Settled{ShortfallMicros: 10}, charges(t, hung, "call_3", 10))
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, hung, "call_1", 10))
+		_, err := book.Settle(t.Context(), voidOf("all that is free", 100_000-30))
+		require.NoError(t, err)
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, hung, "call_4", 10))
+		require.Empty(t, hung.tranches.wallets)
+		require.Equal(t, 1, hung.tranches.Calls())
+
+		holds(t, hung, "call_7", "call_8", "call_9")
+		require.Equal(t, 2, hung.tranches.Calls(), "a new tranche")
+		requireTranche(t, db, trancheCalls*10, true)
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, hung, "call_5", 10))
+		requireTranche(t, db, trancheCalls*10, true) // of which a call of the old one takes nothing
+		for _, id := range []string{"call_2", "call_6", "call_7", "call_8", "call_9"} {
+			charges(t, hung, id, 0)
 		}
-		_, err := book.Settle(t.Context(), chargeOf("all that is free", 0))
-		require.NoError(t, err)
-		settled, err := hung.Settle(t.Context(), chargeOf("call_4", 10))
-		require.NoError(t, err)
-		require.Equal(t, Settled{ChargedMicros: 10, ExtraMicros: 10}, settled)
-		require.Zero(t, hung.tranches.Calls())
-		require.Empty(t, hung.tranches.all)
+		stop(t, hung)
 	})
 }
 
-// A recall is answered only after the settlements that were on their way: each may leave something unused.
-func TestRecallWaitsForSettlements(t *testing.T) {
+// A sweep ends the tranche of a process that was killed, and says how much was in it.
+func TestSweepEndsTranches(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
-		topUp(t, book, 10_000)
-		holder, _ := tendedBook(db)
-		for _, id := range []string{"call_1", "call_2", "call_3", "call_4"} {
-			require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(id, 10))))
-		}
-		op := &settleOp{Settlement: chargeOf("call_3", 1)}
-		settling := holder.tranches.settle(op.Call)
-		op.use = &settling.use
-		require.NoError(t, db.Do(t.Context(), Ledger, op)) // decided, and not yet answered
+		grantingBook(t, db, book)
+		lost, err := book.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Lost{}, lost)
+		execute(t, db, `UPDATE tranches SET lease_until = 1`)
+		lost, err = book.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Lost{Micros: trancheCalls * 10}, lost)
+		requireWallet(t, book, 100_000, 20)
+	})
+}
 
-		free := int64(10_000 - 3*10 - 1)
-		held := make(chan error, 1)
-		go func() { held <- refusal(book.Hold(t.Context(), holdOf("the rest", free))) }()
-		for count(t, db, `SELECT count(*) FROM tranches WHERE status = 'recalled'`) == 0 {
-			require.Empty(t, held)
-		}
-		for range 3 {
+// What another process doesn't use comes back with its next settlement, or with the next renewal; what its calls use stays.
+func TestRecallIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(t *testing.T, holder *Book, now *time.Time){
+		"by a settlement": func(t *testing.T, holder *Book, _ *time.Time) {
+			require.Equal(t, Settled{ChargedMicros: 1}, charges(t, holder, "call_3", 1))
+		},
+		"by a renewal": func(t *testing.T, holder *Book, now *time.Time) {
+			*now = now.Add(trancheIdle) // not yet idle
 			holder.tranches.tend(t.Context())
-		}
-		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM tranches WHERE status = 'recalled'`), "not answered before the settlement is")
-		holder.tranches.settled(settling, op.settled, nil, nil)
+			requireTranche(t, holder.db, trancheCalls*10, true)
+			for range 2 { // not idle either
+				holder.tranches.wallets[acme].usedAt = now.Add(trancheRenewal)
+				*now = now.Add(trancheRenewal - trancheIdle + 1)
+				holder.tranches.tend(t.Context())
+			}
+		},
+		"by an idle process": func(t *testing.T, holder *Book, now *time.Time) {
+			*now = now.Add(trancheIdle + 1)
+			holder.tranches.tend(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+				holder, now := grantingBook(t, db, book)
+				holds(t, holder, "call_4")
+				rest, kept := int64(100_000-4*10), int64(20)
+				if name == "by a settlement" {
+					rest, kept = rest+9, 10
+				}
+				held := holdAsync(t, book, "the rest", rest)
+				requireTranche(t, db, trancheCalls*10, true)
+				answer(t, holder, now)
+				require.NoError(t, <-held)
+				requireTranche(t, db, kept, false)
+				require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("one more", 1))), ErrInsufficientCredits)
+				requireMemory(t, holder, memory{inUse: kept})
+
+				before := holder.tranches.Calls()
+				require.ErrorIs(t, refusal(holder.Hold(t.Context(), holdOf("another", 1))), ErrInsufficientCredits, "nothing is granted meanwhile")
+				require.Equal(t, before, holder.tranches.Calls())
+				_, err := book.Settle(t.Context(), voidOf("the rest", rest))
+				require.NoError(t, err)
+				holds(t, holder, "call_5", "call_6")
+				require.Equal(t, before, holder.tranches.Calls(), "nobody may keep what it doesn't use for a lease from the recall on")
+				for _, id := range []string{"call_1", "call_2", "call_3", "call_4", "call_5", "call_6"} {
+					charges(t, holder, id, 0)
+				}
+				require.Empty(t, holder.tranches.wallets)
+				requireWallet(t, book, int64(count(t, db, `SELECT balance_micros FROM wallets`)), 0)
+			})
+		})
+	}
+}
+
+// What a call leaves after a recall comes back with the next one, although its process got nothing more.
+func TestRestAfterARecall(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		holds(t, holder, "call_4")
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("almost all", 100_000-4*10-60-5))))
+		execute(t, db, `UPDATE wallets SET recall_until = 9999999999999`)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		requireTranche(t, db, 20, false)
+		execute(t, db, `UPDATE wallets SET recall_until = 0`)
+		require.Equal(t, Settled{ChargedMicros: 1}, charges(t, holder, "call_3", 1))
+		requireTranche(t, db, 10+9, true)
+		requireMemory(t, holder, memory{unused: 9, inUse: 10})
+		held := holdAsync(t, book, "the rest", 60+5+9)
+		*now = now.Add(trancheIdle + 1)
 		holder.tranches.tend(t.Context())
 		require.NoError(t, <-held)
-		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM tranches WHERE status = 'drained'`))
-		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("one more", 1))), ErrInsufficientCredits)
-		for _, id := range []string{"call_1", "call_2", "call_4", "the rest"} {
-			_, err := holder.Settle(t.Context(), voidOf(id))
-			require.NoError(t, err)
-		}
-		require.NoError(t, holder.tranches.Stop(t.Context()))
-		requireWallet(t, book, 9_999, 0)
+		requireTranche(t, db, 10, false)
 	})
 }
 
-// All tranches of a wallet together hold at most a hundredth of what is free, and none is taken while one is recalled.
+// Each settlement and renewal renews the lease of its tranche.
+func TestLeaseIsRenewed(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		requireRenewed := func() {
+			t.Helper()
+			at, err := db.Now(t.Context())
+			require.NoError(t, err)
+			require.InDelta(t, at+trancheLease.Milliseconds(), count(t, db, `SELECT lease_until FROM tranches`), 5_000)
+			execute(t, db, `UPDATE tranches SET lease_until = lease_until - 8000`)
+		}
+		requireRenewed()
+		charges(t, holder, "call_3", 1)
+		requireRenewed()
+		*now = now.Add(trancheRenewal + 1)
+		holder.tranches.wallets[acme].usedAt = *now // not idle
+		holder.tranches.tend(t.Context())
+		requireRenewed()
+		require.Equal(t, *now, holder.tranches.wallets[acme].leasedAt)
+		*now = now.Add(trancheRenewal)
+		holder.tranches.wallets[acme].usedAt = *now
+		require.Empty(t, holder.tranches.due(*now), "young")
+	})
+}
+
+// The own tranche of the process that needs the money goes back at once.
+func TestOwnTrancheIsReturnedAtOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, _ := grantingBook(t, db, book)
+		require.ErrorIs(t, refusal(holder.Hold(t.Context(), holdOf("too much", 100_000-29))), ErrInsufficientCredits)
+		requireTranche(t, db, 10, false)
+		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("the rest", 100_000-30))))
+		requireMemory(t, holder, memory{inUse: 10})
+		rough := holdOf("rough", 1)
+		rough.Rough = true
+		require.ErrorIs(t, refusal(holder.Hold(t.Context(), rough)), ErrInsufficientCredits)
+	})
+}
+
+// A hold that tries a smaller amount next leaves the tranches alone, and so does one that exceeds all there is.
+func TestRecallNeedsAReason(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		grantingBook(t, db, book)
+		rough := holdOf("rough", 100_000-30)
+		rough.Rough = true
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), rough)), ErrInsufficientCredits)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("above all", 100_000-20+1))), ErrInsufficientCredits)
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM wallets WHERE recall_until = 0`))
+		requireTranche(t, db, trancheCalls*10, true)
+	})
+}
+
+// All tranches of a wallet together hold at most a hundredth of what is free, and none gets more while the wallet is recalled.
 func TestTrancheShare(t *testing.T) {
 	t.Parallel()
 	b := testBooks(10_000, 0)
-	ask := func(id string, opens bool, want, least int64) int64 {
-		asked := &take{id: id, opens: opens, want: want, least: least}
-		b.addTake(acme, asked, nil)
-		return asked.got
+	w := b.wallets[acme]
+	owners := []*Tranches{newTranches(nil, nil), newTranches(nil, nil)}
+	for _, owner := range owners {
+		owner.wallets[acme] = &tranche{id: store.NewID("trc"), wallet: acme}
 	}
-	require.Zero(t, ask("trc_1", true, 800, 101), "the wallet is too low for one call more")
-	require.Zero(t, ask("trc_1", false, 50, 1), "a tranche that has ended")
-	require.EqualValues(t, 60, ask("trc_1", true, 60, 10))
-	require.EqualValues(t, 40, ask("trc_2", true, 800, 10))
-	require.Zero(t, ask("trc_1", false, 10, 1))
-	require.EqualValues(t, 100, b.wallets[acme].held)
-	asked := &take{id: "trc_3", opens: true, want: 1}
-	b.addTake(acme, asked, ErrInvalid)
-	require.Zero(t, asked.got, "with a refused operation")
+	ask := func(of int, amount int64, refused error) int64 {
+		r := &ride{of: owners[of], tranche: owners[of].wallets[acme], asks: amount}
+		b.carry(r, refused)
+		return r.got
+	}
+	require.Zero(t, ask(0, 101, nil), "the wallet is too low for one call")
+	require.Empty(t, w.tranches)
+	require.EqualValues(t, 5*trancheCalls, ask(0, 5, nil))
+	require.Zero(t, ask(0, 5, nil), "what is on its way is not asked for again")
+	require.Zero(t, ask(1, 61, nil))
+	require.Zero(t, ask(1, 1, ErrInvalid), "with a refused operation")
+	require.EqualValues(t, 60, ask(1, 60, nil))
+	require.Zero(t, ask(0, 20, nil))
+	require.EqualValues(t, 100, w.held)
+	require.Equal(t, int64(1000)+trancheLease.Milliseconds(), w.tranches[0].leaseUntil)
 
-	recall := &recallOp{wallet: acme, micros: 9_901}
-	b.recall(recall)
-	require.True(t, recall.pending)
-	b.wallets[acme].balance += 10_000
-	require.Zero(t, ask("trc_1", false, 10, 1), "recalled")
-	for _, id := range []string{"trc_1", "trc_2"} {
-		b.move(&trancheOp{id: id, wallet: acme, act: drainTranche, unused: 1_000})
-	}
-	require.Zero(t, b.wallets[acme].held)
-	require.Zero(t, ask("trc_3", true, 10, 1), "given back a moment ago")
-	b.move(&trancheOp{id: "trc_1", wallet: acme, act: endTranche})
-	b.move(&trancheOp{id: "trc_2", wallet: acme, act: endTranche})
-	require.Zero(t, ask("trc_1", false, 10, 1), "an ended tranche stays ended")
+	require.True(t, b.recall(acme, 9_901, nil))
+	require.Equal(t, b.now+trancheLease.Milliseconds(), w.recallUntil)
+	w.balance += 10_000
+	require.Zero(t, ask(0, 20, nil), "recalled")
+	require.EqualValues(t, 60, w.held, "and given back")
+	require.True(t, w.tranches[0].ended)
+	require.Zero(t, ask(0, 20, nil), "a tranche that has ended stays ended")
+	b.now = w.recallUntil
+	require.Zero(t, ask(1, 20, nil), "the last moment")
+	require.Zero(t, w.held)
+
+	b.now++
+	known := owners[0].wallets[acme]
+	known.id, known.open, known.coming = store.NewID("trc"), false, 0
+	require.EqualValues(t, 160, ask(0, 20, nil))
+	owners[0].wallets = map[WalletID]*tranche{}
+	r := &ride{of: owners[0], tranche: &tranche{id: "trc_idle", wallet: acme}, asks: 1}
+	b.carry(r, nil)
+	require.Zero(t, r.got, "a tranche that was forgotten as idle, while the hold waited: nobody would return it")
 }
 
-// A call that was given up after its tranche was recalled leaves its part to others, although other calls use the tranche on.
+// A call that was given up leaves its part to others, although other calls use the tranche on. A settlement of it that fails meanwhile
+// changes nothing of that.
 func TestGivenUpCallGoesBack(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, now := grantingBook(t, db, book)
 		long := holdOf("call_4", 10)
 		long.ExpiresIn = time.Hour
 		require.NoError(t, refusal(holder.Hold(t.Context(), long)))
-		held := make(chan error, 1)
-		go func() { held <- refusal(book.Hold(t.Context(), holdOf("the rest", 100_000-40))) }()
-		for len(held) == 0 {
-			holder.tranches.tend(t.Context())
-		}
-		require.NoError(t, <-held)
-		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_3's", 10))), ErrInsufficientCredits)
-		*now = now.Add(time.Minute + trancheGrace + 1)
+		holds(t, holder, "call_5")
+		fails := settlementOf(t, holder, chargeOf("call_5", 10, 1))
+		fail(t, db, fails)
+		requireMemory(t, holder, memory{50, 20, 10, 0})
+
+		*now = now.Add(time.Minute + trancheGrace)
+		require.Len(t, holder.tranches.due(*now), 1)
+		require.Equal(t, 3, holder.tranches.Calls())
+		*now = now.Add(1)
 		holder.tranches.tend(t.Context())
+		require.Equal(t, 1, holder.tranches.Calls())
+		requireTranche(t, db, 10+10, true) // call_4's, and call_5's, which may be decided again
+		fails.ride.answer(errBroken)
+		requireMemory(t, holder, memory{inUse: 10})
+		*now = now.Add(trancheRenewal + 1)
+		execute(t, db, `UPDATE wallets SET recall_until = 9999999999999`)
 		holder.tranches.tend(t.Context())
-		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_3's", 10))))
-		require.NoError(t, holder.tranches.Stop(t.Context()))
+		requireTranche(t, db, 10, false)
+		execute(t, db, `UPDATE wallets SET recall_until = 0`)
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, holder, "call_3", 10), "late, from what is free")
+		charges(t, holder, "call_4", 10)
+		stop(t, holder)
 	})
 }
 
-// A recall doesn't wait for a settlement that the store refused.
-func TestRefusedSettlementDoesNotStopARecall(t *testing.T) {
-	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
-		holder, _ := grantingBook(t, db, book)
-		settling := holder.tranches.settle(chargeOf("call_3", 10).Call)
-		holder.tranches.settled(settling, Settled{}, nil, store.ErrBusy)
-		held := make(chan error, 1)
-		go func() { held <- refusal(book.Hold(t.Context(), holdOf("the rest", 100_000-30))) }()
-		for len(held) == 0 {
-			holder.tranches.tend(t.Context())
-		}
-		require.NoError(t, <-held)
-		require.NoError(t, holder.tranches.Stop(t.Context()))
-	})
-}
-
-// While the store can't write, calls hold by themselves and are refused there, before a provider is asked.
+// While the store can't write, calls hold by themselves and are refused there, before a provider is asked. A recall doesn't wait for a
+// settlement that the store refused.
 func TestNothingIsGrantedWhileTheStoreFails(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, _ := grantingBook(t, db, book)
-		settling := holder.tranches.settle(chargeOf("call_3", 10).Call)
-		holder.tranches.settled(settling, Settled{}, nil, store.ErrBusy)
-		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_4", 10))))
+		settlementOf(t, holder, chargeOf("call_3", 10, 10)).ride.answer(store.ErrBusy)
+		holds(t, holder, "call_4")
 		require.Equal(t, 1, holder.tranches.Calls())
 		holder.tranches.tend(t.Context())
-		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_5", 10))))
+		holds(t, holder, "call_5")
 		require.Equal(t, 2, holder.tranches.Calls(), "the store writes again")
-		require.NoError(t, holder.tranches.Stop(t.Context()))
+
+		settlementOf(t, holder, chargeOf("call_3", 10, 10)).ride.answer(store.ErrBusy)
+		held := holdAsync(t, book, "the rest", 100_000-5*10)
+		holder.tranches.tend(t.Context())
+		require.NoError(t, <-held)
+		requireMemory(t, holder, memory{inUse: 20})
 	})
 }
 
-// Where commits are slow a hold waits for seconds. Its tranche doesn't wait for it: a settlement asks for more meanwhile.
+// Where commits are slow a hold waits for seconds. Its tranche doesn't wait for it: a settlement asks for more meanwhile, and neither asks for
+// what the other brings.
 func TestTrancheGrowsWithSettlements(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, _ := grantingBook(t, db, book) // 80 were taken, and call_3 uses 10
-		tranches := holder.tranches
 		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_4", 60))))
-		require.Equal(t, 2, tranches.Calls())
-		waits := tranches.take(holdOf("waits", 20))
-		require.EqualValues(t, 2*70+trancheCalls*20-10, waits.want)
-		require.Nil(t, tranches.take(holdOf("waits, too", 20)), "one hold asks at a time")
-		asks := tranches.settle(chargeOf("call_4", 60).Call)
-		require.EqualValues(t, 2*70+trancheCalls*60-10, asks.take.want)
-		too := tranches.settle(chargeOf("call_4", 60).Call)
-		require.Nil(t, too.take, "one settlement asks at a time")
-		tranches.settled(asks, Settled{}, nil, store.ErrBusy)
-		tranches.settled(too, Settled{}, nil, store.ErrBusy)
-		tranches.taken(waits, store.ErrBusy)
-		for _, id := range []string{"call_1", "call_2", "call_3", "call_4"} {
-			_, err := holder.Settle(t.Context(), voidOf(id))
-			require.NoError(t, err)
+		require.Equal(t, 2, holder.tranches.Calls())
+		requireMemory(t, holder, memory{10, 70, 0, 0})
+		_, waits, err := holder.tranches.hold(holdOf("waits", 20))
+		require.NoError(t, err)
+		settle := settlementOf(t, holder, chargeOf("call_4", 60, 45))
+		write(t, db, settle, &holdOp{Hold: holdOf("waits", 20), ride: waits})
+		require.EqualValues(t, 2*10+trancheCalls*60-10, settle.ride.got)
+		require.Zero(t, waits.got)
+		requireMemory(t, holder, memory{10, 10, 60, 490})
+		requireTranche(t, db, 80-60+15+490, true)
+		waits.answer(nil)
+		settle.ride.answer(nil)
+		requireMemory(t, holder, memory{10 + 490 + 15, 10, 0, 0})
+		for _, id := range []string{"call_1", "call_2", "call_3"} {
+			charges(t, holder, id, 0)
 		}
-		require.NoError(t, tranches.Stop(t.Context()))
-		requireWallet(t, book, 100_000, 0)
+		_, err = holder.Settle(t.Context(), voidOf("waits", 20))
+		require.NoError(t, err)
+		stop(t, holder)
+		requireWallet(t, book, 100_000-45, 0)
 	})
 }
 
@@ -337,33 +565,34 @@ func TestTrancheGrowsWithSettlements(t *testing.T) {
 func TestSlowStoreHasFewGrants(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, now := grantingBook(t, db, book)
-		slow := holder.tranches.settle(chargeOf("call_3", 1).Call)
-		*now = now.Add(trancheSlow)
-		holder.tranches.settled(slow, Settled{ChargedMicros: 1}, nil, nil)
+		slow := settlementOf(t, holder, chargeOf("call_3", 10, 1))
+		write(t, db, slow)
+		*now = now.Add(trancheSlow + 1)
+		slow.ride.answer(nil)
 		require.Zero(t, holder.tranches.Calls())
 		var calls []string
+		hold := func(id string) {
+			calls = append(calls, id)
+			require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(id, 1))))
+		}
 		for i := range slowCalls + trancheCalls {
-			calls = append(calls, fmt.Sprintf("slow_%d", i))
-			require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(calls[i], 1))))
+			hold(fmt.Sprintf("slow_%d", i))
 		}
 		require.Equal(t, slowCalls, holder.tranches.Calls())
-		require.True(t, holder.tranches.full())
-		for r := range holder.tranches.all {
-			holder.tranches.done(r.work(renewTranche, *now), nil)
-		}
-		require.False(t, holder.tranches.full(), "a renewal was quick, while all calls last")
-		quick := holder.tranches.settle(chargeOf("slow_0", 1).Call)
-		holder.tranches.settled(quick, Settled{ChargedMicros: 1}, nil, nil)
+		*now = now.Add(trancheRenewal + 1)
+		holder.tranches.wallets[acme].usedAt = *now // not idle
+		holder.tranches.tend(t.Context())
 		for i := range 2 {
-			calls = append(calls, fmt.Sprintf("quick_%d", i))
-			require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(calls[len(calls)-1], 1))))
+			hold(fmt.Sprintf("quick_%d", i))
 		}
-		require.Equal(t, slowCalls+1, holder.tranches.Calls(), "the store is quick again")
+		require.Equal(t, slowCalls+2, holder.tranches.Calls(), "a renewal was quick, while all calls last")
+		_, err := holder.Settle(t.Context(), voidOf("slow_0", 1))
+		require.NoError(t, err)
 		for _, id := range calls[1:] {
-			_, err := holder.Settle(t.Context(), voidOf(id))
+			_, err := holder.Settle(t.Context(), voidOf(id, 1))
 			require.NoError(t, err)
 		}
-		require.NoError(t, holder.tranches.Stop(t.Context()))
+		stop(t, holder)
 	})
 }
 
@@ -372,19 +601,274 @@ func TestSlowStoreHasFewGrants(t *testing.T) {
 func TestLeaseNeverGoesBack(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, now := grantingBook(t, db, book)
-		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_4", 10))))
+		holds(t, holder, "call_4")
+		known := holder.tranches.wallets[acme]
 		*now = now.Add(time.Second)
-		early := holder.tranches.settle(chargeOf("call_3", 1).Call)
+		early := settlementOf(t, holder, chargeOf("call_3", 10, 1))
 		*now = now.Add(time.Second)
-		late := holder.tranches.settle(chargeOf("call_4", 1).Call)
-		holder.tranches.settled(late, Settled{ChargedMicros: 1}, nil, nil)
-		require.Equal(t, *now, late.grant.tranche.leasedAt)
-		holder.tranches.settled(early, Settled{ChargedMicros: 1}, nil, nil)
-		require.Equal(t, *now, late.grant.tranche.leasedAt)
-		for _, id := range []string{"call_1", "call_2"} {
-			_, err := holder.Settle(t.Context(), voidOf(id))
-			require.NoError(t, err)
+		late := settlementOf(t, holder, chargeOf("call_4", 10, 1))
+		write(t, db, early, late)
+		sent := *now
+		for _, op := range []*settleOp{late, early} {
+			op.ride.answer(nil)
+			require.Equal(t, sent, known.leasedAt)
+			require.Equal(t, *now, known.usedAt)
+			*now = now.Add(time.Second)
+			holds(t, holder, "call_after_"+op.Call.ID)
 		}
-		require.NoError(t, holder.tranches.Stop(t.Context()))
+	})
+}
+
+// What a batch decided before its transaction failed is undone, and decided again as if it had not been.
+func TestFailedBatchIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	for name, recalled := range map[string]bool{"asking": false, "recalled": true} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+				holder, _ := grantingBook(t, db, book)
+				require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_4", 40))))
+				before := memory{30, 50, 0, 0}
+				requireMemory(t, holder, before)
+				if recalled {
+					execute(t, db, `UPDATE wallets SET recall_until = 9999999999999`)
+					before.unused = 0 // given back more than once: it stays in the books for the next return
+				}
+				small, large := settlementOf(t, holder, chargeOf("call_3", 10, 1)), settlementOf(t, holder, voidOf("call_4", 40))
+				_, asks, err := holder.tranches.hold(holdOf("call_5", 31))
+				require.NoError(t, err)
+				hold := &holdOp{Hold: holdOf("call_5", 31), ride: asks}
+				ops := []store.Op{small, large, hold}
+				fail(t, db, ops...)
+				requireTranche(t, db, 80, true)
+				for _, op := range []*ride{small.ride, large.ride, asks} {
+					op.undo()
+					op.undo()
+				}
+				requireMemory(t, holder, before)
+				fail(t, db, ops...)
+				fail(t, db, hold, large, small)
+				small.ride.answer(errBroken)
+				large.ride.answer(errBroken)
+				asks.answer(errBroken)
+				requireMemory(t, holder, before)
+
+				again := settlementOf(t, holder, chargeOf("call_3", 10, 1))
+				fail(t, db, again)
+				write(t, db, again)
+				again.ride.answer(nil)
+				require.Equal(t, Settled{ChargedMicros: 1}, again.settled)
+				if recalled {
+					requireMemory(t, holder, memory{inUse: 40})
+					requireTranche(t, db, 40, false)
+				} else {
+					got := again.ride.got
+					require.EqualValues(t, 2*40+trancheCalls*10-30, got)
+					requireMemory(t, holder, memory{30 + 9 + got, 40, 0, 0})
+					requireTranche(t, db, 70+9+got, true)
+				}
+				for _, id := range []string{"call_1", "call_2"} {
+					charges(t, holder, id, 0)
+				}
+				_, err = holder.Settle(t.Context(), voidOf("call_4", 40))
+				require.NoError(t, err)
+				stop(t, holder)
+			})
+		})
+	}
+}
+
+// A settlement whose transaction failed finds what was held for its call, although others of its process gave back, and another process took,
+// all that was free in between.
+func TestFailedSettlementKeepsItsPart(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		holds(t, holder, "call_4")
+		failed := settlementOf(t, holder, chargeOf("call_3", 10, 10))
+		fail(t, db, failed)
+		held := holdAsync(t, book, "the rest", 100_000-4*10)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		require.NoError(t, <-held)
+		requireTranche(t, db, 20, true)
+		write(t, db, failed)
+		require.Equal(t, Settled{ChargedMicros: 10}, failed.settled)
+		failed.ride.answer(nil)
+		requireTranche(t, db, 10, false)
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, holder, "call_4", 10))
+		require.Zero(t, count(t, db, `SELECT count(*) FROM tranches`))
+	})
+}
+
+// A tranche whose first transaction failed isn't forgotten by an operation that doesn't find it, and returns like any other.
+func TestFailedFirstAskIsTriedAgain(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100_000)
+		holder, now := tendedBook(db)
+		holds(t, holder, "call_1")
+		ask := func(id string) *holdOp {
+			_, asks, err := holder.tranches.hold(holdOf(id, 10))
+			require.NoError(t, err)
+			return &holdOp{Hold: holdOf(id, 10), ride: asks}
+		}
+		first, second := ask("call_2"), ask("call_3")
+		fail(t, db, first)
+		write(t, db, second)
+		second.ride.answer(nil)
+		require.Zero(t, second.ride.got)
+		write(t, db, first)
+		first.ride.answer(nil)
+		requireMemory(t, holder, memory{unused: trancheCalls * 10})
+		requireTranche(t, db, trancheCalls*10, true)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		stop(t, holder)
+		requireWallet(t, book, 100_000, 30)
+	})
+}
+
+// A hold that waits longer than a tranche is kept without calls makes none, because nobody would return it.
+func TestForgottenTrancheIsNotMade(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100_000)
+		holder, now := tendedBook(db)
+		holds(t, holder, "call_1")
+		_, asks, err := holder.tranches.hold(holdOf("call_2", 10))
+		require.NoError(t, err)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		require.Empty(t, holder.tranches.wallets)
+		write(t, db, &holdOp{Hold: holdOf("call_2", 10), ride: asks})
+		asks.answer(nil)
+		require.Zero(t, count(t, db, `SELECT count(*) FROM tranches`))
+		requireWallet(t, book, 100_000, 20)
+	})
+}
+
+// Two settlements of a call end it once, whether they share a batch or not, and whichever is answered first.
+func TestTwoSettlementsOfAGrantedCall(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(t *testing.T, db *store.DB, first, second *settleOp){
+		"in one batch":   func(t *testing.T, db *store.DB, first, second *settleOp) { write(t, db, first, second) },
+		"in two batches": func(t *testing.T, db *store.DB, first, second *settleOp) { write(t, db, first); write(t, db, second) },
+		"decided again": func(t *testing.T, db *store.DB, first, second *settleOp) {
+			fail(t, db, first, second)
+			write(t, db, first, second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+				holder, _ := grantingBook(t, db, book)
+				first, second := settlementOf(t, holder, chargeOf("call_3", 10, 4)), settlementOf(t, holder, chargeOf("call_3", 10, 9))
+				send(t, db, first, second)
+				second.ride.answer(nil)
+				first.ride.answer(nil)
+				for _, op := range []*settleOp{first, second} {
+					require.Equal(t, Settled{ChargedMicros: 4}, op.settled)
+				}
+				requireMemory(t, holder, memory{unused: trancheCalls*10 - 4})
+				requireTranche(t, db, trancheCalls*10-4, true)
+				require.Equal(t, Settled{ChargedMicros: 4}, charges(t, holder, "call_3", 9))
+				requireWallet(t, book, 100_000-4, 20+trancheCalls*10-4)
+				stop(t, holder)
+			})
+		})
+	}
+}
+
+// After a settlement whose COMMIT was lost nothing of it is granted. What it left in the books goes back with the next return, and when it
+// had not been written, the call pays from what is free: never from the parts of others.
+func TestLostCommitOfASettlement(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		holds(t, holder, "call_4", "call_5")
+		written, rolledBack := settlementOf(t, holder, chargeOf("call_3", 10, 4)), settlementOf(t, holder, chargeOf("call_4", 10, 7))
+		write(t, db, written)
+		fail(t, db, rolledBack)
+		for _, op := range []*settleOp{written, rolledBack} {
+			op.ride.answer(store.ErrCommitUnknown)
+		}
+		requireMemory(t, holder, memory{unused: 50, inUse: 10})
+		requireTranche(t, db, 80-4, true) // 6 are call_3's rest, 10 were call_4's
+		require.Equal(t, 3, holder.tranches.Calls(), "they are settled again")
+
+		free := int64(100_000 - 20 - 80)
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("almost all", free-3))))
+		require.Equal(t, Settled{ChargedMicros: 4}, charges(t, holder, "call_3", 4))
+		require.Equal(t, Settled{ChargedMicros: 3, ShortfallMicros: 4}, charges(t, holder, "call_4", 7))
+		requireTranche(t, db, 80-4, true)
+		requireMemory(t, holder, memory{unused: 50, inUse: 10})
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		requireTranche(t, db, 10, false)
+		require.Equal(t, Settled{ChargedMicros: 10}, charges(t, holder, "call_5", 10))
+		stop(t, holder)
+	})
+}
+
+// A hold whose COMMIT was lost brings nothing, written or not, and a tranche that it may have made goes back.
+func TestLostCommitOfAnAsk(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100_000)
+		for i, send := range []func(*testing.T, *store.DB, ...store.Op){write, fail} {
+			holder, now := tendedBook(db)
+			holds(t, holder, fmt.Sprintf("call_first_%d", i))
+			lost := holdOf(fmt.Sprintf("call_lost_%d", i), 10)
+			_, asks, err := holder.tranches.hold(lost)
+			require.NoError(t, err)
+			send(t, db, &holdOp{Hold: lost, ride: asks})
+			asks.answer(store.ErrCommitUnknown)
+			requireMemory(t, holder, memory{})
+			holds(t, holder, fmt.Sprintf("call_next_%d", i))
+			require.Zero(t, holder.tranches.Calls())
+			*now = now.Add(trancheIdle + 1)
+			holder.tranches.tend(t.Context())
+			stop(t, holder)
+		}
+		requireWallet(t, book, 100_000, 5*10)
+	})
+}
+
+// The rest of a call that went back between its settlement and the answer is not granted.
+func TestLateAnswerBringsNothingBack(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		holds(t, holder, "call_4")
+		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_5", 50))))
+		late := settlementOf(t, holder, chargeOf("call_4", 10, 1))
+		require.NotZero(t, late.ride.asks)
+		write(t, db, late)
+		require.NotZero(t, late.ride.got)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		requireTranche(t, db, 10+50+10, true) // the answer of call_4 is not known
+		late.ride.answer(nil)
+		requireMemory(t, holder, memory{inUse: 60})
+		holds(t, holder, "call_6")
+		require.False(t, isGranted(holder, "call_6"))
+	})
+}
+
+// A renewal that failed leaves what it wanted to give back with the process.
+func TestFailedReturnIsUndone(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		*now = now.Add(trancheIdle + 1)
+		due := holder.tranches.due(*now)
+		require.Len(t, due, 1)
+		fail(t, db, &tendOp{due})
+		fail(t, db, &tendOp{due})
+		requireMemory(t, holder, memory{inUse: 10})
+		due[0].answer(errBroken)
+		requireMemory(t, holder, memory{unused: 70, inUse: 10})
+
+		due = holder.tranches.due(*now)
+		fail(t, db, &tendOp{due})
+		due[0].answer(store.ErrCommitUnknown)
+		requireMemory(t, holder, memory{inUse: 10})
+		requireTranche(t, db, 80, true)
+		charges(t, holder, "call_3", 10)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		stop(t, holder)
 	})
 }

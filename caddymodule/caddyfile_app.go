@@ -107,6 +107,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        body_rate           <size>
 //	        streams             <n>
 //	        calls               <n>
+//	        kept_answers        <size>
 //	    }
 //	    tranches on | off
 //	    event_endpoints public | any

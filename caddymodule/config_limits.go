@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -37,6 +38,10 @@ type Limits struct {
 	// providers, calls to one of them take three quarters of the number at most, and one more gets 503
 	// `provider_overloaded`: a provider that hangs leaves room for calls to the others. Default: 1000.
 	Calls *int64 `json:"calls,omitempty"`
+
+	// How many bytes of answers are kept for the `Idempotency-Key`s of an organization, in each environment, from 1 to 1 TiB. An answer
+	// beyond it is charged and not kept: a request that is sent again gets 409 `conflict`. Default: 67108864 (64 MiB).
+	KeptAnswers *int64 `json:"kept_answers,omitempty"`
 }
 
 // The defaults of [Limits].
@@ -44,6 +49,7 @@ const (
 	DefaultBufferedBytes int64 = 256 << 20
 	DefaultStreams       int64 = 1000
 	DefaultCalls         int64 = 1000
+	DefaultKeptAnswers   int64 = billing.DefaultKeptBytes
 )
 
 func (l *Limits) faults(fs *config.Faults) {
@@ -56,6 +62,7 @@ func (l *Limits) faults(fs *config.Faults) {
 	fs.OptionalBetween("svc.limits.body_rate", l.BodyRate, 1, 1<<40)
 	fs.OptionalBetween("svc.limits.streams", l.Streams, 1, 1_000_000)
 	fs.OptionalBetween("svc.limits.calls", l.Calls, 1, 1_000_000)
+	fs.OptionalBetween("svc.limits.kept_answers", l.KeptAnswers, 1, 1<<40)
 }
 
 // bodyPace returns how fast bodies must arrive; l may be nil.
@@ -79,6 +86,7 @@ func (a *App) readLimits(r *caddyfile.Reader) caddyfile.Read {
 			{Word: "body_rate", Read: r.Size(&limits.BodyRate)},
 			{Word: "streams", Read: r.Integer(&limits.Streams)},
 			{Word: "calls", Read: r.Integer(&limits.Calls)},
+			{Word: "kept_answers", Read: r.Size(&limits.KeptAnswers)},
 		})
 		caddyfile.Set(r, path, o, &a.Limits, limits)
 	}

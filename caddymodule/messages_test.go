@@ -114,7 +114,7 @@ func (s *shop) furnish(shared *sharedStore) {
 	ctx, db := s.t.Context(), shared.db
 	s.orgID, s.channelID = store.NewID("org"), store.NewID("chn")
 	require.NoError(s.t, db.Organizations.Create(ctx, "test", store.Organization{ID: s.orgID, Name: "Acme", CreatedAt: time.Now().UnixMilli()}))
-	_, err := shared.book.Credit(ctx, "test", billing.WalletID{OrgID: s.orgID, Env: store.Live}, 1_000_000, "")
+	_, err := shared.book.Credit(ctx, "test", billing.WalletID{OrgID: s.orgID, Env: store.Live}, 1_000_000, "r")
 	require.NoError(s.t, err)
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: s.orgID, Name: "Mai", Model: "echo/echo-1"}
 	require.NoError(s.t, db.Agents.Create(ctx, "test", agent))

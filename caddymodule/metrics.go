@@ -178,7 +178,7 @@ func (a *App) gauges() []prometheus.Collector {
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.Running()) })),
 		gauge("detached_calls", "Calls that go on without their client, for its Idempotency-Key or until their provider begins to answer.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
-		gauge("open_holds", "Holds that are neither settled nor voided nor expired, in the whole store; -1 if it can't be read.", nil,
+		gauge("open_holds", "Holds of calls that run, or that nobody has settled, in the whole store; -1 if it can't be read.", nil,
 			a.openHolds),
 		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet, without a hold of their own.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.tranches.Calls()) })),
@@ -361,8 +361,12 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 	tokensTotal.WithLabelValues(e.Model, "prompt", source).Add(float64(e.Usage.PromptTokens))
 	tokensTotal.WithLabelValues(e.Model, "cached", source).Add(float64(e.Usage.CachedPromptTokens))
 	tokensTotal.WithLabelValues(e.Model, "completion", source).Add(float64(e.Usage.CompletionTokens))
-	chargedMicrosTotal.WithLabelValues(e.Model).Add(float64(e.Settled.ChargedMicros))
-	shortfallMicrosTotal.WithLabelValues(e.Model).Add(float64(e.Settled.ShortfallMicros))
+	observeSettled(e.Model, e.Settled)
+}
+
+func observeSettled(model string, settled billing.Settled) {
+	chargedMicrosTotal.WithLabelValues(model).Add(float64(settled.ChargedMicros))
+	shortfallMicrosTotal.WithLabelValues(model).Add(float64(settled.ShortfallMicros))
 }
 
 // observeGenAI observes a call that has reached its provider.
@@ -385,6 +389,9 @@ func observeGenAI(e *gateway.Ended) {
 }
 
 func (callMetrics) SettleLate() { settleLateTotal.Inc() }
+
+// SettledLate implements [gateway.Observer].
+func (callMetrics) SettledLate(model string, settled billing.Settled) { observeSettled(model, settled) }
 
 // writerMetrics implements [store.WriterObserver].
 type writerMetrics struct{}

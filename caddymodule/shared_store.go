@@ -86,6 +86,8 @@ type sharedStore struct {
 type storeSettings struct {
 	// bufferedBytes bounds the memory for request bodies.
 	bufferedBytes int64
+	// keptAnswers bounds the answers that are kept for a wallet.
+	keptAnswers int64
 	// bodyPace is how fast bodies must arrive.
 	bodyPace handlers.Pace
 	// sweep is the pause between two sweeps, 0 if no handler or worker of this process uses the configuration.
@@ -172,6 +174,7 @@ func (s *sharedStore) change(with func([]*storeSettings) []*storeSettings) bool 
 func (s *sharedStore) apply(settings storeSettings) {
 	s.newest.Store(settings.log)
 	s.tranches.Allow(settings.tranches)
+	s.book.KeepAtMost(settings.keptAnswers)
 	s.ring.Replace(settings.ring)
 	s.process.Name, s.process.KeyIDs = processName(settings.worker), settings.ring.KeyIDs()
 	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)

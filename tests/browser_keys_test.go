@@ -50,9 +50,9 @@ func TestBrowserKeys(t *testing.T) {
 	ask := openai.ChatCompletionNewParams{Model: modelStd, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}}
 	_, err := client.Chat.Completions.New(t.Context(), ask)
 	require.NoError(t, err)
-	var began int64
-	require.NoError(t, c.operator().db.Reader().QueryRowContext(t.Context(), `SELECT started_at FROM calls`).Scan(&began))
-	day := time.UnixMilli(began).UTC().Format(time.DateOnly)
+	var ended int64
+	require.NoError(t, c.operator().db.Reader().QueryRowContext(t.Context(), `SELECT ended_at FROM calls`).Scan(&ended))
+	day := time.UnixMilli(ended).UTC().Format(time.DateOnly)
 	p.open("/dashboard/wallet")
 	require.Equal(t, strconv.Itoa(1_000_000-usualCharge), js[string](p.tab, `document.querySelector("#balance").dataset.micros`))
 	bars := js[[]string](p.tab, `[...document.querySelectorAll("svg#spend-plot rect[data-model]")]

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -68,7 +69,11 @@ func TestBrowserPictures(t *testing.T) {
 	change(storetest.Unguard(store.SQLite, "calls"))
 	for i, id := range calls {
 		model := []string{modelStd, "acme/pro", "local/llama"}[i%7%3]
-		change(`UPDATE calls SET started_at = started_at - $1, model = $2 WHERE id = $3`, int64(i%29)*24*time.Hour.Milliseconds(), model, id)
+		change(`INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros)
+			SELECT $1, $2, input_micros, output_micros, cached_input_micros FROM prices WHERE model = $3
+			AND NOT EXISTS (SELECT 1 FROM prices WHERE model = $2)`, i, model, modelStd)
+		change(`UPDATE calls SET ended_at = ended_at - $1, model = $2, price_id = (SELECT id FROM prices WHERE model = $2) WHERE id = $3`,
+			int64(i%29)*24*time.Hour.Milliseconds(), model, id)
 	}
 	p.open("/dashboard/wallet")
 	p.show("wallet", desk, 900)
@@ -94,10 +99,10 @@ func (c *connectedProduct) fortyCalls(b *business) (ids []string) {
 	var made atomic.Int64
 	model := c.up.script(func(call *upstreamCall) {
 		n := made.Add(1)
-		call.answer(usualText, usage(20_000+n*n*7919%70_000, 5_000+n*n*5003%20_000))
+		call.answer(usualText, usage(20, 500+n*n*5003%3_500))
 	})
 	for range 40 {
-		requireAnswered(c.t, c.as(b.customer).chat(c.t, prompt(modelStd, model.Mark, false)), modelStd, false)
+		requireAnswered(c.t, c.as(b.customer).chat(c.t, prompt(modelStd, model.Mark, false, fmt.Sprintf(`"max_tokens":%d`, stdMaxOut))), modelStd, false)
 	}
 	for _, row := range b.calls(c.t) {
 		ids = append(ids, row.ID)

@@ -165,8 +165,8 @@ func (c *crowd) disperse() {
 func (c *crowd) requireHold(t *testing.T, call *upstreamCall) {
 	amount := int64(len(c.script.Mark)) + 8 + 16 + 2*call.Body.MaxTokens
 	var holds int
-	err := c.operator().db.Reader().QueryRow(`SELECT (SELECT count(*) FROM holds WHERE org_id = $1 AND amount_micros = $2 AND status = 'open')
-			+ (SELECT count(*) FROM tranches WHERE org_id = $1 AND status <> 'ended' AND taken_micros - drawn_micros - returned_micros >= $2)`, //nolint:noctx // local
+	err := c.operator().db.Reader().QueryRow(`SELECT (SELECT count(*) FROM holds WHERE org_id = $1 AND amount_micros = $2)
+			+ (SELECT count(*) FROM tranches WHERE org_id = $1 AND left_micros >= $2)`, //nolint:noctx // local
 		c.caller.OrgID, amount).Scan(&holds)
 	if failOn(t, err) && holds == 0 {
 		t.Errorf("the provider was called for max_tokens %d without a hold", call.Body.MaxTokens)

@@ -123,10 +123,12 @@ func TestOverload(t *testing.T) {
 		require.Len(t, c.awaitCalls(t, served), served)
 		require.Zero(t, c.wallet(t).HeldMicros)
 		require.EqualValues(t, overloadFunds-served*usualCharge, c.wallet(t).BalanceMicros)
-		require.Equal(t, served, c.holds(t, "settled")+c.granted(t))
-		for _, status := range []string{"open", "voided", "expired"} {
-			require.Zero(t, c.holds(t, status), status)
+		for _, call := range c.calls(t) {
+			require.Equal(t, "completed", call.Outcome)
+			require.EqualValues(t, usualCharge, call.Charged)
 		}
+		require.Zero(t, c.openHolds(t))
+		require.NotContains(t, p.log.String(), sweptCredits)
 		require.Len(t, r.received(t, localchat.Type), accepted)
 		require.GreaterOrEqual(t, p.metric(t, "svc_writer_refused_operations_total"), float64(len(refusals)))
 		p.svc(t, "doctor")

@@ -126,12 +126,13 @@ func moveTimes(t testing.TB, location store.Location) {
 	conn, disconnect := connectShortly(t, location)
 	defer disconnect()
 	var ran int64
-	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(expires_at) FROM holds`).Scan(&ran))
+	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(ends) FROM (SELECT expires_at AS ends FROM holds
+		UNION ALL SELECT until FROM idempotency_keys WHERE done = FALSE) AS holds`).Scan(&ran))
 	age := time.Now().UnixMilli() - ran
 	for table, columns := range storetest.Columns(t, conn, location.Engine) {
 		var moved []string
 		for _, column := range columns {
-			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") {
+			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") || column == "until" {
 				moved = append(moved, fmt.Sprintf("%s = CASE WHEN %[1]s > 0 THEN %[1]s + %d ELSE %[1]s END", column, age))
 			}
 		}

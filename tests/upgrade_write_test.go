@@ -40,7 +40,7 @@ func writeUpgradeFixture(t *testing.T, folder string, engine store.Engine) {
 	b.KeyID, b.Key = b.newKey(t, identity.KeyRequest{Scopes: scopes})
 	f.Key = b.Key
 	b.credit(t, store.Test, 5_000)
-	_, err := b.book.Adjust(t.Context(), actor, billing.WalletID{OrgID: b.OrgID, Env: store.Live}, -1_000, "a correction", "")
+	_, err := b.book.Adjust(t.Context(), actor, billing.WalletID{OrgID: b.OrgID, Env: store.Live}, -1_000, "a correction", "correction-1")
 	require.NoError(t, err)
 	_, f.TestKey = b.newKey(t, identity.KeyRequest{Env: store.Test})
 	revoked, key := b.newKey(t, identity.KeyRequest{})
@@ -145,7 +145,7 @@ func writeUpgradeFixture(t *testing.T, folder string, engine store.Engine) {
 	c.kill()
 	<-cut
 	<-cut
-	require.Equal(t, 2, c.operator().openHolds(t))
+	require.EqualValues(t, 2, c.operator().openHolds(t))
 	c.closeOperatorStore(t)
 	keepDatabase(t, folder, c.location)
 	text, err := json.MarshalIndent(f, "", "\t")

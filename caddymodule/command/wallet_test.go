@@ -114,15 +114,15 @@ func (c *commandLine) charge(wallet billing.WalletID, callID string, micros int6
 	db := storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
 	book := billing.NewBook(db)
 	_, err = book.Hold(c.t.Context(), billing.Hold{
-		CallID: callID, Wallet: wallet, AmountMicros: micros, ExpiresIn: time.Minute, Model: "local/echo",
+		CallID: callID, Wallet: wallet, AmountMicros: micros, ExpiresIn: time.Minute,
 	})
 	require.NoError(c.t, err)
 	_, err = book.Settle(c.t.Context(), billing.Settlement{
 		Call: billing.Call{
-			ID: callID, Wallet: wallet, Model: "local/echo", Provider: "local", KeyID: "key_1", RequestID: "req_1",
-			UsageSource: billing.UsageProvider, Outcome: "completed", StartedAt: time.Now().UnixMilli(),
+			ID: callID, Wallet: wallet, Model: "local/echo", Provider: "local", RequestID: "req_1",
+			Usage: billing.Usage{CompletionTokens: micros}, UsageSource: billing.UsageProvider, Outcome: "completed",
 		},
-		Held: true, ChargeMicros: micros,
+		Price: billing.Price{Output: 1_000_000}, ReservedMicros: micros,
 	})
 	require.NoError(c.t, err)
 }

@@ -43,15 +43,16 @@ type fixture struct {
 
 	platform *fakePlatform
 	inbox    *fakeInbox
-	plan     int64 // how many channels the plan allows
+	plan     int64      // how many channels the plan allows
+	now      *time.Time // the database's clock
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	// Its clock stands still, so that no window of a minute ends while a slow test counts in it.
-	begin := time.Now()
+	now := time.Now()
 	db := storetest.OpenAt(t, storetest.Migrated(t, store.SQLite), store.Options{
-		Kinds: []store.Kind{billing.Ledger}, Clock: func() time.Time { return begin },
+		Kinds: []store.Kind{billing.Ledger}, Clock: func() time.Time { return now },
 	})
 	for _, id := range []string{"org_1", "org_2"} {
 		require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
@@ -78,7 +79,7 @@ func newFixture(t *testing.T) *fixture {
 	some.HasOrgModels = true
 	keys["some models"] = some
 
-	o := &fixture{platform: &fakePlatform{}, inbox: &fakeInbox{}}
+	o := &fixture{platform: &fakePlatform{}, inbox: &fakeInbox{}, now: &now}
 	o.Deps = &Deps{
 		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.Ring(t),
 		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Catalog: handlertest.BuiltinPlatforms(t).Catalog, Plans: o,

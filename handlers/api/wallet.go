@@ -90,9 +90,9 @@ type HistoryQuery struct {
 	To   string `query:"to"   format:"date" doc:"The last UTC day"`
 }
 
-// rows returns the wallet and the rows of it to read: from the query's cursor on, and one more than the client wants
+// rows returns the wallet and the rows of it to read, calls or transactions: from the query's cursor on, and one more than the client wants
 // ([endpoint.PageQuery.Page]).
-func (q HistoryQuery) rows(principal *identity.Principal) (wallet billing.WalletID, stretch billing.Stretch, err error) {
+func (q HistoryQuery) rows(principal *identity.Principal, calls bool) (wallet billing.WalletID, stretch billing.Stretch, err error) {
 	if wallet, err = q.wallet(principal); err != nil {
 		return wallet, stretch, err
 	}
@@ -102,7 +102,7 @@ func (q HistoryQuery) rows(principal *identity.Principal) (wallet billing.Wallet
 	}
 	stretch.Rows = page.Limit
 	if page.After != "" {
-		if stretch.After, err = readPlace(page.After); err != nil {
+		if stretch.After, err = readPlace(page.After, calls); err != nil {
 			return wallet, stretch, err
 		}
 	}
@@ -136,15 +136,24 @@ func readDay(field, text string) (time.Time, error) {
 }
 
 // placeText returns a place as text that [handlers.WellFormedID] accepts.
-func placeText(place billing.Place) string { return fmt.Sprintf("%d_%s", place.At, place.ID) }
-
-func readPlace(text string) (billing.Place, error) {
-	at, id, _ := strings.Cut(text, "_")
-	millis, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || id == "" {
-		return billing.Place{}, handlers.InvalidRequest("cursor", "cursor is not a nextCursor of this list.")
+func placeText(place billing.Place) string {
+	if place.Seq > 0 {
+		return strconv.FormatInt(place.Seq, 10)
 	}
-	return billing.Place{At: millis, ID: id}, nil
+	return fmt.Sprintf("%d_%s", place.At, place.ID)
+}
+
+// readPlace reads a place in the list of calls, or in that of transactions.
+func readPlace(text string, calls bool) (billing.Place, error) {
+	first, id, _ := strings.Cut(text, "_")
+	number, err := strconv.ParseInt(first, 10, 64)
+	switch {
+	case err != nil || number <= 0 || calls != (id != ""):
+		return billing.Place{}, handlers.InvalidRequest("cursor", "cursor is not a nextCursor of this list.")
+	case calls:
+		return billing.Place{At: number, ID: id}, nil
+	}
+	return billing.Place{Seq: number}, nil
 }
 
 type transactionObject struct {
@@ -169,16 +178,13 @@ func showTransaction(e *billing.Entry) transactionObject {
 	case billing.EntryRefund:
 		shown.CallID, shown.Reference = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
 	default:
-		if e.Ref != e.ID { // it was given none
-			shown.Reference = endpoint.TextOrNull(e.Ref)
-		}
-		shown.Reason = endpoint.TextOrNull(e.Note)
+		shown.Reference, shown.Reason = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
 	}
 	return shown
 }
 
 func (g *wallet) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
-	wallet, stretch, err := in.rows(principal)
+	wallet, stretch, err := in.rows(principal, false)
 	if err != nil {
 		return nil, err
 	}
@@ -204,14 +210,18 @@ func (g *wallet) listTransactions(_ context.Context, principal *identity.Princip
 
 type callObject struct {
 	ID                 string  `json:"id"`
-	At                 string  `json:"at"                 format:"date-time" doc:"When it began"`
+	At                 string  `json:"at"                 format:"date-time" doc:"When it ended: the time of its charge"`
 	DurationMS         int64   `json:"durationMs"`
 	Model              string  `json:"model"`
 	Outcome            string  `json:"outcome"            doc:"completed, or why it ended otherwise"`
 	PromptTokens       int64   `json:"promptTokens"`
 	CachedPromptTokens int64   `json:"cachedPromptTokens" doc:"Those of promptTokens that the provider had kept"`
 	CompletionTokens   int64   `json:"completionTokens"`
-	Estimated          bool    `json:"estimated"          doc:"The provider didn't report the tokens"`
+	UsageSource        string  `json:"usageSource"        enum:"provider,estimated,none" doc:"Who counted the tokens: the provider, or we, because it reported none or impossible ones"` //nolint:lll // a struct tag can't be broken
+	InputPriceMicros   string  `json:"inputPriceMicros"   doc:"The price of a million prompt tokens, 0 for a call that couldn't cost anything"`                                          //nolint:lll // a struct tag can't be broken
+	CachedPriceMicros  string  `json:"cachedPriceMicros"  doc:"The price of a million cachedPromptTokens"`
+	OutputPriceMicros  string  `json:"outputPriceMicros"  doc:"The price of a million completion tokens"`
+	ReservedMicros     string  `json:"reservedMicros"     doc:"What was reserved for it, the most that it could be charged"`
 	ChargedMicros      string  `json:"chargedMicros"      doc:"What was taken from the wallet, in millionths of the currency unit"`
 	BYOK               bool    `json:"byok"               doc:"It was made with the organization's own provider key"`
 	Stream             bool    `json:"stream"`
@@ -230,9 +240,11 @@ type placedCall struct {
 
 func showCall(c *placedCall) callObject {
 	shown := callObject{
-		ID: c.ID, At: endpoint.Timestamp(c.StartedAt), DurationMS: c.DurationMS, Model: c.Model, Outcome: c.Outcome,
+		ID: c.ID, At: endpoint.Timestamp(c.EndedAt), DurationMS: c.DurationMS, Model: c.Model, Outcome: c.Outcome,
 		PromptTokens: c.Usage.PromptTokens, CachedPromptTokens: c.Usage.CachedPromptTokens, CompletionTokens: c.Usage.CompletionTokens,
-		Estimated: c.UsageSource == billing.UsageEstimated, ChargedMicros: billing.FormatMicros(c.ChargedMicros),
+		UsageSource: string(c.UsageSource), InputPriceMicros: billing.FormatMicros(c.Price.Input),
+		CachedPriceMicros: billing.FormatMicros(c.Price.CachedInput), OutputPriceMicros: billing.FormatMicros(c.Price.Output),
+		ReservedMicros: billing.FormatMicros(c.ReservedMicros), ChargedMicros: billing.FormatMicros(c.ChargedMicros),
 		BYOK: c.BYOK, Stream: c.Stream, KeyID: endpoint.TextOrNull(c.KeyID),
 		AgentID: endpoint.TextOrNull(c.turn.AgentID), ConversationID: endpoint.TextOrNull(c.turn.ConversationID),
 	}
@@ -270,7 +282,7 @@ func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stret
 }
 
 func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
-	wallet, stretch, err := in.rows(principal)
+	wallet, stretch, err := in.rows(principal, true)
 	if err != nil {
 		return nil, err
 	}
@@ -282,14 +294,16 @@ func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in 
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,
 		columns: []string{
-			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "estimated",
-			"chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
+			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "usageSource",
+			"inputPriceMicros", "cachedPriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId",
+			"requestId", "agentId", "conversationId",
 		},
 		cells: func(c *callObject) []string {
 			return []string{
 				c.ID, c.At, strconv.FormatInt(c.DurationMS, 10), csvText(&c.Model), csvText(&c.Outcome),
 				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CompletionTokens, 10),
-				strconv.FormatBool(c.Estimated), c.ChargedMicros, strconv.FormatBool(c.BYOK), strconv.FormatBool(c.Stream),
+				c.UsageSource, c.InputPriceMicros, c.CachedPriceMicros, c.OutputPriceMicros, c.ReservedMicros, c.ChargedMicros,
+				strconv.FormatBool(c.BYOK), strconv.FormatBool(c.Stream),
 				csvText(c.KeyID), csvText(c.RequestID), csvText(c.AgentID), csvText(c.ConversationID),
 			}
 		},
@@ -311,7 +325,7 @@ type spendObject struct {
 	Data        []daySpend `json:"data"        nullable:"false" doc:"Oldest day first, then by model; days and models without calls are left out"`
 }
 
-// daySpend is the cost of the calls to one model that began on one UTC day. Refunds are not subtracted.
+// daySpend is the cost of the calls to one model that ended on one UTC day. Refunds are not subtracted.
 type daySpend struct {
 	Day              string `json:"day"           format:"date"`
 	Model            string `json:"model"`

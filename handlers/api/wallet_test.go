@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -27,17 +28,28 @@ func (o *fixture) ledger(t *testing.T) *billing.Book {
 	return book
 }
 
-// charge records a call that costs micros.
-func (o *fixture) charge(t *testing.T, call billing.Call, micros int64) {
+// during has the database's clock stand at a moment while a test writes a part of its history.
+func (o *fixture) during(moment time.Time, write func()) {
+	before := *o.now
+	*o.now = moment
+	write()
+	*o.now = before
+}
+
+// charge has a call end for which 500 micros are reserved, and whose completion tokens cost 10 each.
+func (o *fixture) charge(t *testing.T, ended time.Time, call billing.Call) {
 	t.Helper()
 	if call.UsageSource == "" {
 		call.UsageSource = billing.UsageProvider
 	}
-	hold := billing.Hold{CallID: call.ID, Wallet: call.Wallet, AmountMicros: max(micros, 1), ExpiresIn: time.Hour}
-	_, err := o.ledger(t).Hold(t.Context(), hold)
-	require.NoError(t, err)
-	_, err = o.ledger(t).Settle(t.Context(), billing.Settlement{Call: call, Held: true, ChargeMicros: micros})
-	require.NoError(t, err)
+	o.during(ended, func() {
+		_, err := o.ledger(t).Hold(t.Context(), billing.Hold{CallID: call.ID, Wallet: call.Wallet, AmountMicros: 500, ExpiresIn: time.Hour})
+		require.NoError(t, err)
+		_, err = o.ledger(t).Settle(t.Context(), billing.Settlement{
+			Call: call, ReservedMicros: 500, Price: billing.Price{Input: 12_000_000, CachedInput: 8_000_000, Output: 10_000_000},
+		})
+		require.NoError(t, err)
+	})
 }
 
 var (
@@ -46,27 +58,42 @@ var (
 	strangerWallet = billing.WalletID{OrgID: "org_2", Env: store.Live}
 )
 
-// spending returns a fixture whose live wallet has a transaction of each kind, the newest a refund.
-func spending(t *testing.T) *fixture {
+// funded returns a fixture whose wallets were topped up a year ago.
+func funded(t *testing.T) *fixture {
 	t.Helper()
 	o := newFixture(t)
-	for _, wallet := range []billing.WalletID{liveWallet, testWallet, strangerWallet} {
-		_, err := o.ledger(t).Credit(t.Context(), "cli", wallet, 1_000_000, `=HYPERLINK("https://evil.example")`)
-		require.NoError(t, err)
-	}
-	began := apiNow().UnixMilli()
-	o.charge(t, billing.Call{
+	o.during(apiNow().AddDate(-1, 0, 0), func() {
+		for _, wallet := range []billing.WalletID{liveWallet, testWallet, strangerWallet} {
+			_, err := o.ledger(t).Credit(t.Context(), "cli", wallet, 1_000_000, `=HYPERLINK("https://evil.example")`)
+			require.NoError(t, err)
+		}
+	})
+	return o
+}
+
+// spend writes transactions of the other kinds for the live wallet, the newest a refund.
+func (o *fixture) spend(t *testing.T) {
+	t.Helper()
+	o.charge(t, apiNow().Add(-time.Second), billing.Call{
 		ID: "call_1", RequestID: "req_1", KeyID: "key_1", Model: "echo/a", Provider: "echo", Wallet: liveWallet, Stream: true,
-		Usage: billing.Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, Outcome: "completed", StartedAt: began - 1000, DurationMS: 7,
-	}, 300)
-	o.charge(t, billing.Call{
-		ID: "call_2", RequestID: "trn_1", Model: "echo/b", Wallet: liveWallet, Outcome: "client_gone", StartedAt: began,
-		UsageSource: billing.UsageEstimated,
-	}, 0)
-	_, err := o.ledger(t).Adjust(t.Context(), "cli", liveWallet, -50, "a \"mistake\",\nmended", "")
-	require.NoError(t, err)
-	_, err = o.ledger(t).Refund(t.Context(), "cli", "call_1", "ticket 7")
-	require.NoError(t, err)
+		Usage: billing.Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, Outcome: "completed", DurationMS: 7,
+	})
+	o.charge(t, apiNow(), billing.Call{
+		ID: "call_2", RequestID: "trn_1", Model: "echo/b", Wallet: liveWallet, Outcome: "client_gone", UsageSource: billing.UsageEstimated,
+	})
+	o.during(apiNow(), func() {
+		_, err := o.ledger(t).Adjust(t.Context(), "cli", liveWallet, -50, "a \"mistake\",\nmended", "ticket 6")
+		require.NoError(t, err)
+		_, err = o.ledger(t).Refund(t.Context(), "cli", "call_1", "ticket 7")
+		require.NoError(t, err)
+	})
+}
+
+// spending returns a fixture whose live wallet has a transaction of each kind.
+func spending(t *testing.T) *fixture {
+	t.Helper()
+	o := funded(t)
+	o.spend(t)
 	return o
 }
 
@@ -91,7 +118,7 @@ func TestTransactions(t *testing.T) {
 	require.Len(t, all, 4)
 	want := []map[string]any{
 		{"kind": "refund", "amountMicros": "300", "balanceMicros": "999950", "callId": "call_1", "reference": "ticket 7", "reason": nil},
-		{"kind": "adjustment", "amountMicros": "-50", "balanceMicros": "999650", "callId": nil, "reference": nil, "reason": "a \"mistake\",\nmended"},
+		{"kind": "adjustment", "amountMicros": "-50", "balanceMicros": "999650", "callId": nil, "reference": "ticket 6", "reason": "a \"mistake\",\nmended"},
 		{"kind": "charge", "amountMicros": "-300", "balanceMicros": "999700", "callId": "call_1", "reference": nil, "reason": nil},
 		{
 			"kind": "credit", "amountMicros": "1000000", "balanceMicros": "1000000", "callId": nil,
@@ -146,13 +173,15 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, []map[string]any{
 		{
 			"id": "call_2", "at": "2026-11-21T10:00:00.000Z", "durationMs": 0., "model": "echo/b", "outcome": "client_gone",
-			"promptTokens": 0., "cachedPromptTokens": 0., "completionTokens": 0., "estimated": true, "chargedMicros": "0",
-			"byok": false, "stream": false, "keyId": nil, "requestId": nil, "agentId": "agt_1", "conversationId": "cnv_1",
+			"promptTokens": 0., "cachedPromptTokens": 0., "completionTokens": 0., "usageSource": "estimated",
+			"inputPriceMicros": "12000000", "cachedPriceMicros": "8000000", "outputPriceMicros": "10000000", "reservedMicros": "500",
+			"chargedMicros": "0", "byok": false, "stream": false, "keyId": nil, "requestId": nil, "agentId": "agt_1", "conversationId": "cnv_1",
 		},
 		{
 			"id": "call_1", "at": "2026-11-21T09:59:59.000Z", "durationMs": 7., "model": "echo/a", "outcome": "completed",
-			"promptTokens": 10., "cachedPromptTokens": 5., "completionTokens": 20., "estimated": false, "chargedMicros": "300",
-			"byok": false, "stream": true, "keyId": "key_1", "requestId": "req_1", "agentId": nil, "conversationId": nil,
+			"promptTokens": 10., "cachedPromptTokens": 5., "completionTokens": 20., "usageSource": "provider",
+			"inputPriceMicros": "12000000", "cachedPriceMicros": "8000000", "outputPriceMicros": "10000000", "reservedMicros": "500",
+			"chargedMicros": "300", "byok": false, "stream": true, "keyId": "key_1", "requestId": "req_1", "agentId": nil, "conversationId": nil,
 		},
 	}, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls", "owner", "")))
 	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls?from=2026-11-21&to=2026-11-21", "owner", "")), 2)
@@ -177,8 +206,12 @@ func TestDaysOfHistory(t *testing.T) {
 	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-11-22", "owner", "")
 	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-08-21", "owner", "")
 	o.ask(t, http.StatusOK, http.MethodGet, "/wallet/spend?from=2026-08-22", "owner", "")
-	for _, path := range []string{"/wallet/transactions", "/wallet/calls"} {
-		for _, cursor := range []string{"MV8", "YV8x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5X3g"} { // 1_, a_1, 99999999999999999999_x
+	for path, cursors := range map[string][]string{
+		"/wallet/transactions": {"0", "-1", "a", "1_call_1", "99999999999999999999"},
+		"/wallet/calls":        {"1_", "1", "0_call_1", "a_1", "99999999999999999999_x"},
+	} {
+		for _, cursor := range cursors {
+			cursor := base64.RawURLEncoding.EncodeToString([]byte(cursor))
 			o.refused(t, errcode.InvalidRequest, "cursor", http.MethodGet, path+"?cursor="+cursor, "owner", "")
 		}
 	}
@@ -186,11 +219,12 @@ func TestDaysOfHistory(t *testing.T) {
 
 func TestSpend(t *testing.T) {
 	t.Parallel()
-	o := spending(t)
-	o.charge(t, billing.Call{ID: "call_3", Model: "echo/a", Wallet: liveWallet, StartedAt: apiNow().AddDate(0, 0, -29).UnixMilli()}, 5)
-	o.charge(t, billing.Call{ID: "call_4", Model: "echo/a", Wallet: liveWallet, StartedAt: apiNow().AddDate(0, 0, -30).UnixMilli()}, 5)
+	o, one := funded(t), billing.Usage{CompletionTokens: 1}
+	o.charge(t, apiNow().AddDate(0, 0, -30), billing.Call{ID: "call_4", Model: "echo/a", Wallet: liveWallet, Usage: one})
+	o.charge(t, apiNow().AddDate(0, 0, -29), billing.Call{ID: "call_3", Model: "echo/a", Wallet: liveWallet, Usage: one})
+	o.spend(t)
 	require.JSONEq(t, `{"environment":"live","from":"2026-10-23","to":"2026-11-21","data":[
-		{"day":"2026-10-23","model":"echo/a","calls":1,"promptTokens":0,"completionTokens":0,"chargedMicros":"5"},
+		{"day":"2026-10-23","model":"echo/a","calls":1,"promptTokens":0,"completionTokens":1,"chargedMicros":"10"},
 		{"day":"2026-11-21","model":"echo/a","calls":1,"promptTokens":10,"completionTokens":20,"chargedMicros":"300"},
 		{"day":"2026-11-21","model":"echo/b","calls":1,"promptTokens":0,"completionTokens":0,"chargedMicros":"0"}]}`,
 		handlertest.OkText(t, o.Serve, keyed(http.MethodGet, "/wallet/spend", "owner")))
@@ -224,7 +258,7 @@ func TestTransactionsAsCSV(t *testing.T) {
 	rows := o.table(t, keyed(http.MethodGet, "/wallet/transactions?format=csv&limit=1", "owner"))
 	require.Equal(t, []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"}, rows[0])
 	require.Len(t, rows, 5)
-	require.Equal(t, []string{all[1]["id"].(string), all[1]["at"].(string), "adjustment", "-50", "999650", "", "", "a \"mistake\",\nmended"}, rows[2])
+	require.Equal(t, []string{all[1]["id"].(string), all[1]["at"].(string), "adjustment", "-50", "999650", "", "ticket 6", "a \"mistake\",\nmended"}, rows[2])
 	require.Equal(t, `'=HYPERLINK("https://evil.example")`, rows[4][6], "no spreadsheet runs it")
 
 	r := keyed(http.MethodGet, "/wallet/transactions", "owner")
@@ -240,16 +274,18 @@ func TestTransactionsAsCSV(t *testing.T) {
 
 func TestCallsAsCSV(t *testing.T) {
 	t.Parallel()
-	o := spending(t)
-	o.charge(t, billing.Call{ID: "call_3", Model: "-echo/a", Wallet: liveWallet, Outcome: "completed", StartedAt: 7}, 1)
+	o := funded(t)
+	o.charge(t, apiNow().Add(-time.Hour), billing.Call{ID: "call_3", Model: "-echo/a", Wallet: liveWallet, Outcome: "completed"})
+	o.spend(t)
 	rows := o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
 	require.Len(t, rows, 4)
 	require.Equal(t, []string{
-		"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "estimated",
-		"chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
+		"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "usageSource",
+		"inputPriceMicros", "cachedPriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
 	}, rows[0])
 	require.Equal(t, []string{
-		"call_2", "2026-11-21T10:00:00.000Z", "0", "echo/b", "client_gone", "0", "0", "0", "true", "0", "false", "false", "", "", "agt_1", "cnv_1",
+		"call_2", "2026-11-21T10:00:00.000Z", "0", "echo/b", "client_gone", "0", "0", "0", "estimated",
+		"12000000", "8000000", "10000000", "500", "0", "false", "false", "", "", "agt_1", "cnv_1",
 	}, rows[1])
 	require.Equal(t, "'-echo/a", rows[3][3])
 	require.Equal(t, rows[:1], o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "stranger")), "the header is always there")
@@ -269,7 +305,7 @@ func (h *history) Calls(_ context.Context, _ billing.WalletID, stretch billing.S
 		return nil, errors.New("disk I/O error")
 	}
 	for n := int(stretch.After.At); n < h.calls && len(page) < stretch.Rows; n++ {
-		page = append(page, billing.EndedCall{Call: billing.Call{ID: fmt.Sprintf("call_%d", n), StartedAt: int64(n + 1)}})
+		page = append(page, billing.EndedCall{Call: billing.Call{ID: fmt.Sprintf("call_%d", n)}, EndedAt: int64(n + 1)})
 	}
 	return page, nil
 }

@@ -32,7 +32,8 @@ const (
 	eventEndpointJSON = `{"id":"evep_1","url":"https://crm.example.com/events","events":["wallet.low"],"state":"disabled",
 		"disabledReason":"failing","failingSince":"2026-11-21T10:00:00.000Z"}`
 	callJSON = `{"id":"call_1","at":"2026-11-21T10:00:00.000Z","durationMs":120,"model":"echo/a","outcome":"completed","promptTokens":3,
-		"cachedPromptTokens":0,"completionTokens":4,"estimated":true,"chargedMicros":"25","byok":false,"stream":true,"keyId":"key_1",
+		"cachedPromptTokens":0,"completionTokens":4,"usageSource":"estimated","inputPriceMicros":"1000000","cachedPriceMicros":"1000000",
+		"outputPriceMicros":"5500000","reservedMicros":"25","chargedMicros":"25","byok":false,"stream":true,"keyId":"key_1",
 		"requestId":"req_1","agentId":null,"conversationId":null}`
 )
 

@@ -34,7 +34,7 @@ type call struct {
 	Outcome          string `json:"outcome"`
 	PromptTokens     int64  `json:"promptTokens"`
 	CompletionTokens int64  `json:"completionTokens"`
-	Estimated        bool   `json:"estimated"`
+	UsageSource      string `json:"usageSource"`
 	ChargedMicros    string `json:"chargedMicros"`
 	BYOK             bool   `json:"byok"`
 	KeyID            string `json:"keyId"`

@@ -120,8 +120,6 @@ type call struct {
 	claimed bool
 	// held is the amount of the open hold, 0 for none.
 	held int64
-	// unknown is a hold whose commit was never confirmed: it may or may not exist, and end abandons it.
-	unknown *billing.Hold
 	// prepared: the preparation has ended without an error and without an earlier answer, so the call gets a row, however it ends.
 	prepared bool
 	// resolved: the hold, if any, is settled or handed to settleLater.

@@ -178,10 +178,11 @@ func play(t *testing.T, e ending, change func(*gateway.Request)) *playedCall {
 // without money and key is written later: then the metrics say it.
 func (c *playedCall) recorded() (outcome, charge string) {
 	c.t.Helper()
-	var charged int64
+	var charged, shortfall int64
 	var source billing.UsageSource
-	err := c.db.Reader().QueryRowContext(c.t.Context(), `SELECT outcome, charged_micros, usage_source FROM calls`).
-		Scan(&outcome, &charged, &source)
+	err := c.db.Reader().QueryRowContext(c.t.Context(), `SELECT outcome, charged_micros, shortfall_micros, usage_source FROM calls`).
+		Scan(&outcome, &charged, &shortfall, &source)
+	require.Equal(c.t, billing.Settled{ChargedMicros: charged, ShortfallMicros: shortfall}, c.observed.settled(), "in the metrics")
 	if errors.Is(err, sql.ErrNoRows) {
 		ended := c.ended(c.t)
 		outcome, charged, source, err = string(ended.Outcome), ended.Settled.ChargedMicros, ended.UsageSource, nil

@@ -39,6 +39,8 @@ type Observer interface {
 	CallEnded(Ended)
 	// SettleLate counts settlements that were not committed within the time a call waits.
 	SettleLate()
+	// SettledLate reports what such a settlement charged, when it is committed.
+	SettledLate(model string, settled billing.Settled)
 }
 
 // Config configures a [Gateway]; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is
@@ -98,6 +100,8 @@ type unobserved struct{}
 
 func (unobserved) CallEnded(Ended) {}
 func (unobserved) SettleLate()     {}
+
+func (unobserved) SettledLate(string, billing.Settled) {}
 
 // FreeBalance returns what an organization can spend in an environment, in micros: its balance without what is held. The error
 // is one of reading.

@@ -47,12 +47,31 @@ type observed struct {
 	mu    sync.Mutex
 	ended []gateway.Ended
 	late  int
+	all   billing.Settled // the sums of all calls
+}
+
+func (o *observed) settled() billing.Settled {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all
 }
 
 func (o *observed) CallEnded(e gateway.Ended) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = append(o.ended, e)
+	o.add(e.Settled)
+}
+
+func (o *observed) SettledLate(_ string, settled billing.Settled) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.add(settled)
+}
+
+func (o *observed) add(settled billing.Settled) {
+	o.all.ChargedMicros += settled.ChargedMicros
+	o.all.ShortfallMicros += settled.ShortfallMicros
 }
 
 func (o *observed) SettleLate() {
@@ -102,7 +121,7 @@ func wallet() billing.WalletID { return billing.WalletID{OrgID: org, Env: store.
 
 func request(change ...func(*gateway.Request)) *gateway.Request {
 	req := &gateway.Request{
-		RequestID: "req_1", OrgID: org, KeyID: "key_1", Env: store.Live, Model: modelID,
+		RequestID: "req_1", OrgID: org, Env: store.Live, Model: modelID,
 		Messages: []providers.Message{{Role: "user", Content: providers.Quote("hello there")}}, MaxTokens: 100,
 	}
 	for _, f := range change {

@@ -63,8 +63,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	defer cancel()
 	hold := billing.Hold{
 		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
-		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
-		Rough: c.prompt.counted == 0,
+		ExpiresIn: c.holdLife(), Claim: c.claim, Rough: c.prompt.counted == 0,
 	}
 	if c.claim != nil && c.req.Room != nil { // twice, for a kept answer is encoded before it is sent
 		hold.Room = func(bytes int64) bool { return c.req.Room(2 * bytes) }
@@ -73,14 +72,11 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	if errors.Is(err, billing.ErrNoRoom) {
 		return nil, noRoom()
 	}
-	if err != nil {
-		if errors.Is(err, store.ErrCommitUnknown) {
-			c.unknown = &hold
-		}
-		return nil, fmt.Errorf("holding the price: %w", err)
-	}
-	if replay == nil {
+	if replay == nil && (err == nil || errors.Is(err, store.ErrCommitUnknown)) { // then end voids what there may be
 		c.held, c.claimed = amount, c.claim != nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("holding the price: %w", err)
 	}
 	return replay, nil
 }

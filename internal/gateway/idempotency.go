@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be replayed: its key
-// answers conflict, and never runs again.
+// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one, or one beyond the bound of [billing.Book.KeepAtMost], was
+// charged and can't be replayed: its key answers conflict, and doesn't run again.
 const maxTranscript = 1 << 20
 
 // TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may retry a dead
@@ -131,7 +131,8 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 		return
 	}
 	s.Claim = c.claim
-	s.Keep = f == nil || s.ChargeMicros > 0
+	cost, err := s.Price.Cost(usage)
+	s.Keep = f == nil || (err == nil && cost > 0 && !s.Void)
 	if !s.Keep || !c.delivered.whole() {
 		return
 	}
@@ -154,7 +155,8 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 	if first.Response == nil {
 		return nil, &Failure{
 			Outcome: OutcomeNotKept, NoRetry: true, Replayed: true,
-			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was too long to be kept.",
+			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was not kept: it was too long, " +
+				"or the answers that are kept for the organization take all of their room.",
 		}
 	}
 	plain, err := c.Ring.Open(first.Response, vault.Transcript(c.req.OrgID, first.CallID))

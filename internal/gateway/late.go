@@ -30,8 +30,6 @@ const (
 // lateCall is a call whose end isn't known to be committed.
 type lateCall struct {
 	settlement billing.Settlement
-	// unknown is the hold whose commit was never confirmed, nil for a settlement.
-	unknown *billing.Hold
 	// until is when the call's hold and key expire by themselves.
 	until time.Time
 	leave func()

@@ -154,7 +154,7 @@ func TestLateAnswersAreBounded(t *testing.T) {
 				require.NoError(t, err)
 				q.add(cut, &lateCall{
 					settlement: billing.Settlement{
-						Call: billing.Call{ID: fmt.Sprint("call_", i)}, ChargeMicros: 7, Keep: true, Response: answer, Claim: &billing.Claim{},
+						Call: billing.Call{ID: fmt.Sprint("call_", i)}, ReservedMicros: 7, Keep: true, Response: answer, Claim: &billing.Claim{},
 					},
 					until: time.Now().Add(time.Hour), leave: leave,
 				})

@@ -46,7 +46,7 @@ func (c *call) wholeText() string {
 }
 
 // fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing,
-// or has a hold of unknown outcome, which end abandons. Any other is settled by docs/billing.md#what-each-ending-costs, whether its
+// or has a hold of unknown outcome, which end voids. Any other is settled by docs/billing.md#what-each-ending-costs, whether its
 // vendor, its client or the process's exit broke it.
 func (c *call) fail(f *Failure) error {
 	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
@@ -108,15 +108,8 @@ func (c *call) usage() (billing.Usage, billing.UsageSource) {
 // background: without an Idempotency-Key as a void, because a repeated request is a new call and charged; with one as it is,
 // because a repeated request gets this answer.
 func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
-	s := billing.Settlement{Call: c.record(outcome, usage, source), Held: c.held > 0, Void: source == billing.UsageNone}
-	if !s.Void && !c.req.BYOK {
-		charge, err := c.model.Price.Cost(usage)
-		if err != nil {
-			c.settleLater(c.void(s))
-			return billing.Settled{}, fmt.Errorf("pricing the usage: %w", err)
-		}
-		s.ChargeMicros = charge
-	}
+	s := c.settlement(c.record(outcome, usage, source))
+	s.Void = source == billing.UsageNone
 	c.keep(&s, usage, f)
 	settled, err := c.commit(s)
 	if err != nil {
@@ -132,9 +125,18 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 	return settled, nil
 }
 
+// settlement returns the end of the call without a decision on what becomes of its key.
+func (c *call) settlement(record billing.Call) billing.Settlement {
+	s := billing.Settlement{Call: record, ReservedMicros: c.held}
+	if !c.req.BYOK {
+		s.Price = c.model.Price
+	}
+	return s
+}
+
 // commit writes s. It doesn't wait for the record of a call without money and key.
 func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
-	if !s.Held && s.Claim == nil {
+	if s.ReservedMicros == 0 && s.Claim == nil {
 		_, _ = c.Book.Record(s) // the row is information: without it the answer is good, too
 		return billing.Settled{}, nil
 	}
@@ -157,8 +159,8 @@ func (c *call) void(s billing.Settlement) billing.Settlement {
 // voided returns s with nothing charged and nothing kept: the key of its claim, if any, is free again. The call's client received an
 // error, whatever the answer was.
 func voided(s billing.Settlement) billing.Settlement {
+	s.Void, s.Keep, s.Response = true, false, nil
 	s.Call.Outcome = string(OutcomeInternalError)
-	s.Void, s.ChargeMicros, s.Keep, s.Response = true, 0, false, nil
 	return s
 }
 
@@ -167,7 +169,7 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 	return billing.Call{
 		ID: c.id, KeyID: c.req.KeyID, Model: c.model.ID, Provider: c.provider.Name, RequestID: c.req.RequestID,
 		Wallet: c.wallet(), BYOK: c.req.BYOK, Stream: c.req.Stream, Usage: usage, UsageSource: source,
-		Outcome: string(outcome), StartedAt: c.started.UnixMilli(), DurationMS: c.Now().Sub(c.started).Milliseconds(),
+		Outcome: string(outcome), DurationMS: c.Now().Sub(c.started).Milliseconds(),
 	}
 }
 
@@ -175,7 +177,7 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 func (c *call) settleLater(s billing.Settlement) {
 	c.resolved = true
 	c.Observer.SettleLate()
-	if s.Held || s.Claim != nil {
+	if s.ReservedMicros > 0 || s.Claim != nil {
 		c.endLater(&lateCall{settlement: s})
 	}
 }
@@ -188,32 +190,27 @@ func (c *call) endLater(l *lateCall) {
 }
 
 // settleAgain writes a settlement that may have been committed unconfirmed: then its figures stand. A void may therefore find a
-// charge, which is refunded, because the client received an error. A hold whose commit was unconfirmed is voided,
-// and can't be made any more.
+// charge, which is refunded, because the client received an error.
 func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	s := &l.settlement
-	if l.unknown != nil {
-		return g.Book.Abandon(ctx, *l.unknown, s.Call) //nolint:wrapcheck // the queue says what was being done
-	}
 	settled, err := g.Book.Settle(ctx, *s)
-	if err != nil || !s.Void || settled.ChargedMicros == 0 {
+	if err != nil {
 		return err //nolint:wrapcheck // the queue says what was being done
+	}
+	g.Observer.SettledLate(s.Call.Model, settled)
+	if !s.Void || settled.ChargedMicros == 0 {
+		return nil
 	}
 	_, err = g.Book.Refund(ctx, auditActor, s.Call.ID, "the answer was reported as failed before its charge was known")
 	return err //nolint:wrapcheck // the queue says what was being done
 }
 
-// end runs after every call, also after a panic: it hands over what is or may still be held, and reports that the call uses the
+// end runs after every call, also after a panic: it hands over what is or may still be held, to be voided, and reports that the call uses the
 // store no longer.
 func (c *call) end() {
 	c.endSpan(OutcomeInternalError, billing.Usage{}, billing.UsageNone) // after a panic; else it has ended
-	failed := func() billing.Call { return c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone) }
-	switch {
-	case c.unknown != nil:
-		c.Observer.SettleLate()
-		c.endLater(&lateCall{settlement: billing.Settlement{Call: failed()}, unknown: c.unknown})
-	case (c.held > 0 || c.claimed) && !c.resolved:
-		c.settleLater(c.void(billing.Settlement{Call: failed(), Held: c.held > 0}))
+	if (c.held > 0 || c.claimed) && !c.resolved {
+		c.settleLater(c.void(c.settlement(c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone))))
 	}
 	if c.leave != nil {
 		c.leave()

@@ -1,13 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
 
 // AuditEntry records the actor, the action and its target. No field carries a secret.
 type AuditEntry struct {
-	ID     string // made when it is written
+	ID     string // made when it is written, unless it is given
 	At     int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 	Actor  string // cli:<account>, key_…, usr_… or a part of the service
 	Action string // resource.verb: organization.create, api_key.revoke
@@ -19,7 +20,7 @@ type AuditEntry struct {
 // QueueAudit writes an entry in an open transaction, so that it is committed together with what it records.
 func QueueAudit(tx Tx, entry AuditEntry) {
 	tx.Queue(1, `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		NewID("aud"), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)
+		cmp.Or(entry.ID, NewID("aud")), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)
 }
 
 // AuditLog reads and writes the audit log.

@@ -42,7 +42,7 @@ func TestNodesDoNotDeadlock(t *testing.T) {
 		channels = append(channels, fmt.Sprint("chn_", n))
 		createOrganization(t, all[0].db, org)
 		createChannel(t, all[0].db, store.Channel{ID: channels[n], OrgID: org, Type: "photo_dm", ExternalID: fmt.Sprint("x", n)})
-		_, err := all[0].book.Credit(t.Context(), "cli", billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000, "")
+		_, err := all[0].book.Credit(t.Context(), "cli", billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000, "r")
 		require.NoError(t, err)
 	}
 	var running sync.WaitGroup
@@ -157,12 +157,21 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 			return err
 		}
 	}
-	call := billing.Call{ID: hold.CallID, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
-	if _, err := n.book.Settle(ctx, billing.Settlement{Call: call, Held: true, ChargeMicros: 3}); err != nil {
+	if _, err := n.book.Settle(ctx, costing(hold.CallID, wallet, 3, 5)); err != nil {
 		return err
 	}
 	_, err = n.book.Sweep(ctx)
 	return err
+}
+
+// costing is the settlement of a call that cost micros, for which reserved were held.
+func costing(id string, wallet billing.WalletID, micros, reserved int64) billing.Settlement {
+	return billing.Settlement{
+		Call: billing.Call{
+			ID: id, Wallet: wallet, Usage: billing.Usage{CompletionTokens: micros}, UsageSource: billing.UsageProvider, Outcome: "completed",
+		},
+		Price: billing.Price{Output: 1_000_000}, ReservedMicros: reserved,
+	}
 }
 
 // TestDeadlockRunsAgain: hand-written writes that share a transaction lock rows in the order of their arrival, which another

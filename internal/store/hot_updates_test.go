@@ -18,8 +18,8 @@ import (
 )
 
 // What every request changes in place stays on its page and touches no index (PostgreSQL's HOT updates), so that no
-// vacuum is needed for it: wallets, windows, and a conversation that gets one more message. Holds, keys, turns and parts
-// that end leave the partial index of what is open, which no HOT update can; schema version 3 has them vacuumed early.
+// vacuum is needed for it: wallets, windows, and a conversation that gets one more message. Keys, turns and parts that
+// end leave the partial index of what is open, which no HOT update can; the schema has them vacuumed early, and holds, whose rows end.
 func TestUpdatesStayOnTheirPage(t *testing.T) {
 	t.Parallel()
 	const rounds, organizations = 60, 5
@@ -32,7 +32,7 @@ func TestUpdatesStayOnTheirPage(t *testing.T) {
 		org, channel := fmt.Sprint("org_", i), fmt.Sprint("chn_", i)
 		createOrganization(t, db, org)
 		createChannel(t, db, store.Channel{ID: channel, OrgID: org, Type: "photo_dm", ExternalID: channel})
-		_, err := n.book.Credit(t.Context(), "cli", billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000, "")
+		_, err := n.book.Credit(t.Context(), "cli", billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000, "r")
 		require.NoError(t, err)
 	}
 	for round := range rounds {
@@ -69,8 +69,7 @@ func (n *node) serve(t *testing.T, org, channel, id string) {
 	require.NoError(t, err)
 	_, err = n.book.Hold(ctx, billing.Hold{CallID: id, Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour})
 	require.NoError(t, err)
-	call := billing.Call{ID: id, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
-	_, err = n.book.Settle(ctx, billing.Settlement{Call: call, Held: true, ChargeMicros: 3})
+	_, err = n.book.Settle(ctx, costing(id, wallet, 3, 5))
 	require.NoError(t, err)
 	require.NoError(t, n.queue.Enqueue(ctx, []inbox.Arrival{{
 		Route: store.Route{ChannelID: channel, OrgID: org, Type: "photo_dm"},

@@ -32,8 +32,9 @@ func TestLostCommitsAreResolvedByID(t *testing.T) {
 		return err
 	}
 	settle := func(id string, claim *billing.Claim) error {
-		call := billing.Call{ID: id, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
-		settled, err := book.Settle(t.Context(), billing.Settlement{Call: call, Held: true, ChargeMicros: 4, Claim: claim, Keep: claim != nil})
+		settlement := costing(id, wallet, 4, 10)
+		settlement.Claim, settlement.Keep = claim, claim != nil
+		settled, err := book.Settle(t.Context(), settlement)
 		if err == nil {
 			require.Equal(t, billing.Settled{ChargedMicros: 4}, settled)
 		}
@@ -67,7 +68,7 @@ func TestLostCommitsAreResolvedByID(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, billing.Wallet{BalanceMicros: step.balance, HeldMicros: step.held}, is, step.name)
 	}
-	for table, rows := range map[string]int{"ledger_tx": 3, "holds": 2, "calls": 2, "idempotency_keys": 1, "messages": 1, "conversations": 1} {
+	for table, rows := range map[string]int{"ledger_tx": 3, "holds": 0, "calls": 2, "idempotency_keys": 1, "messages": 1, "conversations": 1} {
 		require.Equal(t, rows, countRows(t, db, table), table)
 	}
 	report, err := billing.Check(t.Context(), db)

@@ -147,18 +147,22 @@ func unnesting(texts []string) (found []string) {
 // readWhole are parts of the statements that may read a whole table.
 var readWhole = []string{
 	"schema_migrations", "pg_tables", "information_schema", // migrations, once at start
-	"FROM organizations ORDER BY",                      // the operator's list of all
-	"FROM audit_log ORDER BY id DESC LIMIT",            // SQLite calls the walk from the end a scan
-	"FROM wallets WHERE held_micros < 0",               // doctor L5: looks at each wallet
-	"SELECT w.org_id || ':' || w.env AS subject",       // doctor L4: the same
-	"sum(amount_micros) AS micros FROM holds WHERE st", // its part
-	"SELECT count(*) FROM holds WHERE status = 'open'", // a metric: reads the partial index of what is open
-	"SELECT 1 FROM organizations LIMIT 1",              // ping: one row
+	"FROM organizations ORDER BY",                          // the operator's list of all
+	"FROM audit_log ORDER BY id DESC LIMIT",                // SQLite calls the walk from the end a scan
+	"FROM wallets WHERE held_micros < 0",                   // doctor L5: looks at each wallet
+	"AS reservations GROUP BY org_id",                      // doctor L4: the same, and all that is reserved
+	"'a hold that expired at '", "'it has ended and has a", // doctor L6 and L10: rows of running calls
+	"FROM holds WHERE expires_at < $1", "(SELECT count(*) FROM holds)", // the sweeper and a metric: the same
+	"FROM tranches WHERE lease_until < $1",                // the sweeper: a few rows for each process
+	"LEFT JOIN prices p ON p.id = c.price_id AND p.model", // doctor P1: a page of calls with the prices, which are few
+	"SELECT 1 FROM organizations LIMIT 1",                 // ping: one row
 }
 
 // searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
-// a wallet's transactions and charges, and in the few organizations with pending events that one look visits.
-var searched = []string{"SCAN people", "SCAN booked", "SCAN charged", "SCAN history", "SCAN beginning", "SCAN walk"}
+// a wallet's transactions and charges, in the few organizations with pending events that one look visits, and in the bits of a number.
+var searched = []string{
+	"SCAN people", "SCAN booked", "SCAN charged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search",
+}
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.
 var wholeTable = map[store.Engine]*regexp.Regexp{
@@ -260,19 +264,19 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || i, 1, '', '-', '', `+org+`, ''`+from(5_000),
 		`INSERT INTO rate_windows (org_id, window_start, count) SELECT 'org_' || i, 60000, 1`+from(organizations),
 		`INSERT INTO wallets (org_id, env, balance_micros) SELECT 'org_' || i, 'test', 5`+from(organizations),
-		`INSERT INTO holds (id, org_id, env, amount_micros, status, model, price_input, price_output, price_cached_input, created_at,
-			expires_at, resolved_at) SELECT 'call_' || i, `+org+`, 'test', 1, 'settled', 'm', 1, 1, 1, i, 9, i`+from(calls),
-		`INSERT INTO tranches (id, org_id, env, owner, status, taken_micros, drawn_micros, returned_micros, lease_until, created_at, ended_at)
-			SELECT 'trc_' || i, `+org+`, 'test', 'own', 'ended', 1, 0, 1, i, 9, i + 0`+from(calls),
-		`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
-			SELECT 'txn_' || i, `+org+`, 'test', 'charge', 'call_' || i, '', 5, i`+from(calls),
-		`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros)
-			SELECT 'txn_' || (i / 2), i % 2, 'sys:cash', 1`+from(2*calls),
+		`INSERT INTO holds (org_id, env, id, amount_micros, expires_at) SELECT `+org+`, 'test', 'call_' || i, 1, 4000000000000`+from(calls),
+		`INSERT INTO tranches (org_id, env, id, owner, left_micros, spare, lease_until)
+			SELECT `+org+`, 'test', 'trc_' || i, 'own', 1, FALSE, 4000000000000`+from(calls),
+		`INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros) SELECT i, 'm ' || i, 1, 1, 1`+from(calls),
+		`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id)
+			SELECT 'txn_' || i, `+org+`, 'test', 2 * i, 'topup', 'sys:cash', 'ref ' || i, '', 1, 5, i, 'aud_' || i`+from(calls),
 		`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
-			cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, tx_id, started_at, duration_ms, balance_micros, charged_at)
-			SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'ok', 1, 1, 0, 'provider', 1, 0, 0, 'txn_' || i, i + 0, 1, 5, i + 0`+from(calls),
-		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, finished_at, expires_at)
-			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'done', 'call_' || i, 1, i, 9, 4000000000000`+from(calls),
+			cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq,
+			balance_micros) SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', i + 0, 1,
+			i + 0, 1, 1, 0, 2 * i + 1, 5`+from(calls),
+		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, done, reserved_micros, kept_bytes, until)
+			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'call_' || i, TRUE, 0, 32, 4000000000000`+from(calls),
+		`INSERT INTO kept_answers (org_id, env, call_id, response) SELECT `+org+`, 'test', 'call_' || i, `+hash+from(calls),
 		`INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, debounce_ms, debounce_max_ms, supersede, pause_ms,
 			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),
 		`INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
@@ -402,16 +406,15 @@ func runMoney(t *testing.T, db *store.DB) {
 	require.NoError(t, err)
 	_, err = book.Adjust(ctx, "cli", wallet, -1, "because", "r")
 	require.NoError(t, err)
-	call := func(id string) billing.Call {
-		return billing.Call{ID: id, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
-	}
 	claim := &billing.Claim{KeyHash: [32]byte{1}, Fingerprint: [32]byte{1}}
 	for _, id := range []string{"call_a", "call_b"} { // the second one is replayed
 		replay, err := book.Hold(ctx, billing.Hold{CallID: id, Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour, Claim: claim})
 		require.NoError(t, err)
 		require.Equal(t, id == "call_b", replay != nil)
 		if replay == nil {
-			_, err = book.Settle(ctx, billing.Settlement{Call: call(id), Held: true, ChargeMicros: 3, Claim: claim, Keep: true})
+			settlement := costing(id, wallet, 3, 5)
+			settlement.Claim, settlement.Keep, settlement.Response = claim, true, []byte("answer")
+			_, err = book.Settle(ctx, settlement)
 			require.NoError(t, err)
 		}
 	}
@@ -425,17 +428,18 @@ func runMoney(t *testing.T, db *store.DB) {
 		_, err = book.Hold(ctx, hold)
 		require.NoError(t, err)
 	}
-	free := call("call_c")
-	free.StartedAt = 1
-	_, err = book.Settle(ctx, billing.Settlement{Call: free, Held: true, Void: true})
+	free := costing("call_c", wallet, 0, 5)
+	free.Void, free.Call.Outcome = true, "client_gone"
+	_, err = book.Settle(ctx, free)
 	require.NoError(t, err)
+	write(t, db, `UPDATE calls SET ended_at = 1 WHERE id = 'call_c'`)
 	deleted, err := billing.NewRetention(db).Sweep(ctx)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), deleted)
 	require.Eventually(t, func() bool {
-		expired, err := book.Sweep(ctx)
+		lost, err := book.Sweep(ctx)
 		require.NoError(t, err)
-		return expired > 0
+		return len(lost.Calls) > 0
 	}, time.Minute, time.Millisecond)
 	_, err = book.Refund(ctx, "cli", "call_a", "because")
 	require.NoError(t, err)
@@ -446,6 +450,10 @@ func runMoney(t *testing.T, db *store.DB) {
 	_, err = book.Calls(ctx, wallet, billing.Stretch{})
 	require.NoError(t, err)
 	_, err = book.Spend(ctx, wallet, 0, 1)
+	require.NoError(t, err)
+	_, err = book.Entries(ctx, wallet, billing.Stretch{From: 1, Until: 2})
+	require.NoError(t, err)
+	_, _, err = db.Widgets.WalletSince(ctx, "org_a", time.UnixMilli(1))
 	require.NoError(t, err)
 	_, err = book.OpenHolds(ctx)
 	require.NoError(t, err)

@@ -156,8 +156,7 @@ const (
 		UNION ALL SELECT head FROM (SELECT substr(credentials, 1, 64) AS head FROM channels
 			WHERE credentials IS NOT NULL ORDER BY id DESC LIMIT $1) AS of_channels
 		UNION ALL SELECT head FROM (SELECT substr(body, 1, 64) AS head FROM messages ORDER BY id DESC LIMIT $1) AS of_customers
-		UNION ALL SELECT head FROM (SELECT substr(response, 1, 64) AS head FROM idempotency_keys
-			WHERE state = 'done' AND response IS NOT NULL ORDER BY expires_at DESC LIMIT $1) AS of_calls
+		UNION ALL SELECT head FROM (SELECT substr(response, 1, 64) AS head FROM kept_answers LIMIT $1) AS of_calls
 		UNION ALL SELECT head FROM (SELECT substr(secret, 1, 64) AS head FROM event_endpoints ORDER BY id DESC LIMIT $1) AS of_endpoints`
 )
 

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -127,23 +128,20 @@ var global = map[string]string{
 	"login_windows": "logins are counted by addresses before the organization is known",
 	"id_keys":       "keys of the program",
 	"processes":     "processes serve all organizations",
-
-	"ledger_entries": "billing",
+	"prices":        "a price is the same for all organizations",
 }
 
 // foundWithout are the unique keys of tables with an organization that don't begin with it, with the reason.
 var foundWithout = map[string]string{
-	"sessions (hash)":                    "a cookie names no organization",
-	"user_links (hash)":                  "a link names no organization",
-	"invitations (hash)":                 "a link names no organization",
-	"api_keys (hash)":                    "a key names no organization",
-	"channels (type, external_id)":       "a platform names its account, and an account has one organization",
-	"message_tombstones (hash)":          "a hash over the id of a channel",
-	"chunks (seq)":                       "the number in the index of words",
-	"turns (conversation_id)":            "an id of this program",
-	"outbound_messages (turn_id, part)":  "an id of this program",
-	"ledger_tx (kind, org_id, env, ref)": "billing",
-	"idempotency_keys (call_id)":         "billing",
+	"sessions (hash)":                   "a cookie names no organization",
+	"user_links (hash)":                 "a link names no organization",
+	"invitations (hash)":                "a link names no organization",
+	"api_keys (hash)":                   "a key names no organization",
+	"channels (type, external_id)":      "a platform names its account, and an account has one organization",
+	"message_tombstones (hash)":         "a hash over the id of a channel",
+	"chunks (seq)":                      "the number in the index of words",
+	"turns (conversation_id)":           "an id of this program",
+	"outbound_messages (turn_id, part)": "an id of this program",
 }
 
 // TestKeysBeginWithTheOrganization guarantees that tables can be spread over several databases by organization, on both engines: each row of
@@ -198,25 +196,34 @@ func TestKeysBeginWithTheOrganization(t *testing.T) {
 func TestLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1, 1)`)
-		write(t, db, `INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'org:org_1:live', 5), ('txn_1', 1, 'sys:cash', -5)`)
+		const tx = `INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id) `
+		const call = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+			cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros)
+			SELECT id, 'req', 'org_1', 'live', 'key', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 1, 1, 5, charged, 0, seq, left_micros `
+		write(t, db, tx+`VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', '', 5, 5, 1, 'aud_1')`)
+		write(t, db, call+`FROM (SELECT 'call_1' AS id, 3 AS charged, 2 AS seq, 2 AS left_micros) AS one`)
+		write(t, db, call+`FROM (SELECT 'call_2' AS id, 0 AS charged, CAST(NULL AS BIGINT) AS seq, CAST(NULL AS BIGINT) AS left_micros) AS one`)
 		statements := []string{
-			`UPDATE ledger_tx SET reason = 'x'`,
+			`UPDATE ledger_tx SET amount_micros = 6`,
 			`DELETE FROM ledger_tx WHERE id = 'txn_1'`,
-			`UPDATE ledger_entries SET amount_micros = 6 WHERE seq = 0`,
-			`DELETE FROM ledger_entries`,
+			`UPDATE calls SET charged_micros = 4 WHERE id = 'call_1'`,
+			`DELETE FROM calls`,
 		}
 		if db.Engine() == store.SQLite {
-			statements = append(statements, `REPLACE INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'org:org_1:live', 500)`)
+			statements = append(
+				statements, strings.Replace(tx, "INSERT", "REPLACE", 1)+`VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', '', 500, 500, 1, 'aud_1')`,
+				strings.Replace(call, "INSERT", "REPLACE", 1)+`FROM (SELECT 'call_1' AS id, 1 AS charged, 2 AS seq, 4 AS left_micros) AS one`,
+			)
 		} else {
-			statements = append(statements, `TRUNCATE ledger_entries`)
+			statements = append(statements, `TRUNCATE ledger_tx`, `TRUNCATE calls`)
 		}
 		for _, statement := range statements {
 			require.ErrorContains(t, tryWrite(db, statement), "append-only", statement)
 		}
-		var sum int64
-		require.NoError(t, db.Reader().QueryRow(`SELECT amount_micros FROM ledger_entries WHERE seq = 0`).Scan(&sum))
-		require.EqualValues(t, 5, sum)
+		var amount, charged int64
+		require.NoError(t, db.Reader().QueryRow(`SELECT amount_micros, (SELECT charged_micros FROM calls WHERE id = 'call_1') FROM ledger_tx`).Scan(&amount, &charged))
+		require.Equal(t, []int64{5, 3}, []int64{amount, charged})
+		write(t, db, `DELETE FROM calls WHERE id = 'call_2'`) // it was no charge
 	})
 }
 
@@ -224,39 +231,67 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		const hold = `INSERT INTO holds (id, org_id, env, amount_micros, status, model, price_input, price_output, price_cached_input, created_at, expires_at, resolved_at) `
-		const call = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
-			completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms) `
-		const key = `INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, expires_at) `
+		const hold = `INSERT INTO holds (org_id, env, id, amount_micros, expires_at) `
+		const call = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+			cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros) `
+		const key = `INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, done, reserved_micros, kept_bytes, until) `
+		const tx = `INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id) `
 		write(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
 		write(t, db, `INSERT INTO wallets (org_id, env, balance_micros, held_micros) VALUES ('org_1', 'live', 100, 100)`)
-		write(t, db, hold+`VALUES ('call_1', 'org_1', 'live', 1, 'open', 'm', 1, 1, -1, 1, 2, NULL)`)
-		write(t, db, call+`VALUES ('call_1', 'req_1', 'org_1', 'live', 'key_1', 'm', 'p', $1, $2, 'complete', 1, 1, 0, 'provider', 1, 0, 0, 1, 1)`, false, true)
-		hash := make([]byte, 32)
-		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'in_progress', 'call_1', 1, 1, 1)`, hash)
-		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1, 1)`)
+		write(t, db, hold+`VALUES ('org_1', 'live', 'call_0', 1, 2)`)
+		write(t, db, `INSERT INTO tranches VALUES ('org_1', 'live', 'trc_1', 'own_1', 0, FALSE, 1)`)
+		const told = `'req_1', 'org_1', 'live', 'key_1', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 1, 1`
+		write(t, db, call+`VALUES ('call_1', `+told+`, 5, 5, 0, 1, 10)`)
+		write(t, db, call+`VALUES ('call_2', `+told+`, 5, 0, 0, NULL, NULL)`) // a void may change
+		hash, other := make([]byte, 32), bytes.Repeat([]byte{1}, 32)
+		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'call_1', FALSE, 5, 0, 1)`, hash)
+		write(t, db, tx+`VALUES ('txn_1', 'org_1', 'live', 2, 'topup', 'sys:cash', 'r', '', 1, 1, 1, 'aud_1')`)
 
 		for statement, arguments := range map[string][]any{
-			`UPDATE wallets SET balance_micros = 99`:                            nil, // below what is held
-			`UPDATE wallets SET held_micros = 101`:                              nil,
-			`UPDATE wallets SET held_micros = -1`:                               nil,
-			`UPDATE wallets SET balance_micros = -1, held_micros = -1`:          nil,
-			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'live')`:        nil,
-			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'staging')`:     nil,
-			`INSERT INTO wallets (org_id, env) VALUES ('org_none', 'live')`:     nil,
-			`UPDATE wallets SET balance_micros = $1`:                            {"lots"},
-			`UPDATE holds SET amount_micros = 0`:                                nil,
-			`UPDATE holds SET status = 'lost'`:                                  nil,
-			`UPDATE holds SET status = 'settled'`:                               nil, // without a time
-			`UPDATE holds SET resolved_at = 5`:                                  nil, // open with one
-			`UPDATE calls SET charged_micros = -1`:                              nil,
-			`UPDATE calls SET byok = $1`:                                        {true}, // and charged
-			`UPDATE calls SET usage_source = 'guess'`:                           nil,
-			key + `VALUES ('org_1', 'live', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash},
-			key + `VALUES ('org_1', 'test', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash[:31]},
-			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_2', 'org_1', 'live', 'topup', 'r', '', 1, 1)`: nil,
-			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_2', 'org_1', 'live', 'gift', 's', '', 1, 1)`:  nil,
-			`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'a', 0)`:                                                      nil,
+			`UPDATE wallets SET balance_micros = 99`:                        nil, // below what is held
+			`UPDATE wallets SET held_micros = 101`:                          nil,
+			`UPDATE wallets SET held_micros = -1`:                           nil,
+			`UPDATE wallets SET balance_micros = -1, held_micros = -1`:      nil,
+			`UPDATE wallets SET seq = -1`:                                   nil,
+			`UPDATE wallets SET kept_bytes = -1`:                            nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'live')`:    nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'staging')`: nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_none', 'live')`: nil,
+			`UPDATE wallets SET balance_micros = $1`:                        {"lots"},
+
+			`UPDATE holds SET amount_micros = 0`:                 nil,
+			hold + `VALUES ('org_1', 'live', 'call_0', 1, 2)`:    nil,
+			hold + `VALUES ('org_1', 'staging', 'call_9', 1, 2)`: nil,
+			`UPDATE tranches SET left_micros = -1`:               nil,
+
+			`UPDATE calls SET charged_micros = -1 WHERE id = 'call_2'`:                              nil,
+			`UPDATE calls SET shortfall_micros = -1 WHERE id = 'call_2'`:                            nil,
+			`UPDATE calls SET reserved_micros = -1 WHERE id = 'call_2'`:                             nil,
+			`UPDATE calls SET byok = TRUE WHERE id = 'call_2'`:                                      nil, // and something was reserved
+			`UPDATE calls SET usage_source = 'guess' WHERE id = 'call_2'`:                           nil,
+			`UPDATE calls SET wallet_seq = 3, balance_micros = 1 WHERE id = 'call_2'`:               nil, // it wasn't charged
+			call + `VALUES ('call_3', ` + told + `, 5, 6, 0, 3, 10)`:                                nil, // above its reservation
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, NULL, NULL)`:                           nil, // a charge without a number
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, NULL)`:                              nil, // and without a balance
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, -1)`:                                nil,
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 1, 10)`:                                nil, // the number of another charge
+			call + `VALUES ('call_1', ` + told + `, 5, 5, 0, 3, 10)`:                                nil,
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', TRUE, 0, 0, 1)`:                       {hash},
+			key + `VALUES ('org_1', 'test', $1, $1, 'call_2', TRUE, 0, 0, 1)`:                       {hash[:31]},
+			key + `VALUES ('org_1', 'live', $1, $1, '', TRUE, 0, 0, 1)`:                             {other},
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', TRUE, 1, 0, 1)`:                       {other}, // done, and holds
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', FALSE, 0, 1, 1)`:                      {other}, // running, and keeps an answer
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', FALSE, -1, 0, 1)`:                     {other},
+			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                    {other},
+			`INSERT INTO prices VALUES (1, 'm', 1, -1, 1)`:                                          nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 'r', '', 1, 1, 1, '')`:  nil, // the reference of another
+			tx + `VALUES ('txn_2', 'org_1', 'live', 2, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil, // its number
+			tx + `VALUES ('txn_2', 'org_1', 'live', 0, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', '', '', 1, 1, 1, '')`:   nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'gift', 'sys:cash', 's', '', 1, 1, 1, '')`:   nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:other', 's', '', 1, 1, 1, '')`: nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 0, 1, 1, '')`:  nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 1, -1, 1, '')`: nil,
 		} {
 			require.Error(t, tryWrite(db, statement, arguments...), statement)
 		}
@@ -275,7 +310,7 @@ func TestReaderOfSQLiteIsReadOnly(t *testing.T) {
 func TestLongRowsHaveRowids(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
-	for _, table := range []string{"agents", "chunks", "media_pieces", "sent_file_pieces"} {
+	for _, table := range []string{"agents", "chunks", "kept_answers", "media_pieces", "sent_file_pieces"} {
 		var without bool
 		require.NoError(t, db.Reader().QueryRow(`SELECT wr FROM pragma_table_list WHERE name = $1`, table).Scan(&without))
 		require.False(t, without, table)

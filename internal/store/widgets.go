@@ -142,9 +142,22 @@ func (w Widgets) RunningTurns(ctx context.Context, orgID, channelID string, sinc
 // 0 if none runs, or it is free.
 func (w Widgets) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
 	return ReadRow(ctx, w.db, "read the hold of a call", ScanValue[int64],
-		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT) FROM idempotency_keys k JOIN holds h ON h.id = k.call_id AND h.status = 'open'
-			WHERE k.org_id = $1 AND k.env = 'live' AND k.key_hash = $2`, orgID, keyHash[:])
+		`SELECT COALESCE((SELECT reserved_micros FROM idempotency_keys
+			WHERE org_id = $1 AND env = 'live' AND key_hash = $2 AND done = FALSE), 0)`, orgID, keyHash[:])
 }
+
+// SelectSeqBefore reads the largest number that a charge or posting of a wallet ($1, $2) from before a moment ($3) has, or 0. Numbers have
+// no gaps and their times don't fall, so it tries the bits of the number from the top: no index by time is needed, however long the
+// history is.
+const SelectSeqBefore = `WITH RECURSIVE search(bit, seq) AS (
+		SELECT CAST(1099511627776 AS BIGINT), CAST(0 AS BIGINT)
+		UNION ALL
+		SELECT bit / 2, CASE WHEN coalesce(
+				(SELECT ended_at FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq = seq + bit),
+				(SELECT created_at FROM ledger_tx WHERE org_id = $1 AND env = $2 AND wallet_seq = seq + bit)) < $3
+			THEN seq + bit ELSE seq END
+		FROM search WHERE bit > 0)
+	SELECT seq FROM search WHERE bit = 0`
 
 // WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is
 // younger the latter is what its first entry made of it, and 0 for one without entries.
@@ -153,15 +166,10 @@ func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time)
 	read, err := ReadRow(ctx, w.db, "read the balances of a day", func(row Row) (b balances, err error) {
 		err = row.Scan(&b.now, &b.then)
 		return b, err
-	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = 'live'), 0), COALESCE(
-		(SELECT balance_micros FROM (
-			SELECT balance_micros, at, id FROM (SELECT balance_micros, created_at AS at, id FROM ledger_tx
-				WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1) AS booked
-			UNION ALL
-			SELECT balance_micros, charged_at, tx_id FROM (SELECT balance_micros, charged_at, tx_id FROM calls
-				WHERE org_id = $1 AND env = 'live' AND charged_at < $2 ORDER BY charged_at DESC, tx_id DESC LIMIT 1) AS charged
-		) AS before ORDER BY at DESC, id DESC LIMIT 1),
-		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at >= $2 ORDER BY created_at LIMIT 1), 0)`,
-		orgID, since.UnixMilli())
+	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = $2), 0), COALESCE(
+			(SELECT balance_micros FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq = number),
+			(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = $2 AND wallet_seq = number), 0)
+		FROM (SELECT CASE WHEN seq > 0 THEN seq ELSE 1 END AS number FROM (`+SelectSeqBefore+`) AS search) AS day`,
+		orgID, string(Live), since.UnixMilli())
 	return read.now, read.then, err
 }

@@ -76,10 +76,14 @@ func TestChannelSpend(t *testing.T) {
 			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at)
 				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3)`, id, channel, at)
 		}
+		seq := 0
 		call := func(id, request, key string, micros int64) {
+			seq++
 			write(t, db, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
-				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms)
-				VALUES ($1, $2, 'org_1', 'live', $3, 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', $4, 0, 0, 1, 1)`, id, request, key, micros)
+				completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros,
+				wallet_seq, balance_micros)
+				VALUES ($1, $2, 'org_1', 'live', $3, 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 1, 1, $4, $4, 0, $5, 1)`,
+				id, request, key, micros, seq)
 		}
 		day := func(channel string, since int64) store.ChannelDay {
 			day, err := db.Widgets.Spend(ctx, "org_1", channel, time.UnixMilli(since))
@@ -120,9 +124,11 @@ func TestWalletSince(t *testing.T) {
 			return [2]int64{now, then}
 		}
 		require.Equal(t, [2]int64{0, 0}, balances("org_1", 1000))
+		seq := map[string]int{}
 		entry := func(env string, at, balance int64) {
-			write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
-				VALUES ($1, 'org_1', $2, 'topup', $1, '', $3, $4)`, store.NewID("tx"), env, balance, at)
+			seq[env]++
+			write(t, db, `INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id)
+				VALUES ($1, 'org_1', $2, $3, 'topup', 'sys:cash', $1, '', 1, $4, $5, '')`, store.NewID("txn"), env, seq[env], balance, at)
 		}
 		entry("live", 1000, 50)
 		entry("live", 2000, 40)
@@ -134,11 +140,12 @@ func TestWalletSince(t *testing.T) {
 		require.Equal(t, [2]int64{30, 40}, balances("org_1", 2001))
 		require.Equal(t, [2]int64{30, 30}, balances("org_1", 9000))
 		require.Equal(t, [2]int64{0, 0}, balances("org_2", 1000))
-		for id, balance := range map[string]int64{"txn_a": 25, "txn_b": 20} { // charges of one moment, the later one with the larger id
+		for number, id := range []string{"call_b", "call_a"} { // charges of one moment, the later one with the smaller id
 			write(t, db, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
-				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, tx_id, started_at, duration_ms,
-				balance_micros, charged_at) VALUES ($1, 'r', 'org_1', 'live', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 5, 0, 0,
-				$1, 1, 1, $2, 4000)`, id, balance)
+				completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros,
+				wallet_seq, balance_micros)
+				VALUES ($1, 'r', 'org_1', 'live', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 4000, 1, 5, 5, 0, $2, $3)`,
+				id, 4+number, 25-5*number)
 		}
 		require.Equal(t, [2]int64{30, 30}, balances("org_1", 4000))
 		require.Equal(t, [2]int64{30, 20}, balances("org_1", 4001))

@@ -15,7 +15,7 @@ func ProviderKey(orgID, provider string) AAD {
 
 // Transcript is the AAD of the kept answer of a call with an Idempotency-Key.
 func Transcript(orgID, callID string) AAD {
-	return AAD{Table: "idempotency_keys", Column: "response", OrgID: orgID, RowID: callID}
+	return AAD{Table: "kept_answers", Column: "response", OrgID: orgID, RowID: callID}
 }
 
 // ChannelCredentials is the AAD of a channel's sealed platform credentials.

@@ -20,7 +20,7 @@ const aloneConnections = 16
 
 // bank is a fresh store with organizations that have credits, and both ways to its ledger.
 type bank struct {
-	orgs []string
+	orgs []bankOrg
 	// batched is one book for all callers, as the product has it; alone are those of one operation at a time.
 	batched, alone []ledgerBook
 
@@ -73,6 +73,9 @@ func openBank(ctx context.Context, engine store.Engine) (*bank, error) {
 	return b, nil
 }
 
+// bankOrg is an organization with an API key.
+type bankOrg struct{ id, keyID string }
+
 // provisioners are how many organizations are made at a time: more than a store takes would be refused.
 const provisioners = 16
 
@@ -82,17 +85,21 @@ func (b *bank) provision(ctx context.Context) error {
 	if err := db.Migrate(ctx); err != nil {
 		return fmt.Errorf("migrating: %w", err)
 	}
-	b.orgs = make([]string, manyOrgs)
+	b.orgs = make([]bankOrg, manyOrgs)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(provisioners)
 	for i := range manyOrgs {
 		group.Go(func() error {
 			org, err := identity.CreateOrganization(ctx, db, "bench", fmt.Sprintf("bench %d", i), "bench")
+			var key identity.IssuedKey
 			if err == nil {
-				b.orgs[i] = org.ID
-				_, err = billing.NewBook(db).Credit(ctx, "bench", billing.WalletID{OrgID: org.ID, Env: store.Live}, ledgerFunds, "")
+				key, err = identity.CreateAPIKey(ctx, db, "bench", identity.KeyRequest{OrgID: org.ID})
 			}
-			return err //nolint:wrapcheck // both say what they did
+			if err == nil {
+				b.orgs[i] = bankOrg{org.ID, key.ID}
+				_, err = billing.NewBook(db).Credit(ctx, "bench", billing.WalletID{OrgID: org.ID, Env: store.Live}, ledgerFunds, "bench")
+			}
+			return err //nolint:wrapcheck // each says what it did
 		})
 	}
 	return group.Wait() //nolint:wrapcheck // as above

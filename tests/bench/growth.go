@@ -133,7 +133,7 @@ type growth struct {
 type copiedTable struct{ name, statement string }
 
 // copiedIDs are the columns with ids that are a copy's own.
-var copiedIDs = []string{"id", "org_id", "tx_id", "tranche_id", "key_id"}
+var copiedIDs = []string{"id", "org_id", "key_id", "audit_id", "target"}
 
 // plant makes the organization that is copied.
 func plant(ctx context.Context, p *product) (g *growth, err error) {
@@ -181,14 +181,14 @@ func (g *growth) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for open := 1; open > 0; {
-		err := g.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM tranches WHERE org_id = $1 AND status <> 'ended')
+		err := g.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM tranches WHERE org_id = $1)
 			+ (SELECT count(*) FROM wallets WHERE org_id = $1 AND held_micros > 0)`, g.org).Scan(&open)
 		if err != nil {
 			return fmt.Errorf("waiting for the end of the tranches: %w", err)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-	for _, table := range []string{"organizations", "wallets", "api_keys", "tranches", "holds", "ledger_tx", "ledger_entries", "calls"} {
+	for _, table := range []string{"organizations", "wallets", "api_keys", "audit_log", "ledger_tx", "calls"} {
 		statement, err := g.copying(ctx, table)
 		if err != nil {
 			return err
@@ -206,11 +206,9 @@ func (g *growth) copying(ctx context.Context, table string) (string, error) {
 	}
 	// The number stands for the first characters of an id, so that a copy's ids come together, as those of a day do.
 	id := `substr(%[1]s, 1, instr(%[1]s, '_')) || printf('%%09d', n) || substr(%[1]s, instr(%[1]s, '_') + 10)`
-	account := `replace(account, org_id, ` + fmt.Sprintf(id, "org_id") + `)`
 	hash, numbers := `randomblob(32)`, `WITH RECURSIVE numbers (n) AS (SELECT $2 UNION ALL SELECT n + 1 FROM numbers WHERE n < $3)`
 	if g.engine == store.Postgres {
 		id = `substr(%[1]s, 1, strpos(%[1]s, '_')) || lpad(n::text, 9, '0') || substr(%[1]s, strpos(%[1]s, '_') + 10)`
-		account = `replace(account, org_id, ` + fmt.Sprintf(id, "org_id") + `)`
 		hash, numbers = `sha256(convert_to(id || n::text, 'UTF8'))`, `WITH numbers (n) AS (SELECT generate_series($2::bigint, $3::bigint))`
 	}
 	values := slices.Clone(columns)
@@ -224,16 +222,11 @@ func (g *growth) copying(ctx context.Context, table string) (string, error) {
 			values[i] = fmt.Sprintf("%s - %d", column, growthAge.Milliseconds())
 		case column == "hash":
 			values[i] = hash
-		case column == "account":
-			values[i] = account
 		}
 	}
 	source := table + ` WHERE org_id = $1`
-	switch table {
-	case "organizations":
+	if table == "organizations" {
 		source = table + ` WHERE id = $1`
-	case "ledger_entries":
-		source = table + ` JOIN ledger_tx ON ledger_tx.id = tx_id WHERE org_id = $1`
 	}
 	return fmt.Sprintf(`%s INSERT INTO %s (%s) SELECT %s FROM numbers, %s`,
 		numbers, table, strings.Join(columns, ", "), strings.Join(values, ", "), source), nil

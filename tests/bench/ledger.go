@@ -135,18 +135,20 @@ func loadLedger(ctx context.Context, bank *bank, books []ledgerBook, row ledgerR
 	return f, errors.Join(errors.Join(faults...), ctx.Err())
 }
 
+// ledgerPrice is the price by which a call's tokens cost ledgerCharge.
+var ledgerPrice = billing.Price{Input: 1_000_000, Output: 2_000_000, CachedInput: -1}
+
 // callLedger is what a call does to the ledger.
-func callLedger(ctx context.Context, book ledgerBook, org string) error {
-	id, wallet := store.NewID("call"), billing.WalletID{OrgID: org, Env: store.Live}
-	_, err := book.Hold(ctx, billing.Hold{CallID: id, Wallet: wallet, AmountMicros: ledgerHold, ExpiresIn: time.Hour, Model: "bench/m"})
+func callLedger(ctx context.Context, book ledgerBook, org bankOrg) error {
+	id, wallet := store.NewID("call"), billing.WalletID{OrgID: org.id, Env: store.Live}
+	_, err := book.Hold(ctx, billing.Hold{CallID: id, Wallet: wallet, AmountMicros: ledgerHold, ExpiresIn: time.Hour})
 	if err != nil {
 		return fmt.Errorf("holding: %w", err)
 	}
 	settled, err := book.Settle(ctx, billing.Settlement{
-		Held: true, ChargeMicros: ledgerCharge, Call: billing.Call{
-			ID: id, KeyID: "key_bench", Model: "bench/m", Provider: "bench", RequestID: "req_" + id, Wallet: wallet,
-			Usage: billing.Usage{PromptTokens: 11, CompletionTokens: 7}, UsageSource: billing.UsageProvider,
-			Outcome: "completed", StartedAt: time.Now().UnixMilli(),
+		ReservedMicros: ledgerHold, Price: ledgerPrice, Call: billing.Call{
+			ID: id, KeyID: org.keyID, Model: "bench/m", Provider: "bench", RequestID: "req_" + id, Wallet: wallet,
+			Usage: billing.Usage{PromptTokens: 11, CompletionTokens: 7}, UsageSource: billing.UsageProvider, Outcome: "completed",
 		},
 	})
 	if err != nil {

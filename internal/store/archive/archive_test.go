@@ -45,13 +45,12 @@ func TestArchiveRoundTrip(t *testing.T) {
 	}
 	// NULL and an empty value stay apart, as the database itself sees them.
 	for text, rows := range map[string]int{
-		`SELECT count(*) FROM conversations WHERE customer_name IS NULL`:       1,
-		`SELECT count(*) FROM conversations WHERE length(customer_name) = 0`:   1,
-		`SELECT count(*) FROM ledger_entries WHERE amount_micros < -1`:         1,
-		`SELECT count(*) FROM org_models WHERE enabled`:                        1,
-		`SELECT count(*) FROM provider_keys WHERE length(sealed) = 256`:        1,
-		`SELECT count(*) FROM organizations WHERE name = '' AND id = 'org_2'`:  1,
-		`SELECT count(*) FROM holds WHERE status = 'open' AND resolved_at > 0`: 0,
+		`SELECT count(*) FROM conversations WHERE customer_name IS NULL`:      1,
+		`SELECT count(*) FROM conversations WHERE length(customer_name) = 0`:  1,
+		`SELECT count(*) FROM ledger_tx WHERE amount_micros < -1`:             1,
+		`SELECT count(*) FROM org_models WHERE enabled`:                       1,
+		`SELECT count(*) FROM provider_keys WHERE length(sealed) = 256`:       1,
+		`SELECT count(*) FROM organizations WHERE name = '' AND id = 'org_2'`: 1,
 	} {
 		var found int
 		require.NoError(t, at.Reader().QueryRowContext(t.Context(), text).Scan(&found), text)
@@ -72,7 +71,7 @@ func TestExportIsOfOneMoment(t *testing.T) {
 			require.Equal(t, "audit_log", progress.Table)
 			if blocks++; blocks == 1 {
 				createOrganization(t, db, "org_late")
-				require.NoError(t, tryWrite(db, `INSERT INTO wallets VALUES ('org_late', 'live', 1, 0)`))
+				require.NoError(t, tryWrite(db, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_late', 'live', 1)`))
 			}
 		}})
 		require.NoError(t, err)

@@ -16,18 +16,16 @@ var allTables = [...]struct{ name, columns string }{
 	{"org_models", "org_id model enabled:bool"},
 	{"audit_log", "id at:int actor action target org_id detail"},
 	{"rate_windows", "org_id window_start:int count:int"},
-	{"wallets", "org_id env balance_micros:int held_micros:int"},
-	{"holds", "id org_id env amount_micros:int status model price_input:int price_output:int price_cached_input:int " +
-		"created_at:int expires_at:int resolved_at:int"},
-	{"tranches", "id org_id env owner status taken_micros:int drawn_micros:int returned_micros:int lease_until:int " +
-		"created_at:int ended_at:int"},
-	{"ledger_tx", "id org_id env kind ref reason balance_micros:int created_at:int"},
-	{"ledger_entries", "tx_id seq:int account amount_micros:int"},
+	{"wallets", "org_id env balance_micros:int held_micros:int seq:int moved_at:int recall_until:int kept_bytes:int"},
+	{"holds", "org_id env id amount_micros:int expires_at:int"},
+	{"tranches", "org_id env id owner left_micros:int spare:bool lease_until:int"},
+	{"prices", "id:int model input_micros:int output_micros:int cached_input_micros:int"},
+	{"ledger_tx", "id org_id env wallet_seq:int kind account ref reason amount_micros:int balance_micros:int created_at:int audit_id"},
 	{"calls", "id request_id org_id env key_id model provider byok:bool stream:bool outcome prompt_tokens:int " +
-		"completion_tokens:int cached_tokens:int usage_source charged_micros:int extra_micros:int shortfall_micros:int " +
-		"tx_id started_at:int duration_ms:int tranche_id granted_micros:int balance_micros:int charged_at:int"},
-	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes state call_id lease_until:int response:bytes " +
-		"created_at:int finished_at:int expires_at:int"},
+		"completion_tokens:int cached_tokens:int usage_source ended_at:int duration_ms:int price_id:int reserved_micros:int " +
+		"charged_micros:int shortfall_micros:int wallet_seq:int balance_micros:int"},
+	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes call_id done:bool reserved_micros:int kept_bytes:int until:int"},
+	{"kept_answers", "org_id env call_id response:bytes"},
 	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +
 		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int handover:bool handover_words handover_reply " +
 		"typing:bool"},

@@ -156,84 +156,79 @@ CREATE INDEX rate_windows_start ON rate_windows (window_start);
 
 -- Money. Package billing owns every statement on these tables.
 
--- The projection of the ledger that carries the guards: no debt, and nothing promised twice.
+-- The projection of the ledger that carries the guards: no debt, and nothing promised twice. seq is the number of the last charge or
+-- posting, which are numbered without a gap, and moved_at its time. Until recall_until no process may keep credits that it doesn't use.
+-- kept_bytes are the answers in kept_answers.
 CREATE TABLE wallets (
 	org_id         TEXT   NOT NULL REFERENCES organizations (id),
 	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
 	balance_micros BIGINT NOT NULL DEFAULT 0 CHECK (balance_micros >= 0),
 	held_micros    BIGINT NOT NULL DEFAULT 0 CHECK (held_micros >= 0),
+	seq            BIGINT NOT NULL DEFAULT 0 CHECK (seq >= 0),
+	moved_at       BIGINT NOT NULL DEFAULT 0,
+	recall_until   BIGINT NOT NULL DEFAULT 0,
+	kept_bytes     BIGINT NOT NULL DEFAULT 0 CHECK (kept_bytes >= 0),
 	PRIMARY KEY (org_id, env),
 	CHECK (held_micros <= balance_micros)
 ) {hot table};
 
--- id is the call's id. The only legal change is away from 'open', once.
+-- What is reserved for a running call without an Idempotency-Key; id is the call's. The row ends with its call.
 CREATE TABLE holds (
-	id                 TEXT   NOT NULL PRIMARY KEY,
-	org_id             TEXT   NOT NULL,
-	env                TEXT   NOT NULL CHECK (env IN ('live', 'test')),
-	amount_micros      BIGINT NOT NULL CHECK (amount_micros > 0),
-	status             TEXT   NOT NULL CHECK (status IN ('open', 'settled', 'voided', 'expired')),
-	model              TEXT   NOT NULL,
-	price_input        BIGINT NOT NULL CHECK (price_input >= 0),
-	price_output       BIGINT NOT NULL CHECK (price_output >= 0),
-	price_cached_input BIGINT NOT NULL,
-	created_at         BIGINT NOT NULL,
-	expires_at         BIGINT NOT NULL,
-	resolved_at        BIGINT,
-	CHECK ((status = 'open') = (resolved_at IS NULL))
+	org_id        TEXT   NOT NULL,
+	env           TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	id            TEXT   NOT NULL,
+	amount_micros BIGINT NOT NULL CHECK (amount_micros > 0),
+	expires_at    BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env, id)
 ) {hot table};
-CREATE INDEX holds_open ON holds (expires_at) WHERE status = 'open';
 
--- A part of a wallet that one process holds, to hold the amounts of its calls from it without writing. It counts as held: taken_micros,
--- less drawn_micros (charged by calls) and returned_micros (given back). A tranche that has ended stays ended, so that its id fences a
--- process whose lease ran out.
+-- A part of a wallet that one process holds, to hold the amounts of its calls from it without writing. left_micros count as held. spare:
+-- some of it may be unused. The row ends when nothing is left or its lease is over; that fences its process.
 CREATE TABLE tranches (
-	id              TEXT   NOT NULL PRIMARY KEY,
-	org_id          TEXT   NOT NULL,
-	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
-	owner           TEXT   NOT NULL,
-	status          TEXT   NOT NULL CHECK (status IN ('open', 'recalled', 'drained', 'ended')),
-	taken_micros    BIGINT NOT NULL CHECK (taken_micros > 0),
-	drawn_micros    BIGINT NOT NULL CHECK (drawn_micros >= 0),
-	returned_micros BIGINT NOT NULL CHECK (returned_micros >= 0),
-	lease_until     BIGINT NOT NULL,
-	created_at      BIGINT NOT NULL,
-	ended_at        BIGINT,
-	CHECK (drawn_micros + returned_micros <= taken_micros),
-	CHECK ((status = 'ended') = (ended_at IS NOT NULL)),
-	CHECK (status <> 'ended' OR drawn_micros + returned_micros = taken_micros)
+	org_id      TEXT    NOT NULL,
+	env         TEXT    NOT NULL CHECK (env IN ('live', 'test')),
+	id          TEXT    NOT NULL,
+	owner       TEXT    NOT NULL,
+	left_micros BIGINT  NOT NULL CHECK (left_micros >= 0),
+	spare       BOOLEAN NOT NULL,
+	lease_until BIGINT  NOT NULL,
+	PRIMARY KEY (org_id, env, id)
 ) {hot table};
-CREATE INDEX tranches_live ON tranches (org_id, env) WHERE status <> 'ended';
-CREATE INDEX tranches_recalled ON tranches (owner) WHERE status = 'recalled';
 
--- ref makes a transaction idempotent: the call's id for a refund, the operator's reference for the others. balance_micros is the wallet's
--- balance right after it.
+-- What a model's million tokens cost when calls were charged: id is a digest of the other columns. A price is written with its first charge
+-- and never changes.
+CREATE TABLE prices (
+	id                  BIGINT NOT NULL PRIMARY KEY,
+	model               TEXT   NOT NULL,
+	input_micros        BIGINT NOT NULL CHECK (input_micros >= 0),
+	output_micros       BIGINT NOT NULL CHECK (output_micros >= 0),
+	cached_input_micros BIGINT NOT NULL CHECK (cached_input_micros >= 0)
+) {table};
+
+-- Postings: what moves a wallet beside charges. The wallet gets amount_micros, and account gives them. ref makes a posting idempotent: the
+-- call's id for a refund, the operator's reference for the others. balance_micros is the wallet's balance right after it, audit_id its row
+-- in audit_log.
 CREATE TABLE ledger_tx (
 	id             TEXT   NOT NULL PRIMARY KEY,
 	org_id         TEXT   NOT NULL,
 	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
-	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'charge', 'adjust', 'refund')),
+	wallet_seq     BIGINT NOT NULL CHECK (wallet_seq > 0),
+	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'adjust', 'refund')),
+	account        TEXT   NOT NULL CHECK (account IN ('sys:cash', 'sys:loss', 'sys:revenue')),
 	ref            TEXT   NOT NULL CHECK (ref <> ''),
 	reason         TEXT   NOT NULL,
+	amount_micros  BIGINT NOT NULL CHECK (amount_micros <> 0),
 	balance_micros BIGINT NOT NULL CHECK (balance_micros >= 0),
 	created_at     BIGINT NOT NULL,
-	UNIQUE (kind, org_id, env, ref)
-) {table};
-CREATE INDEX ledger_tx_wallet ON ledger_tx (org_id, env, created_at);
-
--- Two or more legs a transaction, sum 0; seq 0 is the wallet's. Accounts: org:<id>:<env>, sys:cash, sys:revenue, sys:loss.
-CREATE TABLE ledger_entries (
-	tx_id         TEXT   NOT NULL,
-	seq           BIGINT NOT NULL CHECK (seq >= 0),
-	account       TEXT   NOT NULL,
-	amount_micros BIGINT NOT NULL CHECK (amount_micros <> 0),
-	PRIMARY KEY (tx_id, seq)
+	audit_id       TEXT   NOT NULL,
+	UNIQUE (org_id, env, wallet_seq),
+	UNIQUE (org_id, env, kind, ref)
 ) {table};
 
--- One row for each call that was settled or voided. started_at is of the gateway's clock, charged_at of the database's. A charge is the row
--- of its call: what it cost went from its wallet to sys:revenue, in the transaction tx_id; balance_micros is the wallet's balance right
--- after it. All three are null for a call that cost nothing. tranche_id is the tranche that held the call's amount, and granted_micros that
--- amount; null for a call with a hold of its own, or none.
+-- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
+-- couldn't cost anything. Its cost, of its tokens by its price, is charged_micros and shortfall_micros together. A charge went from the
+-- wallet to sys:revenue: wallet_seq is its number there and balance_micros the balance right after it; both are null when nothing was
+-- charged.
 CREATE TABLE calls (
 	id                TEXT    NOT NULL PRIMARY KEY,
 	request_id        TEXT    NOT NULL,
@@ -249,44 +244,49 @@ CREATE TABLE calls (
 	completion_tokens BIGINT  NOT NULL CHECK (completion_tokens >= 0),
 	cached_tokens     BIGINT  NOT NULL CHECK (cached_tokens >= 0),
 	usage_source      TEXT    NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none')),
-	charged_micros    BIGINT  NOT NULL CHECK (charged_micros >= 0),
-	extra_micros      BIGINT  NOT NULL CHECK (extra_micros >= 0),
-	shortfall_micros  BIGINT  NOT NULL CHECK (shortfall_micros >= 0),
-	tx_id             TEXT,
-	started_at        BIGINT  NOT NULL,
+	ended_at          BIGINT  NOT NULL,
 	duration_ms       BIGINT  NOT NULL CHECK (duration_ms >= 0),
-	tranche_id        TEXT,
-	granted_micros    BIGINT,
-	balance_micros    BIGINT,
-	charged_at        BIGINT,
-	CHECK (NOT byok OR charged_micros = 0)
+	price_id          BIGINT,
+	reserved_micros   BIGINT  NOT NULL CHECK (reserved_micros >= 0),
+	charged_micros    BIGINT  NOT NULL CHECK (charged_micros >= 0),
+	shortfall_micros  BIGINT  NOT NULL CHECK (shortfall_micros >= 0),
+	wallet_seq        BIGINT  CHECK (wallet_seq > 0),
+	balance_micros    BIGINT  CHECK (balance_micros >= 0),
+	CHECK (charged_micros <= reserved_micros),
+	CHECK (NOT byok OR reserved_micros = 0),
+	CHECK ((charged_micros > 0) = (wallet_seq IS NOT NULL) AND (wallet_seq IS NULL) = (balance_micros IS NULL))
 ) {table};
-CREATE INDEX calls_wallet ON calls (org_id, env, started_at);
+CREATE INDEX calls_ended ON calls (org_id, env, ended_at);
+CREATE UNIQUE INDEX calls_charges ON calls (org_id, env, wallet_seq) WHERE wallet_seq IS NOT NULL;
 -- A turn's calls carry its id as the request's, and no key, so that the index has none of the many calls of /v1.
 CREATE INDEX calls_turn ON calls (request_id) WHERE key_id = '';
-CREATE INDEX calls_charges ON calls (org_id, env, charged_at) WHERE charged_at IS NOT NULL;
 
--- key_hash is the SHA-256 of the client's Idempotency-Key, response the sealed transcript, or null for one that is too large. A row counts
--- until lease_until while in progress (the moment its call's hold expires), until expires_at when done. A call has one key.
+-- key_hash is the SHA-256 of the client's Idempotency-Key. A row counts until the moment until. While its call runs, reserved_micros are held
+-- for it; when that is done, kept_bytes is the length of its answer in kept_answers, 0 for one that isn't kept.
 CREATE TABLE idempotency_keys (
-	org_id      TEXT   NOT NULL,
-	env         TEXT   NOT NULL CHECK (env IN ('live', 'test')),
-	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
-	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
-	state       TEXT   NOT NULL CHECK (state IN ('in_progress', 'done')),
-	call_id     TEXT   NOT NULL CHECK (call_id <> ''),
-	lease_until BIGINT NOT NULL,
-	created_at  BIGINT NOT NULL,
-	finished_at BIGINT,
-	expires_at  BIGINT NOT NULL,
-	response    BYTEA,
+	org_id          TEXT    NOT NULL,
+	env             TEXT    NOT NULL CHECK (env IN ('live', 'test')),
+	key_hash        BYTEA   NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint     BYTEA   NOT NULL CHECK (length(fingerprint) = 32),
+	call_id         TEXT    NOT NULL CHECK (call_id <> ''),
+	done            BOOLEAN NOT NULL,
+	reserved_micros BIGINT  NOT NULL CHECK (reserved_micros >= 0),
+	kept_bytes      BIGINT  NOT NULL CHECK (kept_bytes >= 0),
+	until           BIGINT  NOT NULL,
 	PRIMARY KEY (org_id, env, key_hash),
-	CHECK ((state = 'done') = (finished_at IS NOT NULL)),
-	CHECK (state = 'done' OR response IS NULL)
+	CHECK (NOT done OR reserved_micros = 0),
+	CHECK (done OR kept_bytes = 0)
 ) {hot table};
-CREATE INDEX idempotency_keys_leases ON idempotency_keys (lease_until) WHERE state = 'in_progress';
-CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at) WHERE state = 'done';
-CREATE UNIQUE INDEX idempotency_keys_call ON idempotency_keys (call_id);
+CREATE INDEX idempotency_keys_until ON idempotency_keys (done, until);
+
+-- The sealed answers of calls with an Idempotency-Key.
+CREATE TABLE kept_answers (
+	org_id   TEXT  NOT NULL,
+	env      TEXT  NOT NULL CHECK (env IN ('live', 'test')),
+	call_id  TEXT  NOT NULL,
+	response BYTEA NOT NULL,
+	PRIMARY KEY (org_id, env, call_id)
+) {long table};
 
 -- Assistants and what they know.
 
@@ -639,7 +639,7 @@ CREATE TABLE deleted_turns (
 CREATE INDEX deleted_turns_channel ON deleted_turns (channel_id, created_at);
 CREATE INDEX deleted_turns_age ON deleted_turns (created_at);
 
--- Turns of deleted conversations whose model calls may have left an answer in idempotency_keys, or may still leave one.
+-- Turns of deleted conversations whose model calls may have left an answer in kept_answers, or may still leave one.
 CREATE TABLE erased_turns (
 	id        TEXT   NOT NULL PRIMARY KEY,
 	org_id    TEXT   NOT NULL,
@@ -770,10 +770,8 @@ CREATE TABLE processes (
 -- sqlite
 CREATE TRIGGER ledger_tx_no_update BEFORE UPDATE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
 CREATE TRIGGER ledger_tx_no_delete BEFORE DELETE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
-CREATE TRIGGER ledger_entries_no_update BEFORE UPDATE ON ledger_entries BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END;
-CREATE TRIGGER ledger_entries_no_delete BEFORE DELETE ON ledger_entries BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END;
-CREATE TRIGGER calls_no_update BEFORE UPDATE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
-CREATE TRIGGER calls_no_delete BEFORE DELETE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+CREATE TRIGGER calls_no_update BEFORE UPDATE ON calls WHEN OLD.charged_micros > 0 BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+CREATE TRIGGER calls_no_delete BEFORE DELETE ON calls WHEN OLD.charged_micros > 0 BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
 -- postgres
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -781,9 +779,7 @@ BEGIN
 END $$;
 CREATE TRIGGER ledger_tx_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_tx
 	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER ledger_entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_entries
-	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER calls_append_only BEFORE UPDATE OR DELETE ON calls FOR EACH ROW WHEN (OLD.charged_at IS NOT NULL) EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER calls_append_only BEFORE UPDATE OR DELETE ON calls FOR EACH ROW WHEN (OLD.charged_micros > 0) EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER calls_no_truncate BEFORE TRUNCATE ON calls FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- When PostgreSQL vacuums. Its default, once a fifth of a table has changed, suits none of these: rate_windows and wallets are small and

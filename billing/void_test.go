@@ -19,78 +19,78 @@ func (k keyed) keyedHold(call, key string, micros int64) Hold {
 	return hold
 }
 
-// abandon decides a hold whose commit stayed unknown, twice: the second time must change nothing.
-func (k keyed) abandon(hold Hold) {
-	k.Helper()
-	call := Call{ID: hold.CallID, Wallet: hold.Wallet, BYOK: hold.AmountMicros == 0, UsageSource: UsageNone, Outcome: "internal_error"}
-	for range 2 {
-		require.NoError(k, k.book.Abandon(k.Context(), hold, call))
+// voidOfHold is the settlement of a call whose hold had an unknown outcome.
+func voidOfHold(hold Hold) Settlement {
+	return Settlement{
+		Call: Call{
+			ID: hold.CallID, Wallet: hold.Wallet, BYOK: hold.AmountMicros == 0, UsageSource: UsageNone, Outcome: "internal_error",
+		},
+		ReservedMicros: hold.AmountMicros, Void: true, Claim: hold.Claim,
 	}
 }
 
-// requireHold compares the one hold of a call: its status, and that exactly those that are over have an end.
-func (k keyed) requireHold(call, status string) {
+// void ends a hold whose commit stayed unknown, twice: the second time must change nothing. Afterwards it can't be made.
+func (k keyed) void(hold Hold) {
 	k.Helper()
-	require.Equal(k, 1, count(k.T, k.db, `SELECT count(*) FROM holds WHERE id = $1 AND status = $2
-		AND (resolved_at IS NULL) = (status = 'open')`, call, status))
+	for range 2 {
+		settled, err := k.book.Settle(k.Context(), voidOfHold(hold))
+		require.NoError(k, err)
+		require.Equal(k, Settled{}, settled)
+	}
+	require.Zero(k, count(k.T, k.db, `SELECT count(*) FROM holds`))
 }
 
-// abandonments are what Abandon may find. The wallet has 100 micros.
-var abandonments = map[string]func(k keyed){
+// voids are what the void of a hold of unknown outcome may find. The wallet has 100 micros.
+var voids = map[string]func(k keyed){
 	"the commit arrived": func(k keyed) {
 		hold := holdOf("call_1", 60)
 		hold.Wallet = k.wallet
 		require.NoError(k, refusal(k.book.Hold(k.Context(), hold)))
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 	},
 	"the commit did not arrive": func(k keyed) {
 		hold := holdOf("call_1", 60)
 		hold.Wallet = k.wallet
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrCallEnded, "the hold can be made after all")
 	},
 	"the commit of a keyed call arrived": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 60)
 		require.NoError(k, refusal(k.book.Hold(k.Context(), hold)))
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 		k.requireClaims()
 		k.runs("call_2", "key", "content", 60)
 		k.settle("call_2", "key", 0, false, "")
 	},
 	"the commit of a keyed call did not arrive": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 60)
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrCallEnded, "the hold can be made after all")
 		k.requireClaims()
 	},
 	"the commit of a claim alone arrived": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 0)
 		require.NoError(k, refusal(k.book.Hold(k.Context(), hold)))
-		k.abandon(hold)
+		k.void(hold)
 		k.requireClaims()
 		k.runs("call_2", "key", "content", 0)
 		k.finishOwn("call_2", "key", false, "")
 	},
 	"the commit of a claim alone did not arrive": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 0)
-		k.abandon(hold)
+		k.void(hold)
 		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrCallEnded, "the key can be claimed after all")
 		k.requireClaims()
 	},
 	"the hold was refused": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 101)
 		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrInsufficientCredits)
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 	},
 	"another call has the key": func(k keyed) {
 		k.runs("call_2", "key", "content", 30)
-		k.abandon(k.keyedHold("call_1", "key", 60))
-		k.requireClaims("call_2 in_progress")
+		k.void(k.keyedHold("call_1", "key", 60))
+		k.requireClaims("call_2 in progress")
 		k.requireWallet(100, 30)
 		k.settle("call_2", "key", 0, true, "sealed")
 		k.requireClaims("call_2 done")
@@ -100,24 +100,22 @@ var abandonments = map[string]func(k keyed){
 		require.NoError(k, refusal(k.book.Hold(k.Context(), hold)))
 		k.lapse("call_1")
 		require.Equal(k, 1, k.sweep())
-		k.abandon(hold)
-		k.requireHold("call_1", "expired")
+		k.void(hold)
+		k.requireClaims()
 	},
 	"its time is over and nothing has swept": func(k keyed) {
 		hold := k.keyedHold("call_1", "key", 60)
 		require.NoError(k, refusal(k.book.Hold(k.Context(), hold)))
 		k.lapse("call_1")
-		k.abandon(hold)
-		k.requireHold("call_1", "voided")
+		k.void(hold)
 		k.requireClaims()
 	},
 }
 
-// TestAbandon: after it, nothing is held, the key is free and the hold can't be made any more, whatever became of the
-// commit.
-func TestAbandon(t *testing.T) {
+// TestVoidOfAnUnknownHold: after it, nothing is held, the key is free and the hold can't be made any more, whatever became of the commit.
+func TestVoidOfAnUnknownHold(t *testing.T) {
 	t.Parallel()
-	for name, run := range abandonments {
+	for name, run := range voids {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 				topUp(t, book, 100)
@@ -126,33 +124,24 @@ func TestAbandon(t *testing.T) {
 				k.requireWallet(100, 0)
 				require.Equal(t, 1, count(t, db, `SELECT count(*) FROM calls WHERE id = 'call_1' AND outcome = 'internal_error'`))
 				require.Zero(t, k.sweep(), "something was left to expire")
+				again := holdOf("call_1", 1)
+				require.ErrorIs(t, refusal(book.Hold(t.Context(), again)), ErrCallEnded)
+				again.Claim = claimOf("a new key", "content")
+				require.ErrorIs(t, refusal(book.Hold(t.Context(), again)), ErrCallEnded)
 			})
 		})
 	}
 }
 
-func TestAbandonWhatCannotBeRight(t *testing.T) {
-	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
-		topUp(t, book, 100)
-		hold := holdOf("call_1", 60)
-		call := Call{ID: "call_1", Wallet: acme, UsageSource: UsageNone}
-		other, poor, nothing := call, call, hold
-		other.ID = "call_2"
-		poor.Wallet.Env = store.Test
-		nothing.AmountMicros = 0
-		require.ErrorIs(t, book.Abandon(t.Context(), hold, other), ErrInvalid)
-		require.ErrorIs(t, book.Abandon(t.Context(), hold, poor), ErrInvalid)
-		require.ErrorIs(t, book.Abandon(t.Context(), nothing, call), ErrInvalid)
-		require.Zero(t, count(t, db, `SELECT count(*) FROM holds`)+count(t, db, `SELECT count(*) FROM calls`))
-	})
-}
-
-// TestAbandonWaitsForTheCommit: while the transaction of the hold is still open, on a server that has not noticed that
-// the connection is gone, Abandon waits for it, and then decides about what it wrote.
-func TestAbandonWaitsForTheCommit(t *testing.T) {
+// TestVoidWaitsForTheCommit: while the transaction of the hold is still open, on a server that has not noticed that
+// the connection is gone, a void waits for it, and then ends what it wrote.
+func TestVoidWaitsForTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		for name, micros := range map[string]int64{"hold": 60, "claim": 0} {
+		for name, c := range map[string]struct {
+			micros int64
+			keyed  bool
+		}{"hold": {60, false}, "hold with a key": {60, true}, "key alone": {0, true}} {
 			t.Run(string(engine)+" "+name, func(t *testing.T) {
 				t.Parallel()
 				location := storetest.Location(t, engine)
@@ -160,11 +149,14 @@ func TestAbandonWaitsForTheCommit(t *testing.T) {
 				other := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{Ledger}})
 				makeOrganization(t, db, acme.OrgID)
 				book := NewBook(other)
-				if micros > 0 { // the claim's wallet is made by the transaction itself
+				if c.micros > 0 { // the wallet of a key alone is made by the transaction itself
 					topUp(t, book, 100)
 				}
 				k := keyed{t, other, book, acme}
-				hold := k.keyedHold("call_1", "key", micros)
+				hold := k.keyedHold("call_1", "key", c.micros)
+				if !c.keyed {
+					hold.Claim = nil
+				}
 				written, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 				commit := sync.OnceFunc(func() { close(goOn) })
 				defer commit()
@@ -183,24 +175,24 @@ func TestAbandonWaitsForTheCommit(t *testing.T) {
 					})
 				}()
 				<-written
-				abandoned := make(chan error, 1)
+				voided := make(chan error, 1)
 				go func() {
-					call := Call{ID: "call_1", Wallet: acme, BYOK: micros == 0, UsageSource: UsageNone}
-					abandoned <- book.Abandon(context.Background(), hold, call)
+					_, err := book.Settle(context.Background(), voidOfHold(hold))
+					voided <- err
 				}()
 				if engine == store.Postgres {
 					require.Eventually(t, func() bool {
 						return count(t, other, `SELECT count(*) FROM pg_stat_activity
 							WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
-					}, 30*time.Second, 5*time.Millisecond, "Abandon did not wait for the hold's transaction")
+					}, 30*time.Second, 5*time.Millisecond, "the void did not wait for the hold's transaction")
 				}
 				commit()
 				require.NoError(t, <-ended)
-				require.NoError(t, <-abandoned)
+				require.NoError(t, <-voided)
 				k.requireClaims()
-				if micros > 0 {
+				require.Zero(t, count(t, db, `SELECT count(*) FROM holds`))
+				if c.micros > 0 {
 					k.requireWallet(100, 0)
-					k.requireHold("call_1", "voided")
 				}
 				requireSoundBooks(t, db)
 			})
