@@ -47,6 +47,9 @@ type session struct {
 // Name is the kind's name in metrics and logs.
 func (kind) Name() string { return "inbox" }
 
+// LocksRows implements [store.RowLocking].
+func (kind) LocksRows() {}
+
 // Apply locks the conversations of all operations in order of id, stores arrivals, runs the workers' operations one after the
 // other, and leases last, when all else is written. No caller in one transaction has seen the result of another, so any order
 // is correct. A fault is the fault of all: the writer rolls back and runs each alone.

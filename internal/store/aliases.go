@@ -32,6 +32,8 @@ type (
 
 	// Kind is [writer.Kind].
 	Kind = writer.Kind
+	// RowLocking is [writer.RowLocking].
+	RowLocking = writer.RowLocking
 	// Op is [writer.Op].
 	Op = writer.Op
 	// Urgent is [writer.Urgent].

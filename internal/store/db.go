@@ -11,9 +11,9 @@
 //
 //   - One DDL text and one SQL text with $n parameters serve both engines: times are epoch milliseconds,
 //     JSON is text, text is valid UTF-8 without NUL ([ErrText]).
-//   - Every write of a process goes through one goroutine, the writer. Writes that wait at the same moment share one
-//     transaction (natural batching: no timer), so the price of a commit is shared, too. A result is returned only after
-//     the COMMIT that made it durable.
+//   - Every write of a process goes through the writer. Writes that wait at the same moment share one transaction (natural batching: no
+//     timer), so the price of a commit is shared, too. A result is returned only after the COMMIT that made it durable. Transactions follow
+//     each other; on PostgreSQL one of [RowLocking] kinds may begin while another one commits.
 //   - A fault of one operation never fails another: kinds run in savepoints, and operations of a failed group run
 //     again, each alone.
 //   - Every wait has a bound: the queue's length, the turn between processes, statements, and an operation's life in

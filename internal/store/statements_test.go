@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ func (m *meter) refusedCall(t *testing.T, id string) {
 
 func (m *meter) deliver(t *testing.T, id, customer string) {
 	t.Helper()
-	m.deliverItems(t, []inbox.Item{textOf(id, customer)})
+	require.NoError(t, m.enqueue(textOf(id, customer)))
 }
 
 // deliverMany delivers a text of each of many customers at once.
@@ -159,7 +160,7 @@ func (m *meter) deliverMany(t *testing.T, id string, customers int) {
 	for n := range customers {
 		items = append(items, textOf(fmt.Sprint(id, n), fmt.Sprint("one of many ", n)))
 	}
-	m.deliverItems(t, items)
+	require.NoError(t, m.enqueue(items...))
 }
 
 func textOf(id, customer string) inbox.Item {
@@ -168,11 +169,9 @@ func textOf(id, customer string) inbox.Item {
 	}
 }
 
-func (m *meter) deliverItems(t *testing.T, items []inbox.Item) {
-	t.Helper()
-	require.NoError(t, m.queue.Enqueue(t.Context(), []inbox.Arrival{{
-		Route: store.Route{ChannelID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", State: store.ChannelActive}, Items: items,
-	}}))
+func (m *meter) enqueue(items ...inbox.Item) error {
+	route := store.Route{ChannelID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", State: store.ChannelActive}
+	return m.queue.Enqueue(context.Background(), []inbox.Arrival{{Route: route, Items: items}})
 }
 
 // emptyQueue deletes the conversations, so that nothing else is due.

@@ -20,7 +20,7 @@ const MigrationLockTimeout = time.Second
 
 // Driver is an open database of one engine. All methods may be called at the same time.
 type Driver interface {
-	// Writer is the connection that writes. One goroutine uses it.
+	// Writer is the connection that writes. As many goroutines use it as it may have transactions in flight.
 	Writer() Writer
 	// Reader is for reading with $n SQL.
 	Reader() *sql.DB

@@ -56,6 +56,8 @@ type Writer interface {
 	TakeTurn(hurry <-chan struct{}) (release func())
 	// Begin begins a transaction, which ctx bounds.
 	Begin(ctx context.Context) (Transaction, error)
+	// InFlight returns how many transactions may be open at a time. More than one needs an engine that locks single rows.
+	InFlight() int
 	// MaxTime returns how long a transaction may take from its beginning until COMMIT; 0 is no bound.
 	MaxTime() time.Duration
 	Close() error

@@ -26,6 +26,7 @@ const (
 // slowEngine is a database whose commits take as long as the test says. It runs on the fake clock.
 type slowEngine struct {
 	commit atomic.Int64  // of transactions that begin now, in nanoseconds
+	open   int           // transactions that may be in flight, 0 for one
 	life   time.Duration // of a transaction, 0 for no bound
 	failed atomic.Int64  // transactions that their deadline ended
 }
@@ -46,6 +47,8 @@ func (e *slowEngine) TakeTurn(<-chan struct{}) (release func()) {
 func (e *slowEngine) Begin(ctx context.Context) (driver.Transaction, error) {
 	return &slowTransaction{engine: e, ctx: ctx, commitTime: time.Duration(e.commit.Load())}, nil
 }
+
+func (e *slowEngine) InFlight() int { return max(1, e.open) }
 
 func (e *slowEngine) MaxTime() time.Duration { return e.life }
 

@@ -131,3 +131,11 @@ type Kind interface {
 	Name() string
 	Apply(ctx context.Context, tx driver.Tx, ops []Op) []error
 }
+
+// RowLocking is a [Kind] whose Apply locks all rows that its operations change before it decides by them, in one order, and that keeps
+// nothing in the process's memory. Where the engine locks single rows, its next transaction begins while the last one commits; a row that
+// both change has that order.
+type RowLocking interface {
+	Kind
+	LocksRows()
+}

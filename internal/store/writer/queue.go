@@ -2,6 +2,7 @@ package writer
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -39,9 +40,14 @@ type queue struct {
 	wake   chan struct{} // wakes the writer: the queue is not empty, or closed
 	closed chan struct{}
 
-	mu       sync.Mutex
-	lines    [classes]line
-	pace     pace
+	mu    sync.Mutex
+	lines [classes]line
+	pace  pace
+	open  int // transactions
+	// overlapped reports that the open transaction began before the last one ended, and counts from then.
+	overlapped bool
+	// company is how many operations must be in line for another transaction to begin beside those that are open.
+	company  int
 	refused  int // at the door or in line, since the last transaction
 	isClosed bool
 	// While a transaction runs, the ordinary line is reviewed every reviewEvery.
@@ -85,9 +91,9 @@ func (q *queue) push(write *PendingWrite) error {
 	if write.class == lazy && q.ripening == nil {
 		q.ripening = time.AfterFunc(lazyWait, q.ripen)
 	}
-	ready := q.ready()
+	begins := q.begins()
 	q.mu.Unlock()
-	if ready {
+	if begins {
 		q.signal()
 	}
 	return nil
@@ -122,6 +128,11 @@ func (q *queue) ripen() {
 func (q *queue) ready() bool {
 	waiting := q.lines[lazy].count
 	return q.lines[urgent].count > 0 || q.lines[ordinary].count > 0 || waiting > 0 && (q.due || waiting >= maxBatch || q.isClosed)
+}
+
+// begins reports whether a transaction can begin, beside an open one, too. It needs the mutex.
+func (q *queue) begins() bool {
+	return q.ready() && (q.open == 0 || q.lines[urgent].count+q.lines[ordinary].count >= q.company)
 }
 
 func (q *queue) signal() {
@@ -223,8 +234,10 @@ func (q *queue) unlink(write *PendingWrite) {
 // begin records that a transaction begins, or waits for its turn.
 func (q *queue) begin(now time.Time) {
 	q.mu.Lock()
-	q.pace.began = now
-	q.mu.Unlock()
+	defer q.mu.Unlock()
+	if q.open++; q.open == 1 {
+		q.pace.began = now
+	}
 }
 
 // boarded records that the transaction has its operations, and how many other transactions failed operations will
@@ -233,6 +246,7 @@ func (q *queue) boarded(retries int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pace.cut, q.pace.retries = false, retries
+	q.company = math.MaxInt
 	q.reviewing = true
 	if q.review == nil {
 		q.review = time.AfterFunc(reviewEvery, q.reviewLine)
@@ -241,17 +255,38 @@ func (q *queue) boarded(retries int) {
 	q.review.Reset(reviewEvery)
 }
 
+// overlap lets another transaction begin beside one of so many operations, once half as many are in line: smaller ones would cost more
+// than they gain.
+func (q *queue) overlap(operations int) {
+	q.mu.Lock()
+	q.company = max(1, operations/2)
+	begins := q.begins()
+	q.mu.Unlock()
+	if begins {
+		q.signal()
+	}
+}
+
 // end records how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
 // cut off, and how many transactions failed operations will have. It returns how many operations were refused meanwhile, and how
 // long a transaction is expected to take now.
 func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.reviewing {
-		q.review.Stop()
-		q.reviewing = false
+	now := time.Now()
+	if q.overlapped {
+		took = min(took, max(1, now.Sub(q.pace.began)))
 	}
-	q.pace.began, q.pace.cut, q.pace.retries = time.Time{}, cut, retries
+	q.open = max(0, q.open-1)
+	q.overlapped = q.open > 0
+	q.pace.began, q.pace.cut, q.pace.retries = now, cut, retries
+	if !q.overlapped {
+		q.pace.began = time.Time{}
+		if q.reviewing {
+			q.review.Stop()
+			q.reviewing = false
+		}
+	}
 	if took > 0 {
 		q.pace.add(took, lost)
 	}
@@ -314,6 +349,13 @@ func (q *queue) ending() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.lines[urgent].count > 0
+}
+
+// pending reports whether the writer should begin a transaction now.
+func (q *queue) pending() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.begins()
 }
 
 // waiting reports whether the writer has something to take now.

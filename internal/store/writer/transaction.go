@@ -11,8 +11,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// transact runs a batch in one transaction.
+// transact runs a batch in one transaction. It waits for the one that commits unless both consist of kinds that lock rows.
 func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
+	o.overlaps = w.inFlight > 1 && !slices.ContainsFunc(batch, w.ordered)
+	if !o.overlaps {
+		w.committing.Wait()
+	}
 	start := time.Now()
 	groups := w.group(w.inTime(&o, batch, start))
 	if len(groups) == 0 {
@@ -34,16 +38,14 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 		}
 		return o
 	}
-	w.committing = time.Time{}
 	var kept []*PendingWrite // applied and released, not committed yet
-	until := start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
-	mayCut := len(w.back) == 0 // else what waits there would grow
+	until, mayCut := w.limits(start)
 	for i, group := range groups {
 		if i > 0 && mayCut && time.Now().After(until) {
 			w.putBack(&o, groups[i:])
 			break
 		}
-		failed, lost := w.apply(tx, group, i == len(groups)-1)
+		failed, lost := w.apply(tx, &o, group, i == len(groups)-1)
 		if lost != nil {
 			w.logger.Warn("a write transaction was lost", "error", lost)
 			o.lost = true
@@ -62,10 +64,27 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 		tx.Rollback()
 		return o
 	}
-	err = w.commit(tx)
+	err = w.commit(tx, &o)
 	o.lost = err != nil
 	o.end(err, kept...)
 	return o
+}
+
+// limits returns until when a transaction may work, and whether what it hasn't run then may be put back.
+func (w *Writer) limits(start time.Time) (until time.Time, mayCut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until = start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
+	return until, len(w.back) == 0 // else what waits there would grow
+}
+
+// ordered reports whether a write needs all transactions before its own to have ended.
+func (w *Writer) ordered(write *PendingWrite) bool {
+	if write.kind < 0 {
+		return write.kind != pingWrite
+	}
+	_, locks := w.kinds[write.kind].(RowLocking)
+	return !locks
 }
 
 // endedWrite is a write that has ended, whose caller still waits.
@@ -79,6 +98,9 @@ type outcome struct {
 	ended []endedWrite
 	batch Batch
 	lost  bool // the transaction failed as a whole
+
+	overlaps, overlapped bool      // the next transaction may begin, or has begun, while this one commits
+	committing           time.Time // when the transaction began to commit
 }
 
 func (o *outcome) end(err error, writes ...*PendingWrite) {
@@ -92,15 +114,17 @@ func (o *outcome) end(err error, writes ...*PendingWrite) {
 }
 
 // commit ends the transaction and measures how long that takes, since COMMIT was sent or is sent now.
-func (w *Writer) commit(tx driver.Transaction) error {
-	if w.committing.IsZero() {
-		w.committing = time.Now()
+func (w *Writer) commit(tx driver.Transaction, o *outcome) error {
+	if o.committing.IsZero() {
+		o.committing = time.Now()
 	}
 	err := tx.Commit(tx.Context())
 	if err != nil {
 		w.logger.Warn("a write transaction could not commit", "error", err)
 	}
-	w.commits.add(time.Since(w.committing))
+	w.mu.Lock()
+	w.commits.add(time.Since(o.committing))
+	w.mu.Unlock()
 	return err
 }
 
@@ -161,6 +185,8 @@ type writeGroup struct {
 }
 
 func (w *Writer) putBack(o *outcome, groups []writeGroup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, group := range groups {
 		w.back = append(w.back, group.writes...)
 		o.batch.PutBack += len(group.writes)
@@ -169,7 +195,7 @@ func (w *Writer) putBack(o *outcome, groups []writeGroup) {
 
 // apply runs a group in a savepoint. failed holds one error for each operation, none of them nil, when the group was
 // rolled back; lost is set when the whole transaction can't go on.
-func (w *Writer) apply(tx driver.Transaction, group writeGroup, last bool) (failed []error, lost error) {
+func (w *Writer) apply(tx driver.Transaction, o *outcome, group writeGroup, last bool) (failed []error, lost error) {
 	if err := tx.Savepoint(); err != nil {
 		return nil, err
 	}
@@ -177,7 +203,10 @@ func (w *Writer) apply(tx driver.Transaction, group writeGroup, last bool) (fail
 	failed = w.call(ctx, tx, group)
 	if failed == nil {
 		if last {
-			w.committing = time.Now() // release may send COMMIT
+			o.committing = time.Now() // release may send COMMIT
+			if o.overlaps {
+				w.beginNext(o, len(group.writes))
+			}
 		}
 		err := tx.Release(ctx, last)
 		if err == nil {
@@ -251,6 +280,8 @@ func (w *Writer) fail(o *outcome, group writeGroup, failed []error) {
 		again = append(again, write)
 	}
 	o.batch.Retried += len(again)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.again = slices.AppendSeq(w.again, slices.Chunk(again, max(1, (len(again)+retryPieces-1)/retryPieces)))
 }
 

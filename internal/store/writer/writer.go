@@ -1,5 +1,6 @@
-// Package writer runs everything that a process writes through one goroutine: operations that wait at the same moment share
-// one transaction (natural batching, without a timer), so they share the price of a commit.
+// Package writer runs everything that a process writes, one batch after the other: operations that wait at the same moment share
+// one transaction (natural batching, without a timer), so they share the price of a commit. On an engine that locks single rows a batch
+// of [RowLocking] kinds may begin while the one before it commits.
 //
 // A result is returned only after the COMMIT that made it durable. A fault of one operation never fails another: kinds run
 // in savepoints, and the operations of a failed group run again, in smaller groups and then each alone. Every wait has a
@@ -13,6 +14,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -38,7 +40,7 @@ const (
 // errWaited refuses an operation that waits far longer than expected.
 var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", driver.ErrOverloaded)
 
-// Writer runs everything that is written through one goroutine.
+// Writer runs everything that a process writes.
 type Writer struct {
 	conn     driver.Writer
 	kinds    []Kind
@@ -51,16 +53,21 @@ type Writer struct {
 	life     time.Duration // the connection's MaxTime
 
 	abandoned chan struct{} // closed when Close has no more time
-	stopped   chan struct{} // closed when the goroutine has ended
+	stopped   chan struct{} // closed when the goroutines have ended
 
-	// Owned by the goroutine.
-	back       []*PendingWrite   // put back by time, run before the queue
-	again      [][]*PendingWrite // pieces of failed groups, run one by one
-	retried    bool              // the last transaction was one of those
-	resumed    bool              // the last transaction was of what was put back
-	committing time.Time         // when the transaction began to commit
-	commits    recent            // how long that takes
-	refusals   refusalLog
+	inFlight int // goroutines that write, each one transaction at a time
+	// next has a value from when a transaction collects its operations until the next one may begin, which is its end or, if all its
+	// kinds lock rows, when it has run them. Then its row locks order it before the next one.
+	next       chan struct{}
+	committing sync.WaitGroup // transactions that commit while next is free; who filled next adds and waits
+
+	mu       sync.Mutex        // guards what follows
+	back     []*PendingWrite   // put back by time, run before the queue
+	again    [][]*PendingWrite // pieces of failed groups, run one by one
+	retried  bool              // the last transaction was one of those
+	resumed  bool              // the last transaction was of what was put back
+	commits  recent            // how long transactions take to commit
+	refusals refusalLog
 }
 
 // Options configures a writer.
@@ -76,6 +83,7 @@ func New(conn driver.Writer, options Options) (*Writer, error) {
 		conn: conn, kinds: options.Kinds, indexes: make(map[string]int, len(options.Kinds)), queue: newQueue(),
 		logger: options.Logger, observer: options.Observer, patience: longestWait, life: conn.MaxTime(),
 		abandoned: make(chan struct{}), stopped: make(chan struct{}), refusals: refusalLog{logger: options.Logger},
+		inFlight: conn.InFlight(), next: make(chan struct{}, 1),
 	}
 	for i, kind := range options.Kinds {
 		if _, twice := w.indexes[kind.Name()]; twice {
@@ -138,9 +146,17 @@ func (w *Writer) await(ctx context.Context, write *PendingWrite) error {
 	return write.err
 }
 
-// Run writes what is queued, in a goroutine of its own. It ends when the queue is closed and everything queued has ended.
+// Run writes what is queued, in goroutines of its own. It ends when the queue is closed and everything queued has ended.
 func (w *Writer) Run() {
 	defer close(w.stopped)
+	var running sync.WaitGroup
+	for range w.inFlight {
+		running.Go(w.run)
+	}
+	running.Wait()
+}
+
+func (w *Writer) run() {
 	for {
 		if !w.pending() {
 			select {
@@ -152,9 +168,15 @@ func (w *Writer) Run() {
 				continue
 			}
 		}
+		w.next <- struct{}{}
+		if !w.pending() { // another goroutine has it
+			<-w.next
+			continue
+		}
 		select {
 		case <-w.abandoned:
 			w.refuseAll()
+			<-w.next
 		default:
 			w.turn()
 		}
@@ -162,10 +184,12 @@ func (w *Writer) Run() {
 }
 
 func (w *Writer) pending() bool {
-	return len(w.again) > 0 || len(w.back) > 0 || w.queue.waiting()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.again) > 0 || len(w.back) > 0 || w.queue.pending()
 }
 
-// turn runs one batch, which is collected after the turn is won, so that it has what arrived meanwhile.
+// turn runs one batch, which is collected after the turn is won, so that it has what arrived meanwhile. It needs next, and empties it.
 func (w *Writer) turn() {
 	start := time.Now()
 	w.queue.begin(start)
@@ -173,17 +197,39 @@ func (w *Writer) turn() {
 	waited := time.Since(start)
 	runtime.Gosched() // callers that are ready to write join before the batch is collected, and share it
 	batch := w.collect()
-	w.queue.boarded(len(w.again))
+	w.queue.boarded(w.retries())
 	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
 	w.observe(&outcome, start, waited)
 	for _, ended := range outcome.ended {
 		ended.write.finish(ended.err)
 	}
+	if outcome.overlapped {
+		w.committing.Done()
+	} else {
+		<-w.next
+	}
+}
+
+// retries is how many transactions failed operations will have for themselves.
+func (w *Writer) retries() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.again)
+}
+
+// beginNext lets the next transaction begin while this one commits.
+func (w *Writer) beginNext(o *outcome, operations int) {
+	o.overlapped = true
+	w.committing.Add(1)
+	<-w.next
+	w.queue.overlap(operations)
 }
 
 // observe measures the pace and reports a transaction to the observer.
 func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	batch, took := o.batch, time.Duration(0)
 	if batch.Transaction > 0 {
 		took = since(start)
@@ -204,6 +250,8 @@ func since(start time.Time) time.Duration { return max(1, time.Since(start)) }
 // collect takes the next batch. What was cut off goes before ordinary writes and unaccompanied, so that it can't be cut off for ever; it
 // takes turns with urgent ones. What must run again does so in turns with what is in line, which doesn't wait for all of it.
 func (w *Writer) collect() []*PendingWrite {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	resumed := w.resumed
 	w.resumed = false
 	switch {
@@ -226,6 +274,8 @@ func (w *Writer) collect() []*PendingWrite {
 
 // refuseAll ends everything that has not run.
 func (w *Writer) refuseAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	writes := slices.Concat(append(w.again, w.back)...)
 	w.again, w.back = nil, nil
 	for _, write := range w.queue.drain(writes) {

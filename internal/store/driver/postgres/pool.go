@@ -27,7 +27,7 @@ const (
 // connPools are a process's connections to PostgreSQL. The pools work and reads have at most pool_max_conns together, half each,
 // but at least one each.
 type connPools struct {
-	// work serves requests: one connection writes, the others look up and count.
+	// work serves requests: one connection writes, or two (InFlight), the others look up and count.
 	work *pgxpool.Pool
 	// reads serves everything else, so that no page of the dashboard, however slow, takes a connection away from a request.
 	reads *pgxpool.Pool

@@ -42,6 +42,14 @@ func newWriterConn(pools *connPools, pooled bool) *writerConn {
 
 func (w *writerConn) MaxTime() time.Duration { return writeTime }
 
+// InFlight is 2 if that leaves the look-ups of requests a connection.
+func (w *writerConn) InFlight() int {
+	if w.pools.work.Stat().MaxConns() < 3 {
+		return 1
+	}
+	return 2
+}
+
 func (w *writerConn) TakeTurn(<-chan struct{}) (release func()) { return func() {} }
 
 func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {

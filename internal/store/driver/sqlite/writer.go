@@ -58,6 +58,9 @@ func (w *writerConn) connect(ctx context.Context) (err error) {
 	return err
 }
 
+// InFlight is 1: a file has one writer.
+func (w *writerConn) InFlight() int { return 1 }
+
 // MaxTime has no bound: SQLite runs in this process, on a local disk, and isn't interrupted.
 func (w *writerConn) MaxTime() time.Duration { return 0 }
 
