@@ -114,8 +114,12 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 	return c, err
 }
 
+// findSizes has no list of one key: for that PostgreSQL would take the index of an organization's conversations while the table is small, and
+// keep to it.
+var findSizes = listSizes[:len(listSizes)-1]
+
 var (
-	findConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
+	findConversations = findSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 		WHERE (org_id, channel_id, customer_ref) IN ({list}) ORDER BY id`, 3, 0)
 	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
 		state, attention, run_at, waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at,
@@ -219,7 +223,7 @@ func (c *conversationRow) update() (text string, args []any) {
 // which are final then.
 func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow, lock string) {
 	final := lock != "" || !locksRows(tx)
-	for size, piece := range store.Padded(listSizes, keys) {
+	for size, piece := range store.Padded(findSizes, keys) {
 		tx.QueueQuery(func(row store.Row) error {
 			c, err := scanConversationRow(row)
 			if err != nil {

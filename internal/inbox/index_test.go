@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -203,4 +204,29 @@ func (q *inboxTest) plan(t *testing.T, text string, args []any) string {
 	}, explain+text, args...)
 	require.NoError(t, err)
 	return strings.Join(lines, "\n")
+}
+
+// TestCustomersAreFoundInSmallTables guarantees that a delivery finds its conversations by the whole key also by a plan that a connection made
+// while the table was small, and keeps.
+func TestCustomersAreFoundInSmallTables(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	storetest.OpenAt(t, location, store.Options{})
+	conn, err := pgx.Connect(t.Context(), location.DSN)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) // it only read
+	_, err = conn.Exec(t.Context(), `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
+		SET enable_mergejoin = off`)
+	require.NoError(t, err)
+	for i, text := range findConversations {
+		name := fmt.Sprint("find_", findSizes[i])
+		_, err := conn.Prepare(t.Context(), name, text+" FOR UPDATE")
+		require.NoError(t, err)
+		nulls := strings.TrimSuffix(strings.Repeat("NULL,", strings.Count(text, "$")), ",")
+		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+name+"("+nulls+")")
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(plan, "\n"), "using conversations_customer on", name)
+	}
 }
