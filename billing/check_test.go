@@ -79,6 +79,16 @@ func TestCheckFinds(t *testing.T) {
 		"a shortfall that nothing cost": {func(do statement) {
 			do(`UPDATE calls SET shortfall_micros = 1 WHERE id = 'call_void'`)
 		}, []string{"P1"}},
+		"a cost above the largest number": {func(do statement) {
+			do(`UPDATE calls SET shortfall_micros = 9223372036854775807 - charged_micros + 1 WHERE id = 'call_charged'`)
+		}, []string{"P1"}},
+		"tokens whose cost is above the largest number": {func(do statement) {
+			do(`UPDATE calls SET prompt_tokens = 9223372036854775807, completion_tokens = 9223372036854775807 WHERE id = 'call_charged'`)
+		}, []string{"P1"}},
+		"balances above the largest number": {func(do statement) {
+			do(`UPDATE ledger_tx SET amount_micros = 9223372036854775807, balance_micros = 9223372036854775807 WHERE kind = 'topup'`)
+			do(`UPDATE ledger_tx SET amount_micros = 9223372036854775807 WHERE kind = 'refund'`)
+		}, []string{"P4", "P5"}},
 		"a call of nobody": {func(do statement) {
 			do(`UPDATE calls SET org_id = 'org_none', reserved_micros = 0 WHERE id = 'call_void'`)
 		}, []string{"P3"}},

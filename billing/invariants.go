@@ -129,7 +129,7 @@ const (
 			AND (o.id IS NULL OR (c.reserved_micros > 0 AND w.org_id IS NULL) OR (c.key_id <> '' AND k.id IS NULL))`
 	unchargedCalls = `SELECT id, 'completed, reserved ' || reserved_micros || ', ' || prompt_tokens || ' and ' || completion_tokens
 			|| ' tokens for nothing' FROM calls
-		WHERE id > $1 AND id <= $2 AND outcome = 'completed' AND reserved_micros > 0 AND charged_micros + shortfall_micros = 0
+		WHERE id > $1 AND id <= $2 AND outcome = 'completed' AND reserved_micros > 0 AND charged_micros = 0 AND shortfall_micros = 0
 			AND NOT EXISTS (SELECT 1 FROM prices p WHERE p.id = price_id AND p.input_micros = 0 AND completion_tokens = 0)`
 
 	wrongRefunds = `SELECT t.id, CASE WHEN c.id IS NULL THEN 'call ' || t.ref || ' is not of its wallet'
