@@ -242,12 +242,12 @@ func (b *books) expire(id string) (expired bool) {
 // lose notes a call that was not settled in time.
 func (b *books) lose(id string, micros int64) {
 	b.lost.Calls = append(b.lost.Calls, id)
-	b.lost.Micros += micros
+	b.lost.add(micros)
 }
 
 // sweep ends what is over and returns what calls lost by that, and how much it ended.
 func (b *books) sweep(due []callKey) (lost Lost, done int) {
-	before := b.lost
+	b.lost = Lost{}
 	for _, key := range due {
 		if b.expire(key.id) {
 			done++
@@ -261,8 +261,7 @@ func (b *books) sweep(due []callKey) (lost Lost, done int) {
 	for _, wallet := range b.wallets {
 		done += b.lapse(wallet)
 	}
-	lost.Calls, lost.Micros = b.lost.Calls[len(before.Calls):], b.lost.Micros-before.Micros
-	return lost, done
+	return b.lost, done
 }
 
 // post books a top-up, an adjustment or a refund, once per kind and reference.

@@ -52,7 +52,7 @@ func (w *walletRow) end(t *trancheRow) {
 func (b *books) lapse(wallet *walletRow) (ended int) {
 	for _, tranche := range wallet.tranches {
 		if !tranche.ended && tranche.leaseUntil < b.now {
-			b.lost.Micros += tranche.left
+			b.lost.add(tranche.left)
 			wallet.end(tranche)
 			ended++
 		}

@@ -3,6 +3,7 @@ package billing
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -112,5 +113,24 @@ func TestLargestTranche(t *testing.T) {
 		_, err := book.Spendable(t.Context(), acme)
 		require.ErrorIs(t, err, ErrOverflow, "books that are broken")
 		execute(t, db, `DELETE FROM tranches WHERE id = 'trc_x'`)
+	})
+}
+
+// TestLargestLoss: what a sweep has released of several wallets is logged, although the sum doesn't fit.
+func TestLargestLoss(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		for i, env := range []store.Env{store.Live, store.Test} {
+			wallet := WalletID{acme.OrgID, env}
+			_, err := book.Credit(t.Context(), "test", wallet, math.MaxInt64, "all")
+			require.NoError(t, err)
+			hold := holdOf([]string{"call_1", "call_2"}[i], math.MaxInt64)
+			hold.Wallet, hold.ExpiresIn = wallet, time.Hour
+			require.NoError(t, refusal(book.Hold(t.Context(), hold)))
+		}
+		execute(t, db, `UPDATE holds SET expires_at = 1`)
+		lost, err := book.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Len(t, lost.Calls, 2)
+		require.Equal(t, int64(math.MaxInt64), lost.Micros, "the largest amount, since the sum doesn't fit")
 	})
 }

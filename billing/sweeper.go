@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
@@ -17,8 +18,17 @@ const DefaultSweepInterval = 15 * time.Second
 type Lost struct {
 	// Calls are the ids of those with a hold of their own. Of the others only the process that was killed knew the ids.
 	Calls []string
-	// Micros is what was reserved for the Calls, and what tranches without a process had left.
+	// Micros is what was reserved for the Calls, and what tranches without a process had left. A sum of several wallets that doesn't fit is
+	// the largest number.
 	Micros int64
+}
+
+func (l *Lost) add(micros int64) {
+	sum, err := addMicros(l.Micros, micros)
+	if err != nil {
+		sum = math.MaxInt64
+	}
+	l.Micros = sum
 }
 
 // Sweep releases every hold and every Idempotency-Key whose time is over by the database's clock, every tranche whose lease is over, and
@@ -30,7 +40,7 @@ func (b *Book) Sweep(ctx context.Context) (lost Lost, err error) {
 			return lost, fmt.Errorf("sweep holds: %w", err)
 		}
 		lost.Calls = append(lost.Calls, op.lost.Calls...)
-		lost.Micros += op.lost.Micros
+		lost.add(op.lost.Micros)
 		if !op.more || op.done == 0 {
 			return lost, nil
 		}
