@@ -1,26 +1,124 @@
 package tests
 
 import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // TestNodesShareWallets guarantees that several nodes are one bank: what one node books holds on the next, without
-// sticky sessions.
+// sticky sessions, and in one order, however the database's clock is set.
 func TestNodesShareWallets(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
-	c := startCluster(t, deploy(t, store.Postgres, up), clusterNodes, 0)
+	d := deploy(t, store.Postgres, up)
+	setClock := storetest.PostgresClock(t, d.location)
+	c := startCluster(t, d, clusterNodes, 0)
 	t.Run("no debt", func(t *testing.T) { requireNoDebt(t, c, up) })
 	t.Run("one key, two nodes", func(t *testing.T) { requireOneRunEach(t, c, up) })
-	c.nodes[0].svc(t, "doctor")
+	t.Run("a clock that is set", func(t *testing.T) { requireOrderedStatement(t, c, up, setClock) })
+	for _, recent := range []string{"0", "1m", "1h", "25h"} {
+		c.nodes[0].svc(t, "doctor", "--recent", recent)
+	}
+}
+
+// requireOrderedStatement requires that all nodes write one statement, in which each balance follows from the one before, while the clock of
+// the database is set forward and back by an hour. Its pages and its table are in that order.
+func requireOrderedStatement(t *testing.T, c *cluster, up *upstream, setClock func(ahead time.Duration)) {
+	t.Helper()
+	const atOnce, rounds, leastSteps = 60, 5, 4
+	s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
+	customer := c.operator().customer(t, 1_000_000_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var clock sync.WaitGroup
+	var steps atomic.Int64
+	clock.Go(func() {
+		for ; ctx.Err() == nil; steps.Add(1) {
+			setClock([]time.Duration{time.Hour, 0}[steps.Load()%2])
+			<-time.After(100 * time.Millisecond)
+		}
+	})
+	calls := 0
+	for round := 0; !t.Failed() && (round < rounds || steps.Load() < leastSteps); round++ {
+		together(atOnce, func(i int) {
+			a, err := c.node(i).as(customer).tryChat(prompt(modelStd, s.Mark, i%2 == 0))
+			if failOn(t, err) && expectStatus(t, a, http.StatusOK) {
+				expectWhole(t, a)
+			}
+		})
+		calls += atOnce
+	}
+	cancel()
+	clock.Wait()
+	setClock(0)
+	customer.awaitCalls(t, calls)
+	customer.awaitNothingHeld(t)
+
+	as := c.node(1).as(customer)
+	statement := requirePages(t, as, "/wallet/transactions?limit=100")
+	require.Len(t, statement, calls+1)
+	balance := customer.wallet(t).BalanceMicros
+	require.EqualValues(t, 1_000_000_000-calls*usualCharge, balance)
+	for i, entry := range statement {
+		require.Equal(t, strconv.FormatInt(balance, 10), entry["balanceMicros"], "row %d of %d", i, len(statement))
+		amount, err := strconv.ParseInt(entry["amountMicros"], 10, 64)
+		require.NoError(t, err)
+		balance -= amount
+		if i > 0 {
+			require.LessOrEqual(t, entry["at"], statement[i-1]["at"])
+		}
+	}
+	require.Zero(t, balance)
+
+	table, err := csv.NewReader(bytes.NewReader(as.get(t, "/wallet/transactions?format=csv").Body)).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, table, len(statement)+1)
+	for i, row := range table[1:] {
+		entry := statement[i]
+		require.Equal(t, []string{entry["id"], entry["at"], entry["kind"], entry["amountMicros"], entry["balanceMicros"]}, row[:5])
+	}
+}
+
+// requirePages reads a list to its end. Of its members only texts are returned.
+func requirePages(t *testing.T, as *client, path string) (all []map[string]string) {
+	t.Helper()
+	for next := path; ; {
+		var page struct {
+			Data       []map[string]any `json:"data"`
+			NextCursor string           `json:"nextCursor"`
+		}
+		a := as.get(t, next)
+		require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
+		require.NoError(t, json.Unmarshal(a.Body, &page))
+		for _, element := range page.Data {
+			texts := map[string]string{}
+			for name, value := range element {
+				if text, ok := value.(string); ok {
+					texts[name] = text
+				}
+			}
+			all = append(all, texts)
+		}
+		if page.NextCursor == "" {
+			return all
+		}
+		next = path + "&cursor=" + page.NextCursor
+	}
 }
 
 // requireNoDebt requires that of many calls through all nodes at once, in both forms, keyed or not, exactly those pass
