@@ -38,7 +38,7 @@ func TestVersionEverywhere(t *testing.T) {
 	require.Equal(t, "server", started["process"])
 	require.Equal(t, version, started["version"])
 	require.Equal(t, p.location.Redacted(), started["store"])
-	require.EqualValues(t, 6, started["models"])
+	require.EqualValues(t, 7, started["models"])
 	for _, probe := range []string{"/live", "/ready"} {
 		response, err := p.clear.Get(p.SideURL + probe) //nolint:noctx // it is local
 		require.NoError(t, err)
