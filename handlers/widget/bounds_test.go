@@ -189,6 +189,7 @@ func TestOneVisitorFromManyAddresses(t *testing.T) {
 	require.EqualValues(t, 30, refused.Fields["retryAfter"])
 	wholeStream(t, s.writeFrom("192.0.2.1", s.begin(t, `{}`), "m-1"))
 
+	token = s.begin(t, `{}`) // the first visitor has had as many answers as an assistant gives at once
 	s.Limiter = limit.NewMemory(nil)
 	s.speaker.next = make(chan struct{})
 	answers := make(chan *httptest.ResponseRecorder, streamsPerSource)

@@ -106,18 +106,18 @@ func TestIndexesOfTheQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
 	for index, text := range map[string]string{
-		"channels_external":              `SELECT id FROM channels WHERE type = 'bot' AND external_id = 'x' AND external_id <> ''`,
-		"channels_agent":                 `UPDATE channels SET agent_id = NULL WHERE agent_id = 'agt_1' AND org_id = 'org_1'`,
-		"conversations_due":              `SELECT id FROM conversations WHERE run_at <= 5 ORDER BY run_at LIMIT 10`,
-		"conversations_org":              `SELECT id FROM conversations WHERE org_id = 'org_1' AND id > 'a' ORDER BY id LIMIT 10`,
-		"sqlite_autoindex_conversations": `SELECT id FROM conversations WHERE channel_id = 'chn_1' LIMIT 10`,
-		"messages_open":                  `SELECT id FROM messages WHERE conversation_id = 'c' AND turn_id IS NULL AND NOT handled`,
-		"messages_turn":                  `SELECT id FROM messages WHERE turn_id = 't'`,
-		"messages_conversation":          `SELECT id FROM messages WHERE conversation_id = 'c' ORDER BY received_at, id LIMIT 10`,
-		"turns_asking":                   `SELECT id FROM turns WHERE conversation_id = 'c' AND state = 'asking'`,
-		"turns_conversation":             `SELECT id FROM turns WHERE conversation_id = 'c' LIMIT 50`,
-		"outbound_messages_open":         `SELECT id FROM outbound_messages WHERE conversation_id = 'c' AND state IN ('pending', 'sending')`,
-		"outbound_messages_platform":     `SELECT id FROM outbound_messages WHERE channel_id = 'c' AND platform_message_id = 'p' AND platform_message_id <> ''`,
+		"channels_external":          `SELECT id FROM channels WHERE type = 'bot' AND external_id = 'x' AND external_id <> ''`,
+		"channels_agent":             `UPDATE channels SET agent_id = NULL WHERE agent_id = 'agt_1' AND org_id = 'org_1'`,
+		"conversations_due":          `SELECT id FROM conversations WHERE run_at <= 5 ORDER BY run_at LIMIT 10`,
+		"conversations_org":          `SELECT id FROM conversations WHERE org_id = 'org_1' AND id > 'a' ORDER BY id LIMIT 10`,
+		"conversations_customer":     `SELECT id FROM conversations WHERE org_id = 'org_1' AND channel_id = 'chn_1' LIMIT 10`,
+		"messages_open":              `SELECT id FROM messages WHERE conversation_id = 'c' AND turn_id IS NULL AND NOT handled`,
+		"messages_turn":              `SELECT id FROM messages WHERE turn_id = 't'`,
+		"messages_conversation":      `SELECT id FROM messages WHERE conversation_id = 'c' ORDER BY received_at, id LIMIT 10`,
+		"turns_asking":               `SELECT id FROM turns WHERE conversation_id = 'c' AND state = 'asking'`,
+		"turns_conversation":         `SELECT id FROM turns WHERE conversation_id = 'c' LIMIT 50`,
+		"outbound_messages_open":     `SELECT id FROM outbound_messages WHERE conversation_id = 'c' AND state IN ('pending', 'sending')`,
+		"outbound_messages_platform": `SELECT id FROM outbound_messages WHERE channel_id = 'c' AND platform_message_id = 'p' AND platform_message_id <> ''`,
 	} {
 		plan := queryPlan(t, db, text)
 		require.Contains(t, plan, index, text)
