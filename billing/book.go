@@ -59,7 +59,6 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 				return replay, err
 			}
-			op.ride = nil // its answer came
 		case errors.Is(op.refused, ErrInsufficientCredits) && !hold.Rough:
 			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.retry(b)); err != nil || op.finished == "" {
 				return nil, err

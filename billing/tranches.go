@@ -244,8 +244,11 @@ func (r *ride) undoLocked() {
 			t.inUse += g.micros
 		}
 	}
-	r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false
+	r.clear()
 }
+
+// clear ends a decision: it is undone, or answered and can't be undone any more.
+func (r *ride) clear() { r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false }
 
 // ends returns the micros of the call whose use of the tranche ends with this ride, 0 for others.
 func (r *ride) ends() int64 {
@@ -292,6 +295,7 @@ func (r *ride) answer(fault error) {
 	default:
 		r.written()
 	}
+	r.clear()
 }
 
 func (r *ride) written() {

@@ -655,13 +655,13 @@ func TestFailedBatchIsDecidedAgain(t *testing.T) {
 				again := settlementOf(t, holder, chargeOf("call_3", 10, 1))
 				fail(t, db, again)
 				write(t, db, again)
+				got := again.ride.got
 				again.ride.answer(nil)
 				require.Equal(t, Settled{ChargedMicros: 1}, again.settled)
 				if recalled {
 					requireMemory(t, holder, memory{inUse: 40})
 					requireTranche(t, db, 40, false)
 				} else {
-					got := again.ride.got
 					require.EqualValues(t, 2*40+trancheCalls*10-30, got)
 					requireMemory(t, holder, memory{30 + 9 + got, 40, 0, 0})
 					requireTranche(t, db, 70+9+got, true)
@@ -713,8 +713,8 @@ func TestFailedFirstAskIsTriedAgain(t *testing.T) {
 		first, second := ask("call_2"), ask("call_3")
 		fail(t, db, first)
 		write(t, db, second)
-		second.ride.answer(nil)
 		require.Zero(t, second.ride.got)
+		second.ride.answer(nil)
 		write(t, db, first)
 		first.ride.answer(nil)
 		requireMemory(t, holder, memory{unused: trancheCalls * 10})
@@ -866,6 +866,27 @@ func TestFailedReturnIsUndone(t *testing.T) {
 		due[0].answer(store.ErrCommitUnknown)
 		requireMemory(t, holder, memory{inUse: 10})
 		requireTranche(t, db, 80, true)
+		charges(t, holder, "call_3", 10)
+		*now = now.Add(trancheIdle + 1)
+		holder.tranches.tend(t.Context())
+		stop(t, holder)
+	})
+}
+
+// What an operation brought or gave back and is known to be written stands, also when the operation is decided once more: a hold with a key
+// may be, when it met a finished key that expired meanwhile.
+func TestAnsweredRideIsNotUndone(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		r := holder.tranches.returning(acme)
+		for range 2 {
+			err := db.Do(t.Context(), Ledger, &tendOp{[]*ride{r}})
+			r.answer(err)
+			require.NoError(t, err)
+			r.undo()
+			requireMemory(t, holder, memory{inUse: 10})
+			requireTranche(t, db, 10, false)
+		}
 		charges(t, holder, "call_3", 10)
 		*now = now.Add(trancheIdle + 1)
 		holder.tranches.tend(t.Context())
