@@ -9,7 +9,7 @@ run: ## build, prepare a demo organization on the first start, start Caddy on Ca
 test: ## everything CI runs: lint, race detector, PostgreSQL and Redis, the built binary, official clients
 	@scripts/test.sh
 
-bench: ## the figures: ratios to a stock reverse_proxy in the same binary, interleaved
+bench: ## the figures: ratios to the reverse_proxy of stock Caddy, interleaved
 	@scripts/bench.sh
 
 soak: ## the long forms of the tests, the attacks on the real binary, every fuzz target (FUZZTIME=5m each)

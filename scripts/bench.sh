@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios, on
+# Measures the built binary (without the race detector) against the reverse_proxy of stock Caddy and prints ratios, on
 # SQLite, PostgreSQL, and PostgreSQL with Redis, then the ledger alone on both engines, and the counting of tokens for each
 # shape of text, which must be as fast for 200,000 characters as for 10,000. The servers are private
 # (scripts/services.sh). Without arguments everything but growth and queues of a million is measured three times and written
@@ -19,6 +19,7 @@
 #     scripts/bench.sh -only abuse
 #     scripts/bench.sh -ledger
 #     scripts/bench.sh -count
+#     BENCH_GC_FLOOR=64MiB scripts/bench.sh -only "answer, C=32"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -36,6 +37,7 @@ case "${1:-}" in
 *)
 	./xcaddy.sh
 	XCADDY_FAILPOINTS=1 ./xcaddy.sh
+	CGO_ENABLED=0 go build -ldflags "-w -s" -o dist/caddy-stock ./tests/stock
 	[ $# -gt 0 ] || set -- -runs 3 -out docs/benchmarks
 	scripts/services.sh go run ./tests/bench -caddy dist/caddy "$@"
 	[ "$*" != "-runs 3 -out docs/benchmarks" ] || {

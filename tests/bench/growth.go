@@ -105,7 +105,7 @@ func (b *bench) runGrowths(ctx context.Context, rows []growthRow) (err error) {
 			return fmt.Errorf("growing: %w", err)
 		}
 		fmt.Fprintf(os.Stderr, "%s: stored in %.0f s\n", r.name(), time.Since(began).Seconds())
-		load := row{name: r.name(), connections: growthConnections, variants: []variant{proxied, free, paid}}
+		load := row{name: r.name(), connections: growthConnections, variants: []variant{stock, free, paid}}
 		if _, err := b.measure(ctx, p, servers, []row{load}); err != nil {
 			return err
 		}

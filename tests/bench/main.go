@@ -1,4 +1,4 @@
-// Command bench measures the gateway against stock reverse_proxy in the same binary, in one interleaved run, and
+// Command bench measures the gateway against the reverse_proxy of stock Caddy in a process of its own, in one interleaved run, and
 // prints ratios. Absolute figures depend on the machine; the ratios are what counts.
 //
 // It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallets
@@ -34,6 +34,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	binary := flag.String("caddy", "dist/caddy", "the built binary (without the race detector)")
+	stock := flag.String("stock", "dist/caddy-stock", "the base of the ratios: stock Caddy, as ./tests/stock builds it")
 	crash := flag.String("crash", "dist/caddy-crash", "the same with failpoints, for the row `overload` on SQLite")
 	rounds := flag.Int("rounds", 7, "interleaved rounds; medians are reported")
 	slice := flag.Duration("slice", 1500*time.Millisecond, "how long each variant runs in a round")
@@ -51,7 +52,7 @@ func main() {
 	case *ledger:
 		err = runLedger(ctx, *rounds, *slice)
 	default:
-		b := &bench{binary: *binary, crash: *crash, rounds: *rounds, slice: *slice, only: *only, out: *out, sheet: new(sheet)}
+		b := &bench{binary: *binary, crash: *crash, stock: *stock, rounds: *rounds, slice: *slice, only: *only, out: *out, sheet: new(sheet)}
 		err = b.run(ctx, *runs)
 	}
 	stop()
@@ -62,13 +63,13 @@ func main() {
 
 // bench is what is measured, and how.
 type bench struct {
-	binary, crash string
-	rounds        int
-	slice         time.Duration
-	only          string
-	out           string // "": nothing is written
-	sheet         *sheet
-	profiles      bool // in the last run, so that profiles cost the others nothing
+	binary, crash, stock string
+	rounds               int
+	slice                time.Duration
+	only                 string
+	out                  string // "": nothing is written
+	sheet                *sheet
+	profiles             bool // in the last run, so that profiles cost the others nothing
 }
 
 // run measures everything so many times. What was measured is written even if a row fails.

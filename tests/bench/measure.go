@@ -10,6 +10,11 @@ import (
 
 // measure runs all rows in interleaved rounds, prints them, and returns what was served.
 func (b *bench) measure(ctx context.Context, p *product, s *servers, all []row) (*books, error) {
+	if p.stock == nil && len(all) > 0 {
+		if err := p.startStock(ctx, b.stock); err != nil {
+			return nil, err
+		}
+	}
 	start, err := p.balance(ctx)
 	if err != nil {
 		return nil, err
@@ -50,6 +55,9 @@ func (b *bench) measure(ctx context.Context, p *product, s *servers, all []row) 
 
 // load runs one variant of a row for a while.
 func load(ctx context.Context, p *product, s *servers, r row, v variant, slice time.Duration) (figures, error) {
+	if v == stock {
+		p = p.stock
+	}
 	clients := make([]*client, r.connections)
 	for i := range clients {
 		c, err := dial(p.address, p.request(v, r))
@@ -159,7 +167,7 @@ func each(rounds []figures, of func(figures) float64) []float64 {
 
 // report prints a row: absolute figures for orientation, ratios of the same round for the record.
 func (r row) report(results map[variant][]figures, to *sheet) {
-	reportHead(r.name, "ratio to "+string(r.variants[0]))
+	reportHead(r.name+", gc_floor "+gcFloor(), "ratio to "+string(r.variants[0]))
 	base := results[r.variants[0]]
 	for _, v := range r.variants {
 		rounds := results[v]
@@ -184,10 +192,10 @@ func (r row) report(results map[variant][]figures, to *sheet) {
 }
 
 func reportHead(row, ratio string) {
-	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s %10s   %s\n", row, "variant", "cpu µs", "servers µs", "answers/s", "p50 ms", "p99 ms", ratio)
+	fmt.Printf("\n%s\n  %-20s %10s %10s %10s %10s %10s   %s\n", row, "variant", "cpu µs", "servers µs", "answers/s", "p50 ms", "p99 ms", ratio)
 }
 
 func reportFigures(v variant, rounds []figures) {
-	fmt.Printf("  %-18s %10.0f %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
+	fmt.Printf("  %-20s %10.0f %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
 		median(each(rounds, figures.serversPerAnswer)), median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
 }

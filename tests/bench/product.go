@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -36,7 +37,57 @@ type product struct {
 	env                    []string
 	server                 *exec.Cmd
 	log                    bytes.Buffer
+	// stock is stock Caddy before the same upstream, nil unless rows are measured against it.
+	stock *product
 }
+
+// stockCaddyfile has as little as a site with a reverse_proxy can have.
+const stockCaddyfile = `{
+	admin %[3]s
+	persist_config off
+	log {
+		level ERROR
+	}
+}
+http://%[1]s {
+	bind 127.0.0.1
+	handle /live {
+		respond ""
+	}
+	handle {
+		reverse_proxy %[2]s
+	}
+}
+`
+
+// startStock runs stock Caddy in a process of its own: a reverse_proxy in the product's process has the product's heap collected, as
+// often as gc_floor lets it.
+func (p *product) startStock(ctx context.Context, binary string) (err error) {
+	s := &product{place: &place{drop: func() error { return nil }}, key: p.key, env: os.Environ()}
+	defer func() {
+		if err != nil {
+			err = s.end(fmt.Errorf("starting stock Caddy: %w", err))
+		}
+	}()
+	if s.binary, err = filepath.Abs(binary); err != nil {
+		return fmt.Errorf("finding the binary: %w", err)
+	}
+	if s.dir, err = os.MkdirTemp("", "svc-bench-"); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	if s.address, err = freeAddress(); err != nil {
+		return err
+	}
+	text := fmt.Sprintf(stockCaddyfile, s.address, p.upstream.address, "unix/"+s.adminSocket())
+	if err := os.WriteFile(filepath.Join(s.dir, "Caddyfile"), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing the Caddyfile: %w", err)
+	}
+	p.stock = s
+	return s.start(ctx)
+}
+
+// gcFloor is the gc_floor of the rows' products: the default, unless BENCH_GC_FLOOR has another.
+func gcFloor() string { return cmp.Or(os.Getenv("BENCH_GC_FLOOR"), "32MiB") }
 
 const caddyfile = `{
 	admin %[4]s
@@ -47,6 +98,9 @@ const caddyfile = `{
 	svc {
 		base_url http://127.0.0.1
 		%[3]s
+		memory {
+			gc_floor {$BENCH_GC_FLOOR}
+		}
 		master_key {env.BENCH_MASTER_KEY}
 		limits {
 			calls 1000000
@@ -135,7 +189,7 @@ func startProductWith(ctx context.Context, binary string, at *place, format stri
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
 	p.masterKey = base64.StdEncoding.EncodeToString(secret)
-	p.env = append(os.Environ(), masterKeyVariable+"="+p.masterKey, "HOME="+p.dir,
+	p.env = append(os.Environ(), masterKeyVariable+"="+p.masterKey, "HOME="+p.dir, "BENCH_GC_FLOOR="+gcFloor(),
 		"BENCH_APP_SECRET="+webhookSecret, "BENCH_DSN="+at.location.DSN, "BENCH_REDIS="+at.redis)
 	if p.address, err = freeAddress(); err != nil {
 		return p, err
@@ -262,6 +316,10 @@ func (p *product) end(fault error) error {
 
 // stop ends what was started, and drops the place.
 func (p *product) stop() error {
+	var stock error
+	if p.stock != nil {
+		stock = p.stock.stop()
+	}
 	if p.server != nil && p.server.Process != nil {
 		_ = p.server.Process.Signal(syscall.SIGTERM)
 		_ = p.server.Wait()
@@ -269,7 +327,7 @@ func (p *product) stop() error {
 	if p.upstream != nil {
 		p.upstream.stop()
 	}
-	return errors.Join(p.place.drop(), os.RemoveAll(p.dir))
+	return errors.Join(stock, p.place.drop(), os.RemoveAll(p.dir))
 }
 
 // adminSocket is where the product can be asked for profiles.
@@ -279,7 +337,7 @@ func (p *product) adminSocket() string { return filepath.Join(p.dir, "admin.sock
 func (p *product) request(v variant, r row) []byte {
 	path, key := "/v1/chat/completions", p.key
 	switch v {
-	case proxied:
+	case stock, proxied:
 		path = "/proxied"
 	case keyed:
 		path = "/keyed"

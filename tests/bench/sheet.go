@@ -155,8 +155,8 @@ func (s *sheet) page(args, plot string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Benchmarks\n\nMeasured on %s: %s, %d processors, %s, `scripts/bench.sh %s`.\n", time.Now().UTC().Format(time.DateOnly), processor(),
 		runtime.NumCPU(), runtime.Version(), args)
-	b.WriteString("Ratios are to stock `reverse_proxy` (webhooks: to `respond`) in the same binary and the same interleaved run;\n" +
-		"in brackets stand the least and the most of all runs. What each row spends its time on is in [profiles](profiles).\n\n")
+	b.WriteString("Ratios are to the `reverse_proxy` of stock Caddy in a process of its own (webhooks: to `respond` in ours) in the same interleaved\n" +
+		"run, with `gc_floor " + gcFloor() + "`; in brackets stand the least and the most of all runs. What each row spends its time on is in [profiles](profiles).\n\n")
 	fmt.Fprintf(&b, "![all ratios to what they must hold](%s)\n\n| row | variant | figure | median (spread) | must | goal | |\n|---|---|---|---|---|---|---|\n", plot)
 	for _, l := range s.lines {
 		must, goal := "", ""
