@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
 
-	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -100,7 +99,7 @@ func (a *App) Start() error {
 	}
 	release := shared.use(ctx, a.storeSettings())
 	a.cleanup = append(a.cleanup, func() error { release(); return nil })
-	releaseFloor := gcfloor.Use(a.Memory.gcFloor(), a.log)
+	releaseFloor := a.Memory.useFloor(a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
 	a.logStart(location)
