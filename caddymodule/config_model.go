@@ -89,8 +89,8 @@ const (
 )
 
 var (
-	modelPart       = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]{1,128}$`)
-	tierName        = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+	modelPart       = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
+	tierName        = regexp.MustCompile(`^[a-z0-9_-]+$`)
 	maxTokensFields = []string{DefaultMaxTokensField, "max_completion_tokens"}
 )
 
@@ -112,7 +112,7 @@ func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 			fs.Addf(path+"."+text.word, "must be at most %d printable characters", longestModelName)
 		}
 	}
-	if m.Tier != "" && !tierName.MatchString(m.Tier) {
+	if m.Tier != "" && (len(m.Tier) > 64 || !tierName.MatchString(m.Tier)) {
 		fs.Addf(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
 	}
 	if m.MaxTokensField != "" && !slices.Contains(maxTokensFields, m.MaxTokensField) {
@@ -131,7 +131,7 @@ func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 
 func (m *Model) nameFaults(fs *config.Faults, path string, providers []string) {
 	provider, rest, found := strings.Cut(m.Name, "/")
-	if !found || !blockName.MatchString(provider) || !modelPart.MatchString(rest) {
+	if !found || !isBlockName(provider) || len(rest) > 128 || !modelPart.MatchString(rest) {
 		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
 		return
 	}

@@ -33,13 +33,15 @@ const (
 	DefaultPlanKnowledge = 1 << 30
 )
 
-// blockName matches the names of plans and providers.
-var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// isBlockName reports whether a plan or a provider can have the name; blockNameForm says it in words.
+func isBlockName(name string) bool { return len(name) <= 64 && blockName.MatchString(name) }
 
 const blockNameForm = "1 to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
 
 func (p *Plan) faults(fs *config.Faults, path string) {
-	if !blockName.MatchString(p.Name) {
+	if !isBlockName(p.Name) {
 		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
 	fs.OptionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)

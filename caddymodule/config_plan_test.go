@@ -1,10 +1,41 @@
 package caddymodule
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
+
+// Names have a longest length, which isn't a part of the expressions that they are checked with.
+func TestLongestNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 160)
+	require.True(t, isBlockName(long[:64]))
+	require.False(t, isBlockName(long[:65]))
+	require.False(t, isBlockName(""))
+	for _, test := range []struct {
+		model, tier string
+		faults      int
+	}{
+		{"p/" + long[:128], long[:64], 0},
+		{"p/" + long[:129], long[:64], 1},
+		{"p/" + long[:128], long[:65], 1},
+		{"p/", "", 1},
+		{long[:65] + "/m", "", 1},
+	} {
+		var faults config.Faults
+		model := &Model{Name: test.model, Tier: test.tier}
+		one := int64(1)
+		model.ContextWindow, model.MaxOutputTokens, model.PriceInput, model.PriceOutput = &one, &one, &one, &one
+		model.faults(&faults, "m", []string{"p"})
+		require.Len(t, faults, test.faults, "%s %s", test.model, test.tier)
+	}
+	require.Equal(t, "svc.plan["+long+"]", config.Element("plan", long))
+	require.Contains(t, config.Element("plan", long+"n"), "…")
+}
 
 // A plan of no bytes is a limit; a plan without the word has the default, as of channels.
 func TestPlanLimits(t *testing.T) {

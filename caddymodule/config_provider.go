@@ -87,7 +87,7 @@ type Provider struct {
 }
 
 func (p *Provider) faults(fs *config.Faults, path string) {
-	if !blockName.MatchString(p.Name) {
+	if !isBlockName(p.Name) {
 		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
 	p.protocolFaults(fs, path)

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -32,10 +33,11 @@ type runtime struct {
 	models    *v1.Models
 	chat      *v1.Chat
 	api       *endpoint.Server
-	dashboard *dashboard.Dashboard
-	// docs is nil when svc_docs isn't mounted.
-	docs   *openapi.Docs
-	widget *widget.Widget
+	// dashboard and docs are built by their first request: templates are most of what an idle process would keep, and the description
+	// takes most of the time of a reload.
+	dashboard func() *dashboard.Dashboard
+	docs      func() (*openapi.Docs, error)
+	widget    *widget.Widget
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -76,10 +78,6 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
 	})
-	described, err := a.newDocs(api, set.Catalog)
-	if err != nil {
-		return nil, err
-	}
 	rt := &runtime{
 		shared:    shared,
 		auth:      auth,
@@ -91,8 +89,8 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		models:    v1.NewModels(catalog, shared.db.Organizations),
 		chat:      chat,
 		api:       api,
-		dashboard: a.newDashboard(api, set.Catalog, sessions, shared.bodies),
-		docs:      described,
+		dashboard: sync.OnceValue(func() *dashboard.Dashboard { return a.newDashboard(api, set.Catalog, sessions, shared.bodies) }),
+		docs:      sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(api, set.Catalog) }),
 		webhooks:  a.webhooks(set, shared, queue),
 	}
 	rt.widget = a.newWidget(rt)

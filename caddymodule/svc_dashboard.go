@@ -34,7 +34,7 @@ func (*Dashboard) CaddyModule() caddy.ModuleInfo { return moduleInfo[Dashboard](
 func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_dashboard", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		r, _ = handlers.EnsureRequestID(w, withClientAddress(r))
-		rt.dashboard.ServeHTTP(w, r)
+		rt.dashboard().ServeHTTP(w, r)
 		return nil
 	})
 }

@@ -38,7 +38,11 @@ func (h *Docs) Provision(ctx caddy.Context) error {
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_docs", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
-		return rt.docs.Serve(w, r)
+		docs, err := rt.docs()
+		if err != nil {
+			return err
+		}
+		return docs.Serve(w, r)
 	})
 }
 
@@ -50,11 +54,8 @@ func (a *App) docsURL() string {
 	return openapi.URL(a.BaseURL)
 }
 
-// newDocs returns the description of the interface, or nil without svc_docs, whose Provision runs before.
+// newDocs returns the description of the interface. It only fails for a route that was forgotten in it, which is the program's fault.
 func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openapi.Docs, error) {
-	if !a.docsMounted.Load() {
-		return nil, nil //nolint:nilnil // without svc_docs no handler uses it
-	}
 	described, err := openapi.New(api, openapi.Config{
 		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
 	})

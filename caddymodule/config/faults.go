@@ -90,13 +90,16 @@ func JoinLines(lines []string) error {
 	}
 }
 
-// simpleName matches names that paths show without quotes.
-var simpleName = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]{1,160}$`)
+// simpleName matches names that paths show without quotes, up to a length of maxSimpleName. Here and elsewhere a length isn't a part of an
+// expression, which would be compiled as often.
+var simpleName = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
+
+const maxSimpleName = 160
 
 // Element returns the path of the element called name in a list of the svc block: svc.plan[free]. Other names than
 // [simpleName] matches are quoted and cut, since they may hold anything, even control characters.
 func Element(list, name string) string {
-	if !simpleName.MatchString(name) {
+	if len(name) > maxSimpleName || !simpleName.MatchString(name) {
 		if len(name) > 64 {
 			name = name[:64] + "…"
 		}

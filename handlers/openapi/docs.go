@@ -55,7 +55,7 @@ type rendition struct {
 // URL returns the address of the page of the service with this base URL. With # and a code it leads to the text of an error.
 func URL(baseURL string) string { return baseURL + docsPath }
 
-// New describes the routes of server and those with hand-written handlers. It must be called before server serves. The error names
+// New describes the routes of server, which may serve meanwhile, and those with hand-written handlers. The error names
 // routes without a description and error codes without an entry in docs/failure-modes.md.
 func New(server *endpoint.Server, config Config) (*Docs, error) {
 	if config.Catalog == nil {

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +20,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func failureModes(t testing.TB) string {
@@ -80,6 +84,47 @@ func TestDocs(t *testing.T) {
 	} {
 		handlertest.RefusedWith(t, errcode.NotFound, d.Serve, r)
 	}
+}
+
+// everyone accepts every key for every scope.
+type everyone struct{}
+
+func (everyone) Authenticate(context.Context, string) (identity.Principal, error) {
+	return identity.Principal{OrgID: "org_1", KeyID: "key_1", Env: store.Live, Scopes: identity.ScopesOf(identity.AllScopes()...)}, nil
+}
+
+// The description is made on the first request for it, while the operations are served. The race detector would find what it changes.
+func TestDocsBesideRequests(t *testing.T) {
+	t.Parallel()
+	catalog := handlertest.BuiltinPlatforms(t).Catalog
+	server := api.New(api.Deps{Catalog: catalog, Authenticator: everyone{}})
+	over := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, path := range []string{"/agents", "/channels", "/api-keys", "/event-endpoints"} {
+		clients.Go(func() {
+			for served := 0; ; served++ {
+				select {
+				case <-over:
+					if served > 0 {
+						return
+					}
+				default:
+				}
+				r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(`{"name":7,"extra":[{}]}`))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer key")
+				if answer := handlertest.Served(server.Serve, r); answer.Code != http.StatusBadRequest {
+					t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+					return
+				}
+			}
+		})
+	}
+	docs, err := New(server, Config{Catalog: catalog, BaseURL: "https://svc.example", FailureModes: failureModes(t)})
+	close(over)
+	clients.Wait()
+	require.NoError(t, err)
+	require.Equal(t, newDocs(t).json.text, docs.json.text)
 }
 
 // The page loads only its style and its script, and every link in it has a target.
