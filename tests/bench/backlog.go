@@ -189,7 +189,7 @@ func (r backlogRow) report(results map[variant][]figures, shortest float64, to *
 	}
 	cpu := median(each(rounds, figures.cpuPerAnswer)) / 1000
 	forCPU, forRate := r.bars()
-	fmt.Printf("\n  %-18s %10.0f %10.0f %10.0f %10s %10s   cpu ms %s  answers/s %s  to respond %s", answered, 1000*cpu,
+	fmt.Printf("\n  %-20s %10.0f %10.0f %10.0f %10s %10s   cpu ms %s  answers/s %s  to respond %s", answered, 1000*cpu,
 		median(each(rounds, figures.serversPerAnswer)), median(each(rounds, figures.rate)), "", "",
 		to.judge(name, answered, "CPU ms per answer", cpu, forCPU, true),
 		to.judge(name, answered, "answers/s", median(each(rounds, figures.rate)), forRate, false),
