@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -294,6 +295,22 @@ func TestConstraints(t *testing.T) {
 			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 1, -1, 1, '')`: nil,
 		} {
 			require.Error(t, tryWrite(db, statement, arguments...), statement)
+		}
+	})
+}
+
+// Texts compare byte by byte on both engines, in every column. The tests' PostgreSQL has the rules of English.
+func TestTextsCompareByteByByte(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		names := []string{"A-1", "B", "a", "a b", "a-2", "ab", "Ä"}
+		for i, name := range names {
+			write(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ($1, $2, 'free', 1)`, "org_"+strconv.Itoa(i), name)
+		}
+		require.Equal(t, names, texts(t, db, `SELECT name FROM organizations ORDER BY name`))
+		if db.Engine() == store.Postgres {
+			require.Empty(t, texts(t, db, `SELECT table_name || ' ' || column_name FROM information_schema.columns
+				WHERE table_schema = current_schema() AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'`))
 		}
 	})
 }

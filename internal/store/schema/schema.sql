@@ -1,6 +1,7 @@
 -- The tables of the store, in PostgreSQL's words; function Dialect puts them into SQLite's. Rules:
 --
 --   - times are epoch milliseconds, money is micros (millionths of the currency unit), JSON is text;
+--   - texts compare byte by byte on both engines, whatever the language of PostgreSQL's database is;
 --   - each row of an organization has org_id, and each key that holds within an organization begins with it, so that the tables can be spread
 --     over several databases by organization. A primary key `id` is made by this program and belongs to one organization; what else is found
 --     by without knowing the organization is listed in TestKeysBeginWithTheOrganization;
