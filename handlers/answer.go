@@ -19,6 +19,9 @@ const (
 	stalledGrace = answerGrace + 5*time.Second
 	// serverBuffer is the size in bytes up to which net/http keeps a write, so that it doesn't wait.
 	serverBuffer = 4 << 10
+	// counted is the length up to which net/http, and HTTP/3's server, add Content-Length themselves. A ninth header would make Go's map
+	// of them grow.
+	counted = 2 << 10
 )
 
 // HangUpper is implemented by response writers that can end the connection of their request.
@@ -137,12 +140,15 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 // small or that all requests share; [ByteBudget.Send] also bounds the memory of those that don't get read. Nothing may be written
 // after it.
 func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
-	values := []string{contentType, "nosniff", "no-store", strconv.Itoa(len(text))}
+	values := []string{contentType, "nosniff", "no-store"}
 	h := w.Header()
 	h["Content-Type"] = values[0:1:1]
 	h["X-Content-Type-Options"] = values[1:2:2]
 	h["Cache-Control"] = values[2:3:3]
-	h["Content-Length"] = values[3:4:4]
+	delete(h, "Content-Length") // of a handler before
+	if len(text) > counted {
+		h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	}
 	w.WriteHeader(status)
 	WriteRest(w, text)
 }

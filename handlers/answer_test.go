@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +59,45 @@ func read(t *testing.T, conn net.Conn) (status, size int) {
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	return answer.StatusCode, len(text)
+}
+
+// Every whole answer says how long it is, also where the server counts, in both versions of HTTP and to HEAD.
+func TestAnswersHaveTheirLength(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, err := strconv.Atoi(r.URL.Query().Get("size"))
+		if err != nil {
+			panic(err)
+		}
+		w.Header().Set("Content-Length", "7") // of a handler before
+		handlers.WriteJSON(w, http.StatusTeapot, bytes.Repeat([]byte("1"), size))
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	two := server.Client()
+	one := &http.Client{Transport: &http.Transport{TLSClientConfig: two.Transport.(*http.Transport).TLSClientConfig.Clone()}}
+	one.Transport.(*http.Transport).TLSClientConfig.NextProtos = nil
+	defer one.CloseIdleConnections()
+	for major, client := range map[int]*http.Client{1: one, 2: two} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			for _, size := range []int{1, 2047, 2048, 2049, 4096, 4097, 100_000} {
+				request, err := http.NewRequestWithContext(t.Context(), method, server.URL+"?size="+strconv.Itoa(size), http.NoBody)
+				require.NoError(t, err)
+				answer, err := client.Do(request)
+				require.NoError(t, err)
+				body, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, major, answer.ProtoMajor)
+				require.Equal(t, []string{strconv.Itoa(size)}, answer.Header["Content-Length"], "HTTP/%d %s", major, method)
+				require.Empty(t, answer.TransferEncoding)
+				if method == http.MethodGet {
+					require.Len(t, body, size)
+				}
+			}
+		}
+	}
 }
 
 // Answers that are not read are charged to their owner from one connection as from many, up to exactly its room. Then the owner is

@@ -53,7 +53,9 @@ func Checked(t *testing.T, w *httptest.ResponseRecorder) Answer {
 	require.Equal(t, "application/json", a.Header.Get("Content-Type"))
 	require.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"))
 	require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
-	require.Equal(t, strconv.Itoa(w.Body.Len()), a.Header.Get("Content-Length"))
+	if length := a.Header.Get("Content-Length"); length != "" { // else the server counts
+		require.Equal(t, strconv.Itoa(w.Body.Len()), length)
+	}
 	after, has := a.Fields["retryAfter"].(float64)
 	require.Equal(t, a.Status == 429 || a.Status == 503, has, "retryAfter only with 429 and 503")
 	if has {
