@@ -2,9 +2,12 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -169,7 +172,35 @@ func loadTransport(ctx caddy.Context, raw json.RawMessage, connectTimeout time.D
 		return nil, fmt.Errorf("module %s is a %T", httpTransport, module)
 	}
 	loaded.Transport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer}
+	dial := loaded.Transport.DialContext
+	loaded.Transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if plain, ok := conn.(*net.TCPConn); ok {
+			return &slicesConn{plain}, err
+		}
+		return conn, err
+	}
 	return loaded.Transport, nil
+}
+
+// slicesConn is a connection that takes the slices of a large prompt with one call of the system and without a copy. It matters only for
+// plain HTTP/1: TLS and HTTP/2 have to read a body.
+type slicesConn struct{ *net.TCPConn }
+
+// ReadFrom is called by the transport with what doesn't fit into its buffer beside the headers.
+func (c *slicesConn) ReadFrom(src io.Reader) (int64, error) {
+	if limited, ok := src.(*io.LimitedReader); ok {
+		body, ok := limited.R.(interface {
+			io.WriterTo
+			Left() int64
+		})
+		if ok && body.Left() == limited.N {
+			n, err := body.WriteTo(c.TCPConn)
+			limited.N -= n
+			return n, err //nolint:wrapcheck // the transport's own
+		}
+	}
+	return c.TCPConn.ReadFrom(src) //nolint:wrapcheck // as above
 }
 
 // validHost reports whether u has a host, and a port that exists if it has one.

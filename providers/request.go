@@ -3,9 +3,11 @@ package providers
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"sync"
 )
 
@@ -26,7 +28,7 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	hreq := blank.WithContext(httptrace.WithClientTrace(c.ctx, &c.trace))
 	hreq.URL, hreq.Host = &c.target, c.target.Host
 	hreq.Header = p.requestHeader(req)
-	hreq.Body, hreq.ContentLength = body, body.size()
+	hreq.Body, hreq.ContentLength = body, body.Left()
 	return hreq
 }
 
@@ -87,6 +89,25 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// WriteTo writes what is left without copying it, if w is a TCP connection. Another transport than Caddy's may never call it. takeBack
+// waits until the system has the slices or the connection is closed, which the end of the call does.
+func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return 0, errTakenBack
+	}
+	b.used = true
+	defer b.dropRead()
+	rest := net.Buffers(slices.Clone(b.parts))
+	if len(rest) > 0 {
+		rest[0] = rest[0][b.taken:]
+	}
+	n, err := rest.WriteTo(w)
+	b.parts, b.taken = rest, 0
+	return n, err //nolint:wrapcheck // the transport's own writer
+}
+
 // dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until
 // the end of the answer.
 func (b *requestBody) dropRead() {
@@ -99,14 +120,14 @@ func (b *requestBody) dropRead() {
 	}
 }
 
-// size returns the number of bytes that are left to read.
-func (b *requestBody) size() (n int64) {
+// Left returns the number of bytes that are left to read.
+func (b *requestBody) Left() (n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, part := range b.parts {
 		n += int64(len(part))
 	}
-	return n
+	return n - int64(b.taken)
 }
 
 // again returns a body with the same slices in place of one that was not touched.
