@@ -28,7 +28,7 @@ type receiver struct {
 	// prove reads a body whose verification failed and that channels may have signed themselves; nil for platforms without such
 	// channels.
 	prove func(ctx context.Context, body []byte) ([]platforms.Inbound, error)
-	// keep returns how many texts were handed to the queue.
+	// keep returns how many texts were handed to the queue, of no items also.
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
 }
 
@@ -39,11 +39,9 @@ func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver)
 	if err != nil {
 		return handlers.RetryLater(err, webhookRetryAfter)
 	}
-	queued := 0
-	if len(items) > 0 {
-		if queued, err = by.keep(r.Context(), items); err != nil {
-			return handlers.RetryLater(err, webhookRetryAfter)
-		}
+	queued, err := by.keep(r.Context(), items)
+	if err != nil {
+		return handlers.RetryLater(err, webhookRetryAfter)
 	}
 	acknowledge(w, by.ackEmpty, queued)
 	return nil
@@ -101,25 +99,45 @@ func acknowledge(w http.ResponseWriter, empty bool, queued int) {
 // The operator's secrets prove nothing for channels with a secret of their own: what is for them is left out, and a delivery for
 // no other channel is refused.
 func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued int, _ error) {
-	routes, err := h.channels(ctx, routeKeys(items, nil))
+	keys := routeKeys(items, nil)
+	if routes := h.routes.RememberedByKeys(keys); routes != nil && h.withoutSigners(ctx, routes) == 0 {
+		queued, stored, err := h.enqueue(ctx, items, h.queue.Enqueue, within(routes))
+		if stored || err != nil && !errors.Is(err, inbox.ErrRouteChanged) {
+			return queued, err
+		}
+	}
+	routes, err := h.channels(ctx, keys)
 	if err != nil {
 		return 0, err
 	}
 	known := len(routes)
-	maps.DeleteFunc(routes, func(_ store.RouteKey, route *store.Route) bool {
-		_, secret := h.ownSigner(ctx, route)
-		return secret != ""
-	})
-	switch refused := known - len(routes); {
+	switch refused := h.withoutSigners(ctx, routes); {
 	case refused == known && refused > 0:
 		return 0, errUnproven
 	case refused > 0:
 		h.log.WarnContext(ctx, "a delivery has messages for channels whose own secret didn't sign it; they are left out", "channels", refused)
 	}
-	return h.enqueue(ctx, items, h.queue.Enqueue, func(item *platforms.Inbound) (*store.Route, bool) {
+	queued, _, err = h.enqueue(ctx, items, h.queue.Enqueue, within(routes))
+	return queued, err
+}
+
+// withoutSigners deletes the channels that have a secret of their own from routes, and returns how many those were.
+func (h *Webhooks) withoutSigners(ctx context.Context, routes map[store.RouteKey]*store.Route) (signers int) {
+	for key, route := range routes {
+		if _, secret := h.ownSigner(ctx, route); secret != "" {
+			delete(routes, key)
+			signers++
+		}
+	}
+	return signers
+}
+
+// within returns the function that finds an item's channel in routes.
+func within(routes map[store.RouteKey]*store.Route) func(*platforms.Inbound) (*store.Route, bool) {
+	return func(item *platforms.Inbound) (*store.Route, bool) {
 		route, found := routes[routeKeyOf(item)]
 		return route, found
-	})
+	}
 }
 
 // routeKeys are the keys of the items' channels, each once, without those that are known.
@@ -151,11 +169,12 @@ func routeKeyOf(item *platforms.Inbound) store.RouteKey {
 	return store.RouteKey{Type: string(item.Type), ExternalID: item.ExternalID}
 }
 
-// enqueue hands what has a channel to add, in the order of the delivery, and counts the texts.
+// enqueue hands what has a channel to add, in the order of the delivery, and counts the texts. Without an error, stored is false if nothing
+// had a channel.
 func (h *Webhooks) enqueue(
 	ctx context.Context, items []platforms.Inbound,
 	add func(context.Context, []inbox.Arrival) error, routeOf func(*platforms.Inbound) (*store.Route, bool),
-) (queued int, err error) {
+) (queued int, stored bool, err error) {
 	var arrivals []inbox.Arrival
 	at := make(map[string]int, 1)
 	for i := range items {
@@ -179,13 +198,13 @@ func (h *Webhooks) enqueue(
 		}
 	}
 	if len(arrivals) == 0 {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err := add(ctx, arrivals); err != nil {
-		return 0, fmt.Errorf("enqueueing a delivery: %w", err)
+		return 0, false, fmt.Errorf("enqueueing a delivery: %w", err)
 	}
 	linkAnswers(ctx, arrivals)
-	return queued, nil
+	return queued, true, nil
 }
 
 // linkAnswers links the request's span, if it is recorded, to the answers of its texts, which a worker begins later.

@@ -43,33 +43,76 @@ type gate struct {
 	logged   bytes.Buffer
 }
 
-// fakeRoutes are the existing channels.
+// fakeRoutes are the existing channels. Routes that were read are remembered, as on PostgreSQL.
 type fakeRoutes struct {
-	byID  map[string]store.Route
-	reads int
-	fail  error
+	byID       map[string]store.Route
+	remembered map[string]store.Route
+	reads      int
+	fail       error
 }
 
 func (f *fakeRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {
 	f.reads++
 	route, found := f.byID[id]
+	f.learn(id, route, found)
 	return route, found, f.fail
 }
 
-func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
-	f.reads++
+func (f *fakeRoutes) learn(id string, route store.Route, found bool) {
+	if delete(f.remembered, id); found && f.fail == nil && route.State != store.ChannelPending && f.remembered != nil {
+		route.Remembered = true
+		f.remembered[id] = route
+	}
+}
+
+func (f *fakeRoutes) RememberedByID(id string) (store.Route, bool) {
+	route, found := f.remembered[id]
+	return route, found
+}
+
+func (f *fakeRoutes) RememberedByKeys(keys []store.RouteKey) map[store.RouteKey]*store.Route {
+	found := routesOf(f.remembered, keys)
+	for _, key := range keys {
+		if found[key] == nil {
+			return nil
+		}
+	}
+	return found
+}
+
+// routesOf are the routes of keys among channels.
+func routesOf(channels map[string]store.Route, keys []store.RouteKey) map[store.RouteKey]*store.Route {
 	found := map[store.RouteKey]*store.Route{}
 	for _, key := range keys {
-		for _, route := range f.byID {
+		for _, route := range channels {
 			if route.Type == key.Type && route.ExternalID == key.ExternalID {
 				found[key] = &route
 			}
 		}
 	}
+	return found
+}
+
+func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
+	f.reads++
+	for _, route := range routesOf(f.remembered, keys) {
+		delete(f.remembered, route.ChannelID)
+	}
+	found := routesOf(f.byID, keys)
+	for _, route := range found {
+		f.learn(route.ChannelID, *route, true)
+	}
 	return found, f.fail
 }
 
 func (g *gate) Enqueue(_ context.Context, arrivals []inbox.Arrival) error {
+	for i := range arrivals {
+		route := &arrivals[i].Route
+		if now, found := g.routes.byID[route.ChannelID]; route.Remembered && (!found || !route.Same(&now)) {
+			return inbox.ErrRouteChanged
+		}
+		route.Remembered = false
+	}
 	g.enqueues++
 	if g.fail != nil {
 		return g.fail
@@ -87,7 +130,7 @@ const (
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	g := &gate{routes: fakeRoutes{byID: map[string]store.Route{}}}
+	g := &gate{routes: fakeRoutes{byID: map[string]store.Route{}, remembered: map[string]store.Route{}}}
 	ring := handlertest.Ring(t)
 	add := func(id, org string, kind platforms.Type, externalID, state string) {
 		g.routes.byID[id] = store.Route{ChannelID: id, OrgID: org, Type: string(kind), ExternalID: externalID, State: state, DebounceMS: 7}
@@ -279,7 +322,7 @@ func (q *countingQueue) Enqueue(_ context.Context, arrivals []inbox.Arrival) err
 	return nil
 }
 
-// frozenRoutes is safe for concurrent use.
+// frozenRoutes is safe for concurrent use, and remembers nothing.
 type frozenRoutes map[string]store.Route
 
 func (f frozenRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {
@@ -290,3 +333,7 @@ func (f frozenRoutes) ByID(_ context.Context, id string) (store.Route, bool, err
 func (f frozenRoutes) ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
 	return (&fakeRoutes{byID: f}).ByKeys(ctx, keys)
 }
+
+func (frozenRoutes) RememberedByID(string) (store.Route, bool) { return store.Route{}, false }
+
+func (frozenRoutes) RememberedByKeys([]store.RouteKey) map[store.RouteKey]*store.Route { return nil }

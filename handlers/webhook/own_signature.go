@@ -128,10 +128,8 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 	if d.proven == nil {
 		return d.route(ctx, items)
 	}
-	return d.enqueue(ctx, items, d.enqueueOwn, func(item *platforms.Inbound) (*store.Route, bool) {
-		route, found := d.proven[routeKeyOf(item)]
-		return route, found
-	})
+	queued, _, err = d.enqueue(ctx, items, d.enqueueOwn, within(d.proven))
+	return queued, err
 }
 
 // ownSigner returns the credentials and the secret that sign a channel's deliveries, "" if the operator's do. A channel whose credentials

@@ -4,6 +4,8 @@
 //   - A delivery is acknowledged only when all of it that has a channel is in the queue.
 //   - One delivery costs at most one read of the store and one write, and no call to the outside. One that the operator's secrets
 //     don't prove costs a read if it is signed and names channels, and another one if one of their own secrets proves it.
+//   - A remembered route accepts only what the queue stores, which compares it with its channel in the same transaction. Before
+//     anything is refused or dropped, and when the channel has changed, the route is read.
 //   - What a tenant's own secret signed delays others' deliveries by few messages at a time: see own_delivery.go.
 //   - A body is extracted only after its signature was verified. What a channel's own secret signed is for channels with that
 //     secret only, and what the operator's secrets signed is for those without a secret of their own.
@@ -49,9 +51,12 @@ const webhookBodyTime = 10 * time.Second
 type ChannelRoutes interface {
 	ByID(ctx context.Context, channelID string) (store.Route, bool, error)
 	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error)
+	RememberedByID(channelID string) (store.Route, bool)
+	RememberedByKeys(keys []store.RouteKey) map[store.RouteKey]*store.Route
 }
 
-// Enqueuer stores deliveries, as [inbox.Queue] does: durably when it returns, and once however often they are repeated.
+// Enqueuer stores deliveries, as [inbox.Queue] does: durably when it returns, and once however often they are repeated. It returns
+// [inbox.ErrRouteChanged] instead if a remembered route is no longer that of its channel.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
 }
@@ -137,7 +142,8 @@ func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return handlers.RouteNotFound(r)
 	}
-	route, found, err := h.admit(r, channelID)
+	d := &channelDelivery{webhook: h, header: r.Header, channelID: channelID}
+	found, err := d.admit(r.Context())
 	if err != nil || !found {
 		// Nothing of the body is kept, but the platform reads an answer only when it has sent all of it.
 		in := h.delivery(w, r)
@@ -150,38 +156,70 @@ func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return h.receive(w, r, &receiver{
-		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: route.OrgID}, ackEmpty: h.ackEmpty,
-		extract: h.extract,
-		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
-			return h.enqueue(ctx, items, h.enqueueOwn, func(*platforms.Inbound) (*store.Route, bool) {
-				return &route, route.State != store.ChannelPending
-			})
-		},
+		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: d.route.OrgID}, ackEmpty: h.ackEmpty,
+		extract: h.extract, keep: d.keep,
 	})
 }
 
-// admit finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
-func (h *webhook) admit(r *http.Request, channelID string) (route store.Route, found bool, err error) {
-	route, found, err = h.channelRoute(r.Context(), channelID)
-	if err != nil || !found {
-		return route, false, err
-	}
-	credentials, err := h.channelCredentials(&route)
-	if err != nil {
-		return route, false, err
-	}
-	return route, true, unproven(h.platform.VerifyChannel(r.Header, credentials))
+// channelDelivery is a delivery to a channel's own address.
+type channelDelivery struct {
+	*webhook
+	header    http.Header
+	channelID string
+
+	route store.Route // that admitted the delivery
 }
 
-func (h *webhook) channelRoute(ctx context.Context, channelID string) (route store.Route, found bool, err error) {
-	if !handlers.WellFormedID(channelID) {
-		return route, false, nil
+// admit finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
+func (d *channelDelivery) admit(ctx context.Context) (found bool, err error) {
+	if !handlers.WellFormedID(d.channelID) {
+		return false, nil
 	}
-	route, found, err = h.routes.ByID(ctx, channelID)
+	route, remembered := d.routes.RememberedByID(d.channelID)
+	if remembered && d.has(route.Type) && d.verify(&route) == nil {
+		d.route = route
+		return true, nil
+	}
+	return d.admitAsRead(ctx)
+}
+
+// admitAsRead is admit without remembered routes.
+func (d *channelDelivery) admitAsRead(ctx context.Context) (found bool, err error) {
+	d.route, found, err = d.routes.ByID(ctx, d.channelID)
 	if err != nil {
-		return route, false, fmt.Errorf("finding the channel of a delivery: %w", err)
+		return false, fmt.Errorf("finding the channel of a delivery: %w", err)
 	}
-	return route, found && h.has(route.Type), nil
+	if !found || !d.has(d.route.Type) {
+		return false, nil
+	}
+	return true, d.verify(&d.route)
+}
+
+func (d *channelDelivery) verify(route *store.Route) error {
+	credentials, err := d.channelCredentials(route)
+	if err != nil {
+		return err
+	}
+	return unproven(d.platform.VerifyChannel(d.header, credentials))
+}
+
+// keep hands the delivery over to its channel.
+func (d *channelDelivery) keep(ctx context.Context, items []platforms.Inbound) (queued int, err error) {
+	if d.route.Remembered {
+		queued, stored, err := d.enqueue(ctx, items, d.enqueueOwn, d.routeOf)
+		if stored || err != nil && !errors.Is(err, inbox.ErrRouteChanged) {
+			return queued, err
+		}
+		if found, err := d.admitAsRead(ctx); !found || err != nil {
+			return 0, err
+		}
+	}
+	queued, _, err = d.enqueue(ctx, items, d.enqueueOwn, d.routeOf)
+	return queued, err
+}
+
+func (d *channelDelivery) routeOf(*platforms.Inbound) (*store.Route, bool) {
+	return &d.route, d.route.State != store.ChannelPending
 }
 
 // has reports whether a channel type is the platform's.

@@ -150,6 +150,7 @@ func TestWebhookWithoutItsStore(t *testing.T) {
 		require.Equal(t, "5", a.Header.Get("Retry-After"))
 		require.NotContains(t, a.Text, "disk")
 		g.fail, g.routes.fail = nil, errors.New("disk I/O error")
+		clear(g.routes.remembered)
 		require.Equal(t, "5", handlertest.RefusedWith(t, errcode.InternalError, p.serve(g), p.signed(p.text)).Header.Get("Retry-After"))
 		g.routes.fail = nil
 		acknowledged(t, p.serve(g), p.signed(p.text), 1)

@@ -23,6 +23,7 @@ func uniteKeys(ops []*enqueueOp) {
 	var keys map[conversationKey]conversationKey
 	for _, op := range ops {
 		for _, item := range op.items {
+			item.key.customerRef = item.CustomerRef // of a batch that had others
 			if item.alias() != "" && item.alias() != item.CustomerRef {
 				if keys == nil {
 					keys = map[conversationKey]conversationKey{}

@@ -25,7 +25,7 @@ type delivery struct {
 	ids     map[conversationKey]string       // of the conversations that are there
 	aliases map[conversationKey]string       // of the conversations that are there, by the customers' other ids
 	failed  []string                         // conversations of messages that were not delivered
-	there   map[string]bool                  // channels on which conversations may begin
+	routes  map[string]*store.Route          // of the channels that are there, by id
 	begun   []*conversationRow               // that begin with this batch, by key
 	rows    map[string]*conversationRow      // the session's
 	decided *decisions
@@ -34,7 +34,7 @@ type delivery struct {
 func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	d := &delivery{
 		ops: ops, makers: map[conversationKey]*arrivedItem{}, aliases: map[conversationKey]string{},
-		ids: map[conversationKey]string{}, there: map[string]bool{}, rows: rows,
+		ids: map[conversationKey]string{}, routes: map[string]*store.Route{}, rows: rows,
 		decided: &decisions{
 			byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
 			sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
@@ -43,7 +43,7 @@ func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	}
 	uniteKeys(ops)
 	for _, op := range ops {
-		op.again = false // of a transaction that was undone
+		op.again, op.changed = false, false // of a transaction that was undone
 		for _, item := range op.items {
 			switch {
 			case item.stored() && d.makers[item.key] == nil:
@@ -62,8 +62,7 @@ const wroteAt = `coalesce((SELECT received_at FROM messages WHERE conversation_i
 	AND author = 'customer' ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
 
 var (
-	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
-	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, org_id, channel_id,
+	selectSent = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, org_id, channel_id,
 		platform_message_id FROM outbound_messages WHERE platform_message_id <> '' AND (org_id, channel_id, platform_message_id) IN ({list})`, 3, 0)
 	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, org_id, channel_id, resends, attempts
 		FROM outbound_messages WHERE id IN {list}`, 1, 0)
@@ -158,23 +157,51 @@ func (d *delivery) nameBegun() {
 	}
 }
 
-// queueChannels reads which channels still exist. A channel may be deleted after its route was read; then its arrivals are dropped, and the
-// other tenants' arrivals of the same delivery are stored.
-func (d *delivery) queueChannels(tx store.Tx) {
+// queueRoutes reads the routes of channels that are remembered, or on which conversations may begin. A channel may be deleted after its route
+// was read; then its arrivals are dropped, and the other tenants' arrivals of the same delivery are stored.
+func (d *delivery) queueRoutes(tx store.Tx) {
 	var channels []string
-	for _, key := range d.keys { // sorted by channel
-		if d.ids[key] == "" && d.makers[key] != nil && (len(channels) == 0 || channels[len(channels)-1] != key.channelID) {
+	for _, key := range d.keys {
+		if d.ids[key] == "" && d.makers[key] != nil {
 			channels = append(channels, key.channelID)
 		}
 	}
-	for size, piece := range store.Padded(listSizes, channels) {
-		tx.QueueQuery(func(row store.Row) error {
-			var id string
-			err := row.Scan(&id)
-			d.there[id] = true
-			return err
-		}, selectChannels[size], store.Arguments(piece)...)
+	for _, op := range d.ops {
+		for _, route := range op.remembered {
+			channels = append(channels, route.ChannelID)
+		}
 	}
+	slices.Sort(channels)
+	store.QueueRoutes(tx, slices.Compact(channels), d.routes)
+}
+
+// withoutChanged returns the delivery without the operations of which a remembered route is no longer that of its channel. What they contain
+// must decide nothing about the others, so the others are looked up anew. Their conversations are locked already.
+func (d *delivery) withoutChanged(ctx context.Context, tx store.Tx) (*delivery, error) {
+	var rest []*enqueueOp
+	for _, op := range d.ops {
+		changed := slices.ContainsFunc(op.remembered, func(route *store.Route) bool {
+			now := d.routes[route.ChannelID]
+			return now == nil || !now.Same(route)
+		})
+		if !changed {
+			rest = append(rest, op)
+			continue
+		}
+		op.changed = true
+	}
+	if len(rest) == len(d.ops) {
+		return d, nil
+	}
+	anew := newDelivery(rest, d.rows)
+	ids, err := anew.find(ctx, tx, false)
+	if err != nil {
+		return nil, err
+	}
+	queueLock(tx, ids, d.rows)
+	anew.queueRoutes(tx)
+	anew.queueReads(tx)
+	return anew, tx.Flush(ctx)
 }
 
 // store decides the arrivals on the locked conversations and queues what they change.
@@ -188,7 +215,7 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 	}
 	d.attribute()
 	for _, key := range d.keys { // in one order in all processes
-		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.there[key.channelID] {
+		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.routes[key.channelID] != nil {
 			c := newConversation(maker)
 			d.begun, d.decided.rows[key] = append(d.begun, c), c
 		}

@@ -31,8 +31,8 @@ const (
 
 // Arrival is the part of a delivery for one channel.
 type Arrival struct {
-	Route store.Route
-	Items []Item // in the order of the delivery
+	Route store.Route // if it is a remembered one, it is checked when the delivery is stored
+	Items []Item      // in the order of the delivery
 }
 
 // Item is one entry of a delivery. Which texts are needed depends on its kind; all but Text and CustomerName must be valid
@@ -90,22 +90,25 @@ const enqueueTries = 5
 // discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
 // again. Of a message that its sender has taken back, [WithdrawnText] is left.
 //
-// It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
-// store, after which it may be repeated.
+// It returns [ErrInvalid] for a text without message id or conversation, and [ErrRouteChanged] if a remembered route is no longer its
+// channel's; nothing is stored then. It returns a wrapped error of the store, after which it may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	op, err := q.seal(ctx, arrivals)
 	if err != nil {
 		return err
 	}
 	for range enqueueTries {
-		if len(op.items) == 0 {
+		if len(op.items) == 0 && len(op.remembered) == 0 {
 			break
 		}
 		if err = q.db.Do(ctx, Kind, op); !met(err) && !op.again {
 			break
 		}
 	}
-	if err == nil && op.again {
+	switch {
+	case err == nil && op.changed:
+		err = ErrRouteChanged
+	case err == nil && op.again:
 		err = errVanished
 	}
 	if err != nil {
@@ -143,6 +146,9 @@ func met(err error) bool {
 type enqueueOp struct {
 	ring  *vault.Ring // for the names of new customers
 	items []*arrivedItem
+	// remembered are the routes to be checked, and changed is set when the transaction left out the delivery because one of them differs.
+	remembered []*store.Route
+	changed    bool
 	// again is set when the transaction left out items because another process had just begun their conversation.
 	again bool
 }
@@ -199,7 +205,11 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 	}
 	op := &enqueueOp{ring: q.ring}
 	last := ""
-	for _, arrival := range arrivals {
+	for i := range arrivals {
+		arrival := &arrivals[i]
+		if arrival.Route.Remembered {
+			op.remembered = append(op.remembered, &arrival.Route)
+		}
 		for _, item := range arrival.Items {
 			complete := item.MessageID != "" && item.CustomerRef != ""
 			switch {

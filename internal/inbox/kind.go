@@ -145,13 +145,16 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 	}
 	queueLock(s.tx, ids, s.rows)
 	s.queuePaces(others)
-	delivery.queueChannels(s.tx)
+	delivery.queueRoutes(s.tx)
 	delivery.queueReads(s.tx)
 	late := s.queueReads(delivery, others)
 	if err := s.tx.Flush(ctx); err != nil {
 		return fmt.Errorf("lock conversations: %w", err)
 	}
 	s.now = s.tx.Now() // after the locks, because PostgreSQL sends its clock along with the first answer
+	if delivery, err = delivery.withoutChanged(ctx, s.tx); err != nil {
+		return fmt.Errorf("leave out deliveries: %w", err)
+	}
 	if err := delivery.store(ctx, s); err != nil {
 		return fmt.Errorf("store arrivals: %w", err)
 	}

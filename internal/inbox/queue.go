@@ -99,6 +99,8 @@ var (
 	ErrConversationClosed = errors.New("inbox: the conversation is closed")
 	// ErrDraftMode: the channel's answers are drafts, see [Queue.Propose].
 	ErrDraftMode = errors.New("inbox: the channel's answers are drafts")
+	// ErrRouteChanged: the remembered route of a delivery is no longer its channel's. Nothing was stored.
+	ErrRouteChanged = errors.New("inbox: the route of the channel has changed")
 	// ErrInvalid: the caller's arguments can't be stored.
 	ErrInvalid = errors.New("inbox: invalid")
 )

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -186,4 +187,71 @@ func BenchmarkRoutes(b *testing.B) {
 			})
 		}
 	}
+}
+
+// A route that differs in any column is another one.
+func TestRoutesDiffer(t *testing.T) {
+	t.Parallel()
+	full := store.Route{
+		ChannelID: "a", OrgID: "a", Type: "a", ExternalID: "a", State: "a", Credentials: []byte{1}, DebounceMS: 1, DebounceMaxMS: 1, PauseMS: 1,
+	}
+	require.True(t, full.Same(&full))
+	for i := range reflect.TypeFor[store.Route]().NumField() {
+		other := full
+		field := reflect.ValueOf(&other).Elem().Field(i)
+		field.SetZero()
+		if name := reflect.TypeFor[store.Route]().Field(i).Name; name == "Remembered" {
+			field.SetBool(true)
+			require.True(t, full.Same(&other), "which is no column")
+		} else {
+			require.False(t, full.Same(&other), name)
+		}
+	}
+}
+
+// Routes that were read are remembered on PostgreSQL until a look-up shows that they are gone, or the memory is full.
+func TestRememberedRoutes(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		keys := createRoutes(t, db, 40)
+		require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(1, `UPDATE channels SET state = 'pending' WHERE id = '39'`)
+			return nil
+		}))
+		require.Nil(t, db.Routes.RememberedByKeys(keys[:1]))
+		read, err := db.Routes.ByKeys(t.Context(), keys)
+		require.NoError(t, err)
+		require.Len(t, read, 40)
+		if db.Engine() == store.SQLite {
+			_, remembered := db.Routes.RememberedByID("7")
+			require.False(t, remembered, "its look-ups cost nothing")
+			return
+		}
+		remembered := db.Routes.RememberedByKeys(keys[:39])
+		require.Len(t, remembered, 39)
+		require.True(t, remembered[keys[7]].Remembered)
+		require.False(t, read[keys[7]].Remembered)
+		require.True(t, remembered[keys[7]].Same(read[keys[7]]))
+		route, found := db.Routes.RememberedByID("7")
+		require.True(t, found)
+		require.Equal(t, *remembered[keys[7]], route)
+		require.Nil(t, db.Routes.RememberedByKeys([]store.RouteKey{keys[7], {Type: "photo_dm", ExternalID: "none"}}))
+		require.Nil(t, db.Routes.RememberedByKeys(keys[38:]), "a pending one isn't remembered")
+
+		require.NoError(t, db.Channels.Delete(t.Context(), "cli", "org_1", "7"))
+		_, found, err = db.Routes.ByID(t.Context(), "7")
+		require.NoError(t, err)
+		require.False(t, found)
+		require.Nil(t, db.Routes.RememberedByKeys(keys[7:8]))
+
+		route.ChannelID = "chn_large"
+		route.Credentials = make([]byte, store.MaxRemembered/2)
+		db.LearnRoute(&route)
+		require.NotNil(t, db.Routes.RememberedByKeys(keys[8:9]))
+		route.ChannelID = "chn_large_too"
+		db.LearnRoute(&route)
+		require.Nil(t, db.Routes.RememberedByKeys(keys[8:9]), "it is full")
+		_, found = db.Routes.RememberedByID("chn_large_too")
+		require.True(t, found)
+	})
 }

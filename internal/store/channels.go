@@ -352,8 +352,14 @@ func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error)
 		return Route{}, false, nil
 	}
 	route, found, err := r.db.hot.Route(ctx, channelID)
-	if err != nil || !found {
+	if err != nil {
 		return Route{}, false, err
+	}
+	if r.remember() {
+		r.db.routes.learnID(channelID, route)
+	}
+	if !found {
+		return Route{}, false, nil
 	}
 	return *route, true, nil
 }
@@ -373,7 +379,42 @@ func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Rout
 			return nil, err
 		}
 	}
+	if r.remember() {
+		r.db.routes.learnKeys(wanted, found)
+	}
 	return found, nil
+}
+
+// remember reports whether reading a route costs so much that routes are remembered. SQLite's hot reader reads nothing unless something
+// was committed since it read the same.
+func (r Routes) remember() bool { return r.db.Engine() == Postgres }
+
+// RememberedByID returns the route of a channel as it was when this process read it last, marked [Route.Remembered], and false when it
+// isn't remembered. It reads nothing. What is done under a remembered route has to be checked: see [QueueRoutes].
+func (r Routes) RememberedByID(channelID string) (Route, bool) {
+	if route := r.db.routes.id(channelID); route != nil {
+		return *route, true
+	}
+	return Route{}, false
+}
+
+// RememberedByKeys is [Routes.RememberedByID] for keys. It returns nil unless it has the routes of all of them.
+func (r Routes) RememberedByKeys(keys []RouteKey) map[RouteKey]*Route { return r.db.routes.keys(keys) }
+
+// routeSizes are the lengths of the list in selectRoutes.
+var routeSizes = ListSizes{256, 32, 4, 1}
+
+var selectRoutes = routeSizes.Statement(`SELECT `+driver.RouteColumns+` FROM`+driver.RouteTables+`WHERE c.id IN {list}`, 1, 0)
+
+// QueueRoutes queues the reading of the routes of channels into found, by the channels' ids. Channels that don't exist are left out.
+func QueueRoutes(tx Tx, channelIDs []string, found map[string]*Route) {
+	for size, piece := range Padded(routeSizes, channelIDs) {
+		tx.QueueQuery(func(row Row) error {
+			route, err := driver.ScanRoute(row)
+			found[route.ChannelID] = route
+			return err
+		}, selectRoutes[size], Arguments(piece)...)
+	}
 }
 
 // ChannelCredentials replaces the sealed credentials of channels.

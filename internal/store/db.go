@@ -25,7 +25,8 @@
 //
 // It has no rules of money and of the queue: billing and inbox bring them as a [Kind] and own every statement on
 // their tables, but that a deleted channel takes its conversations along. It opens no secrets (sealed columns are opaque
-// bytes), returns nothing that another process has changed since, and imports only the packages below it. Tests use storetest.
+// bytes), returns nothing that another process has changed since, but remembered routes, which are marked, and imports only the packages
+// below it. Tests use storetest.
 package store
 
 import (
@@ -67,6 +68,7 @@ type DB struct {
 	reader *sql.DB          // the driver's
 	hot    driver.HotReader // the driver's
 	writer *writer.Writer
+	routes routeMemory // of PostgreSQL, see [Routes]
 
 	closing sync.Once
 	closed  error

@@ -67,3 +67,9 @@ func HoldTurn(path string) (release func() error, err error) {
 	}
 	return file.Close, errors.Join(unix.Flock(int(file.Fd()), unix.LOCK_EX))
 }
+
+// MaxRemembered is the bound of the routes that a process remembers.
+const MaxRemembered = maxRemembered
+
+// LearnRoute remembers a route as one that was read.
+func (db *DB) LearnRoute(route *Route) { db.routes.learnID(route.ChannelID, route) }

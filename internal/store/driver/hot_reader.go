@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"time"
@@ -85,6 +86,16 @@ type Route struct {
 	Credentials []byte // sealed; nil is none
 	// Of the channel's agent, in milliseconds, see store.Agent; 0 without one.
 	DebounceMS, DebounceMaxMS, PauseMS int64
+
+	// Remembered: the route was read for an earlier delivery, and may have changed since.
+	Remembered bool
+}
+
+// Same reports whether both routes have the same columns.
+func (r *Route) Same(other *Route) bool {
+	return r.ChannelID == other.ChannelID && r.OrgID == other.OrgID && r.Type == other.Type && r.ExternalID == other.ExternalID &&
+		r.State == other.State && bytes.Equal(r.Credentials, other.Credentials) &&
+		r.DebounceMS == other.DebounceMS && r.DebounceMaxMS == other.DebounceMaxMS && r.PauseMS == other.PauseMS
 }
 
 // MaxRouteKeys bounds the keys of one query of store.Routes.ByKeys, so that one delivery doesn't keep the others waiting.
