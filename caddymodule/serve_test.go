@@ -111,3 +111,30 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
 }
+
+// A call that is refused before its body is read is answered although the body never comes, also where no svc_error writes the error.
+func TestUnreadBodyOfCall(t *testing.T) {
+	run := provision(t, sqliteCaddyfile(t, filepath.Join(storeFolder(t), "svc.db"), ""))
+	require.NoError(t, run.app.Start())
+	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
+	run.app.Limits = &Limits{BodyGrace: caddy.Duration(20 * time.Millisecond)}
+	chat := &Chat{noOptions{app: run.app}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if chat.ServeHTTP(w, r, nil) != nil {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\n"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		_, err = io.WriteString(conn, head+"Host: x\r\nContent-Length: 2\r\n\r\n{")
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, head)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusTeapot, answer.StatusCode)
+	}
+}

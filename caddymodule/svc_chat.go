@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
 // Chat serves `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
@@ -20,7 +22,11 @@ func (*Chat) CaddyModule() caddy.ModuleInfo { return moduleInfo[Chat]("svc_chat"
 
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	return h.app.serve("svc_chat", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	err := h.app.handle("svc_chat", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.chat.Serve(w, r)
 	})
+	if err != nil { // else the body was read, with a deadline of its own
+		handlers.BoundUnread(w, r, h.app.bodyGrace())
+	}
+	return err
 }
