@@ -13,6 +13,7 @@ const (
 	MaxEventBytes    = maxEventBytes
 	MaxLargeBytes    = maxLargeBytes
 	SmallAnswerBytes = smallAnswerBytes
+	SmallBody        = smallBody
 )
 
 var (

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -29,8 +30,16 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	hreq.URL, hreq.Host = &c.target, c.target.Host
 	hreq.Header = p.requestHeader(req)
 	hreq.Body, hreq.ContentLength = body, body.Left()
+	if _, reports := p.transport.(*http.Transport); reports && hreq.ContentLength <= smallBody {
+		hreq.Body = io.NopCloser(bytes.NewReader(body.join()))
+	}
 	return hreq
 }
+
+// smallBody is the size in bytes up to which a body is copied into a reader that Go's transport knows: it sends that with the headers in
+// one packet, and any other body in a second one. The transport keeps 4 KiB for both. It reads no body before it reports WroteHeaders, so
+// begun says what touched says of other bodies.
+const smallBody = 3 << 10
 
 func (p *HTTP) requestHeader(req *Request) http.Header {
 	accept := "application/json"
@@ -106,6 +115,15 @@ func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := rest.WriteTo(w)
 	b.parts, b.taken = rest, 0
 	return n, err //nolint:wrapcheck // the transport's own writer
+}
+
+// join makes b one slice with memory of its own, and returns it.
+func (b *requestBody) join() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	joined := bytes.Join(b.parts, nil)
+	b.parts = [][]byte{joined}
+	return joined
 }
 
 // dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until
