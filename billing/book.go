@@ -44,11 +44,14 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
 	}
-	granted, ride, err := b.tranches.hold(hold)
-	if granted || err != nil {
-		return nil, err
+	op := &holdOp{Hold: hold}
+	if hold.With == nil { // else there is a transaction in any case
+		granted, ride, err := b.tranches.hold(hold)
+		if granted || err != nil {
+			return nil, err
+		}
+		op.ride = ride
 	}
-	op := &holdOp{Hold: hold, ride: ride}
 	for {
 		if err := b.do(ctx, op, op.ride); err != nil {
 			return nil, fmt.Errorf("hold credits: %w", err)

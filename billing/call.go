@@ -52,9 +52,31 @@ type Hold struct {
 	Rough bool
 	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
 	Claim *Claim
+	// With is written in the same transaction, nil for nothing. It goes before the hold and may refuse it.
+	With Companion
 	// Room reports whether the caller has memory for a kept answer of so many bytes. It is called before the answer is read; if it
 	// returns false, the error is [ErrNoRoom]. Nil has room for any.
 	Room func(bytes int64) bool
+}
+
+// Companion is an operation of another kind that shares a transaction with a hold or a settlement: both are durable, or neither. It is applied
+// first, because its rows are locked before wallets.
+type Companion interface {
+	store.Op
+	// Kind applies the operation. All companions of a database have the same.
+	Kind() store.Kind
+	// Ruling returns what the operation decided. replaced is the call whose place a held one takes, so that what is reserved for it is
+	// released; empty means none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is
+	// why nothing is held or settled.
+	Ruling() (replaced string, lost bool, refused error)
+}
+
+// ruling returns that of a companion that may be nil.
+func ruling(with Companion) (replaced string, lost bool, refused error) {
+	if with == nil {
+		return "", false, nil
+	}
+	return with.Ruling()
 }
 
 func (h Hold) validate() error {
@@ -105,6 +127,8 @@ type Settlement struct {
 	// Claim is the one the call was held with, nil without one. In the transaction of the settlement its key is finished
 	// or released, unless another call has it by now.
 	Claim *Claim
+	// With is written in the same transaction, nil for nothing. It goes before the settlement, and decides whether the call is charged.
+	With Companion
 	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise the key is released and can run again.
 	Keep bool
 	// Response is the sealed transcript that Keep stores; nil for one that is too large.

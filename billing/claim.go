@@ -31,12 +31,6 @@ type Claim struct {
 	KeyHash [32]byte
 	// Fingerprint identifies the request's content: equal content has equal fingerprints.
 	Fingerprint [32]byte
-	// Life is how long the outcome is kept; 0 is [KeyLife].
-	Life time.Duration
-	// TakeOver: a call that is in progress with this key counts as lost. Its hold expires at once, so that it can't be charged
-	// any more, and the key goes to the new call. Only a caller that knows that no other process may use the key sets it: the
-	// worker that has the lease of a conversation, for the key of its turn.
-	TakeOver bool
 }
 
 // Replay is the outcome of an earlier call with the same key and content.
@@ -109,16 +103,4 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	}
 	replay.BYOK = byok.Bool
 	return replay, true, nil
-}
-
-// Forget deletes what is kept of calls with these keys. A call that is in progress goes on and keeps its answer: repeat Forget after it has
-// ended. Unknown keys are no error.
-func (b *Book) Forget(ctx context.Context, wallet WalletID, keyHashes [][32]byte) error {
-	if err := wallet.validate(); err != nil {
-		return err
-	}
-	if err := b.db.Do(ctx, Ledger, &forgetOp{wallet, keyHashes}); err != nil {
-		return fmt.Errorf("forget kept answers: %w", err)
-	}
-	return nil
 }

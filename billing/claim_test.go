@@ -76,17 +76,6 @@ func (k keyed) finishOwn(call, key string, keep bool, response string) {
 	require.NoError(k, err)
 }
 
-// takesOver holds for the worker's turn, whose call gets the key from one that runs.
-func (k keyed) takesOver(call, content string, micros int64, want *Replay) {
-	k.Helper()
-	hold := holdOf(call, micros)
-	hold.Wallet, hold.Claim = k.wallet, claimOf("turn", content)
-	hold.Claim.TakeOver = true
-	replay, err := k.book.Hold(k.Context(), hold)
-	require.NoError(k, err)
-	require.Equal(k, want, replay)
-}
-
 // lapse puts the end of a call's lease, and of what is held for it, into the past.
 func (k keyed) lapse(call string) {
 	k.Helper()
@@ -143,26 +132,6 @@ func (k keyed) requireKept(want int) {
 
 // idempotencyRows are the promises of docs/contract.md#idempotency-key that the book keeps.
 var idempotencyRows = map[string]func(k keyed){
-	"forgotten: nothing is kept of a finished call; one that still runs goes on": func(k keyed) {
-		k.runs("call_1", "done", "content", 10)
-		k.settle("call_1", "done", 10, true, "sealed")
-		k.runs("call_2", "running", "content", 60)
-		k.runs("call_3", "another", "content", 30)
-		keys := [][32]byte{claimOf("done", "").KeyHash, claimOf("running", "").KeyHash, claimOf("unknown", "").KeyHash}
-		require.NoError(k, k.book.Forget(k.Context(), WalletID{OrgID: "org_other", Env: k.wallet.Env}, keys))
-		k.requireClaims("call_1 done", "call_2 in progress", "call_3 in progress")
-		require.NoError(k, k.book.Forget(k.Context(), k.wallet, keys))
-		k.requireClaims("call_2 in progress", "call_3 in progress")
-		k.requireKept(0)
-		k.requireWallet(90, 90)
-		require.Equal(k, Settled{ChargedMicros: 15}, k.settle("call_2", "running", 15, true, "sealed"))
-		k.requireClaims("call_2 done", "call_3 in progress")
-		require.NoError(k, k.book.Forget(k.Context(), k.wallet, keys))
-		k.requireClaims("call_3 in progress")
-		k.requireKept(0)
-		k.requireWallet(75, 30)
-		require.ErrorIs(k, k.book.Forget(k.Context(), WalletID{}, keys), ErrInvalid)
-	},
 	"first use: the key is in progress as long as its hold stands": func(k keyed) {
 		now, err := k.db.Now(k.Context())
 		require.NoError(k, err)
@@ -292,45 +261,6 @@ var idempotencyRows = map[string]func(k keyed){
 		k.requireClaims()
 		k.requireWallet(100, 0)
 	},
-	"take-over of a running call: one charge, and it is the new call's": func(k keyed) {
-		k.takesOver("call_1", "content", 60, nil)
-		k.takesOver("call_2", "content", 100, nil) // needs what the lost call held
-		k.requireClaims("call_2 in progress")
-		k.requireWallet(100, 100)
-		require.Equal(k, Settled{ShortfallMicros: 25}, k.settle("call_1", "turn", 25, true, "too late"))
-		k.requireClaims("call_2 in progress")
-		k.settle("call_2", "turn", 30, true, "sealed")
-		k.takesOver("call_3", "content", 60, &Replay{CallID: "call_2", Response: []byte("sealed"), Settled: Settled{ChargedMicros: 30}})
-		k.requireWallet(70, 0)
-	},
-	"take-over of a call with the organization's own key": func(k keyed) {
-		k.takesOver("call_1", "content", 0, nil)
-		k.takesOver("call_2", "content", 0, nil)
-		k.finishOwn("call_1", "turn", true, "too late")
-		k.requireClaims("call_2 in progress")
-		k.finishOwn("call_2", "turn", true, "sealed")
-		k.requireClaims("call_2 done")
-	},
-	"take-over needs the same content": func(k keyed) {
-		k.takesOver("call_1", "content", 60, nil)
-		hold := holdOf("call_2", 60)
-		hold.Wallet, hold.Claim = k.wallet, claimOf("turn", "other content")
-		hold.Claim.TakeOver = true
-		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrKeyReused)
-		k.requireWallet(100, 60)
-	},
-	"an outcome is kept as long as its claim says": func(k keyed) {
-		k.runs("call_1", "key", "content", 10)
-		settlement := chargeOf("call_1", 10, 5)
-		settlement.Call.Wallet, settlement.Claim, settlement.Keep = k.wallet, claimOf("key", ""), true
-		settlement.Claim.Life = 30 * 24 * time.Hour
-		now, err := k.db.Now(k.Context())
-		require.NoError(k, err)
-		_, err = k.book.Settle(k.Context(), settlement)
-		require.NoError(k, err)
-		require.InDelta(k, now+30*24*time.Hour.Milliseconds(),
-			count(k.T, k.db, `SELECT until FROM idempotency_keys WHERE call_id = 'call_1'`), 30_000)
-	},
 	"late: the key's row was swept, the call is charged and the key is finished without its answer": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)
 		k.lapse("call_1")
@@ -392,16 +322,6 @@ var idempotencyRows = map[string]func(k keyed){
 		require.Equal(k, Settled{ChargedMicros: 25}, k.settle("call_1", "key", 25, false, ""))
 		k.requireClaims()
 		k.requireWallet(75, 0)
-	},
-	"late: a key that was forgotten stays forgotten": func(k keyed) {
-		k.runs("call_1", "key", "content", 60)
-		k.lapse("call_1")
-		require.Equal(k, 1, k.sweep())
-		k.settle("call_1", "key", 25, true, "too late")
-		require.NoError(k, k.book.Forget(k.Context(), k.wallet, [][32]byte{claimOf("key", "").KeyHash}))
-		k.requireClaims()
-		require.Equal(k, Settled{ChargedMicros: 25}, k.settle("call_1", "key", 25, true, "again"))
-		k.requireClaims()
 	},
 	"a late settlement before the sweep counts": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)
@@ -473,7 +393,9 @@ var idempotencyRows = map[string]func(k keyed){
 		k.requireKept(6)
 		end("call_5", "1234", "1234")
 		k.requireKept(10)
-		require.NoError(k, k.book.Forget(k.Context(), k.wallet, [][32]byte{claimOf("key of call_3", "").KeyHash, claimOf("key of call_4", "").KeyHash}))
+		k.age("call_3")
+		k.age("call_4")
+		require.Zero(k, k.sweep())
 		k.requireKept(4)
 		k.requireClaims("call_2 done", "call_5 done")
 

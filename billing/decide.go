@@ -102,6 +102,11 @@ type entryKey struct {
 
 // hold reserves h and claims its key. It returns the finished call that has the key, or an error, when it doesn't.
 func (b *books) hold(h Hold) (finished string, err error) {
+	replaced, _, refused := ruling(h.With)
+	if refused != nil {
+		return "", refused
+	}
+	b.drop(b.holds[replaced])
 	if h.Claim != nil {
 		return b.claimAndHold(h)
 	}
@@ -151,6 +156,10 @@ func repeats(h Hold, wallet WalletID, amount int64) error {
 // settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made of its key.
 func (b *books) settle(op *settleOp) (Settled, error) {
 	s := &op.Settlement
+	_, lost, refused := ruling(s.With)
+	if refused != nil {
+		return Settled{}, refused
+	}
 	first := op.ride.endGrant()
 	if op.price != nil {
 		b.newPrices[op.priceID] = *op.price
@@ -175,7 +184,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 		row.reserved = 0 // nothing can have been reserved
 	} else {
 		tranche, released := b.release(op, wallet, claim, first)
-		if !s.Void && !claim.lostBy(s.Call.ID) {
+		if !s.Void && !lost && !claim.lostBy(s.Call.ID) {
 			paid = min(cost, s.ReservedMicros, wallet.free())
 		}
 		if paid > 0 {

@@ -68,10 +68,8 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 			return claim.callID, nil
 		case claim.callID == h.CallID:
 			return "", repeats(h, h.Wallet, claim.reserved)
-		case !h.Claim.TakeOver:
-			return "", ErrKeyInFlight
 		}
-		b.free(wallet, claim)
+		return "", ErrKeyInFlight
 	}
 	if err := b.reserve(h); err != nil {
 		return "", err
@@ -114,20 +112,12 @@ func (b *books) endClaim(op *settleOp, claim *claimRow, wallet *walletRow, paid 
 		}
 		return
 	}
-	life := cmp.Or(op.Claim.Life, KeyLife).Milliseconds()
 	if late {
 		claim.callID, claim.fingerprint = op.Call.ID, op.Claim.Fingerprint
 	}
-	claim.done, claim.until = true, b.now+life
+	claim.done, claim.until = true, b.now+KeyLife.Milliseconds()
 	if size := int64(len(op.Response)); !late && wallet != nil && wallet.kept+size <= op.keptBytes {
 		claim.kept, claim.response = size, op.Response
 		wallet.kept += size
-	}
-}
-
-// forget frees a key whose call has ended. One in progress goes on, and its answer is kept.
-func (b *books) forget(key claimKey) {
-	if claim, wallet := b.claims[key], b.wallets[key.wallet]; claim != nil && claim.done && wallet != nil {
-		b.free(wallet, claim)
 	}
 }

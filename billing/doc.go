@@ -36,6 +36,12 @@
 // A call that comes late finds its key free, and finishes it when it is charged, or finds it with another call, and is not charged: no
 // key is charged for twice.
 //
+// # Companions
+//
+// A hold or a settlement may carry an operation of another kind ([Companion]), which is applied before it in the same savepoint: a turn of a
+// conversation begins with its call's hold and ends with its charge. The operation locks first, and rules: it refuses the hold, names the call
+// whose hold ends, or says that the call lost its place and is charged 0.
+//
 // # Invariants
 //
 //   - No debt: 0 <= held <= balance, decided under the wallet's lock, written by a statement that names the values it was

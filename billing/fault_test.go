@@ -89,6 +89,7 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				keyed.runs(call, fmt.Sprint("key ", i), "content", 10)
 			}
 			require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_late", 5))))
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_replaced", 3))))
 			keyed.runs("call_kept", "key kept", "content", 10)
 			keyed.settle("call_kept", "key kept", 0, true, "sealed")
 			keyed.age("call_kept")
@@ -109,11 +110,12 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				finish, release := settleOpOf(chargeOf("call_finishes", 10, 4)), settleOpOf(voidOf("call_releases", 10))
 				finish.Claim, finish.Keep, finish.Response = claimOf("key 0", "content"), true, []byte("sealed")
 				release.Claim = claimOf("key 1", "")
+				turn, ended := &holdOp{Hold: holdOf("call_turn", 1)}, settleOpOf(chargeOf("call_replaced", 3, 2))
+				turn.With, ended.With = &note{id: "begun", replaced: "call_replaced"}, &note{id: "ended", lost: true}
 				return []store.Op{
 					settleOpOf(voidOf("call_gone", 7)),
 					&holdOp{Hold: holdOf("call_new", 50)}, settleOpOf(chargeOf("call_open", 60, 30)),
-					&forgetOp{acme, [][32]byte{claimOf("key kept", "").KeyHash}},
-					fresh, taking, finish, release,
+					fresh, taking, finish, release, turn, ended,
 					&postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 5, ref: "r", actor: "test"}}, &sweepOp{},
 				}
 			}
@@ -131,11 +133,11 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errBroken, "statement %d", *at)
 				require.Equal(t, before, count(t, db, rows), "statement %d", *at)
-				requireWallet(t, book, 1_000, 105)
+				requireWallet(t, book, 1_000, 108)
 				keyed.requireClaims(claims...)
 			}
 			require.Greater(t, *at, 20, "statements of the batch")
-			requireWallet(t, book, 971, 71)
+			requireWallet(t, book, 971, 72)
 			keyed.requireClaims("call_finishes done", "call_fresh in progress", "call_takes in progress")
 			requireSoundBooks(t, db)
 		})

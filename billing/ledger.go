@@ -53,10 +53,6 @@ type (
 		pending bool
 		refused error
 	}
-	forgetOp struct {
-		wallet WalletID
-		keys   [][32]byte
-	}
 	sweepOp struct {
 		lost Lost
 		done int // what it ended, of every sort
@@ -67,11 +63,21 @@ type (
 // Urgent implements [store.Urgent]: a settlement ends a hold or a claim, and the vendor has already worked for it.
 func (op *settleOp) Urgent() bool { return op.ReservedMicros > 0 || op.Claim != nil }
 
+// Size implements [store.Sized].
+func (op *holdOp) Size() int { return sizeOf(op.With) }
+
 // Urgent implements [store.Urgent]: what a tranche gives back may be waited for, and a lease must not run out behind other work.
 func (*tendOp) Urgent() bool { return true }
 
 // Size implements [store.Sized].
-func (op *settleOp) Size() int { return len(op.Response) }
+func (op *settleOp) Size() int { return len(op.Response) + sizeOf(op.With) }
+
+func sizeOf(with Companion) int {
+	if sized, ok := with.(store.Sized); ok {
+		return sized.Size()
+	}
+	return 0
+}
 
 // Urgent implements [store.Urgent]: a sweep releases what killed processes have left; a process runs one at a time.
 func (*sweepOp) Urgent() bool { return true }
@@ -96,6 +102,9 @@ func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 }
 
 func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
+	if err := applyCompanions(ctx, tx, ops); err != nil {
+		return err
+	}
 	batch := batch{records: true}
 	for _, op := range ops {
 		if err := batch.add(op); err != nil {
@@ -111,6 +120,33 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	}
 	books.write(tx)
 	return passFailpoints(ctx, tx, ops)
+}
+
+// applyCompanions applies what is written with the operations, in their savepoint.
+func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) error {
+	var companions []store.Op
+	var kind store.Kind
+	for _, op := range ops {
+		var with Companion
+		switch op := op.(type) {
+		case *holdOp:
+			with = op.With
+		case *settleOp:
+			with = op.With
+		}
+		if with != nil {
+			companions, kind = append(companions, with), with.Kind()
+		}
+	}
+	if kind == nil {
+		return nil
+	}
+	for _, fault := range kind.Apply(ctx, tx, companions) {
+		if fault != nil {
+			return fault
+		}
+	}
+	return nil
 }
 
 // passFailpoints writes the last row of the batch and passes the failpoints between it and COMMIT. Without failpoints the last rows
@@ -164,6 +200,9 @@ func (b *batch) add(op store.Op) error {
 	switch op := op.(type) {
 	case *holdOp:
 		b.addCall(op.Wallet, op.CallID, op.Claim)
+		if replaced, _, _ := ruling(op.With); replaced != "" {
+			b.calls = append(b.calls, callKey{op.Wallet, replaced})
+		}
 		if op.ride != nil || op.recalls {
 			b.tranched = append(b.tranched, op.Wallet)
 		}
@@ -189,11 +228,6 @@ func (b *batch) add(op store.Op) error {
 		for _, r := range op.rides {
 			b.wallets = append(b.wallets, r.tranche.wallet)
 			b.tranched = append(b.tranched, r.tranche.wallet)
-		}
-	case *forgetOp:
-		b.wallets = append(b.wallets, op.wallet)
-		for _, hash := range op.keys {
-			b.claims = append(b.claims, claimKey{op.wallet, hash})
 		}
 	case *sweepOp:
 		b.sweep = true
@@ -346,10 +380,6 @@ func (b *batch) decide(books *books, op store.Op) {
 		for _, r := range op.rides {
 			r.undo()
 			books.carry(r, nil)
-		}
-	case *forgetOp:
-		for _, hash := range op.keys {
-			books.forget(claimKey{op.wallet, hash})
 		}
 	case *sweepOp:
 		op.lost, op.done = books.sweep(b.due)

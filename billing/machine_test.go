@@ -27,7 +27,7 @@ type model struct {
 
 	claims  map[string]*modelClaim // by key
 	crashed map[string]bool        // in holds, but their time is over
-	paid    map[string]bool        // keys that were charged for and not forgotten
+	paid    map[string]bool        // keys that were charged for
 	content map[string]string      // of calls with a key
 	asked   map[string]int64       // what a call was last held for, or tried to be
 	adjusts int
@@ -98,10 +98,9 @@ func (m *model) hold(id string, micros int64) step {
 }
 
 // claimedHold is a hold with the call's key; with 0 micros it is the claim alone.
-func (m *model) claimedHold(id, content string, micros int64, takeOver bool) step {
+func (m *model) claimedHold(id, content string, micros int64) step {
 	hold := m.holdOf(id, micros)
 	hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), content)
-	hold.Claim.TakeOver = takeOver
 	m.content[id], m.asked[id] = content, micros
 	op := &holdOp{Hold: hold}
 	return step{op, func(t require.TestingT) {
@@ -125,11 +124,9 @@ func (m *model) claimedHold(id, content string, micros int64, takeOver bool) ste
 		case claim != nil && claim.call == id:
 			require.ErrorIs(t, op.refused, ErrInvalid)
 			return
-		case claim != nil && !takeOver:
+		case claim != nil:
 			require.ErrorIs(t, op.refused, ErrKeyInFlight)
 			return
-		case claim != nil:
-			m.drop(keyOf(id))
 		}
 		switch {
 		case ended:
@@ -320,13 +317,35 @@ func (m *model) refund(id string, refunded map[string]bool) step {
 	}}
 }
 
-func (m *model) forget(id string) step {
-	op := &forgetOp{m.wallet, [][32]byte{claimOf(m.wallet.OrgID+keyOf(id), "").KeyHash}}
-	return step{op, func(require.TestingT) {
-		if claim := m.claims[keyOf(id)]; claim != nil && claim.done {
-			m.drop(keyOf(id))
-			delete(m.paid, keyOf(id))
+// turn is a hold that another operation decides first: it may refuse it, or end that of another call.
+func (m *model) turn(id, replaced string, micros int64, refused error) step {
+	hold := m.hold(id, micros)
+	op := hold.op.(*holdOp) //nolint:forcetypeassert // it is one
+	op.With = &note{replaced: replaced, refused: refused}
+	return step{op, func(t require.TestingT) {
+		if refused != nil {
+			require.ErrorIs(t, op.refused, refused)
+			return
 		}
+		m.release(replaced)
+		hold.check(t)
+	}}
+}
+
+// endTurn is a settlement that another operation decides first.
+func (m *model) endTurn(id string, charge int64, lost bool, refused error) step {
+	settlement := chargeOf(id, max(1, m.asked[id]), charge)
+	settlement.Call.Wallet, settlement.With = m.wallet, &note{lost: lost, refused: refused}
+	op := settleOpOf(settlement)
+	return step{op, func(t require.TestingT) {
+		if refused != nil {
+			require.ErrorIs(t, op.refused, refused)
+			return
+		}
+		m.ends(t, op, func() bool {
+			m.release(id)
+			return !lost
+		})
 	}}
 }
 
@@ -400,6 +419,7 @@ func TestRandomHistories(t *testing.T) {
 			})
 			free := func(call string) bool { return call[len(call)-1] >= '7' } // calls with the organization's own key
 			micros := rapid.Int64Range(1, 60)
+			refusal := rapid.SampledFrom([]error{nil, nil, errNoted})
 			end := func(void bool) step {
 				id, charge := claiming.Draw(r, "id"), micros.Draw(r, "micros")-1
 				if free(id) {
@@ -426,15 +446,20 @@ func TestRandomHistories(t *testing.T) {
 						amount = 0
 					}
 					content := rapid.SampledFrom([]string{"this", "this", "that"}).Draw(r, "content")
-					return m.claimedHold(id, content, amount, rapid.IntRange(0, 5).Draw(r, "takes over") == 0)
+					return m.claimedHold(id, content, amount)
 				},
 				"end":             func() step { return end(false) },
 				"void with a key": func() step { return end(true) },
-				"forget":          func() step { return m.forget(claiming.Draw(r, "id")) },
+				"turn": func() step {
+					return m.turn(call.Draw(r, "id"), call.Draw(r, "replaced"), micros.Draw(r, "micros"), refusal.Draw(r, "refused"))
+				},
+				"end of a turn": func() step {
+					return m.endTurn(call.Draw(r, "id"), micros.Draw(r, "micros")-1, rapid.Bool().Draw(r, "lost"), refusal.Draw(r, "refused"))
+				},
 			}
 			names := []string{
 				"hold", "hold", "settle", "settle", "void", "credit", "adjust", "claim", "claim", "claim", "end", "end",
-				"void with a key", "forget",
+				"void with a key", "turn", "turn", "end of a turn",
 			}
 			r.Repeat(map[string]func(*rapid.T){
 				"batch": func(r *rapid.T) {

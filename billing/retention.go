@@ -13,7 +13,7 @@ import (
 const (
 	// retentionPause is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 	retentionPause = time.Hour
-	// leastCallDays is how long every call is kept: a finished Idempotency-Key names its call for 30 days at most.
+	// leastCallDays is how long every call is kept: an organization can look at a month, and no finished Idempotency-Key outlives its call.
 	leastCallDays = 31
 	// retentionRows is how many calls one transaction looks at.
 	retentionRows = 500

@@ -42,8 +42,9 @@ var (
 	retired sync.WaitGroup
 )
 
-// StoreKinds are the kinds of durable operations. Every process locks their rows in this order.
-func StoreKinds() []store.Kind { return []store.Kind{billing.Ledger, inbox.Kind} }
+// StoreKinds are the kinds of durable operations. Every process locks their rows in this order: a turn's step that is written with a hold or a
+// settlement locks its conversation before the wallet, too.
+func StoreKinds() []store.Kind { return []store.Kind{inbox.Kind, billing.Ledger} }
 
 // sharedStore is an open database with everything of which a process has one per database: its writer, the count of its
 // calls, the documents that are being ingested, the sweepers. All configurations on the database share it.
@@ -183,7 +184,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 	}
 	s.sweeper.Stop()
 	if s.retention == nil {
-		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log, forgetAnswers(s.book)), billing.StartRetention(s.db, s.log)
+		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }

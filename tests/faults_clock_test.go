@@ -31,7 +31,7 @@ type clockNode struct {
 func openClockNode(t *testing.T, location store.Location) *clockNode {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // t.Context ends before the node is closed
-	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
+	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close(ctx)) })
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")

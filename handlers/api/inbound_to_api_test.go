@@ -27,7 +27,7 @@ import (
 // From a webhook through the real store and queue to the answers of the API, without fakes.
 func TestDeliveryShowsInTheAPI(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, []store.Kind{billing.Ledger, inbox.Kind}, func(t *testing.T, db *store.DB) {
+	storetest.Each(t, []store.Kind{inbox.Kind, billing.Ledger}, func(t *testing.T, db *store.DB) {
 		keys := handlertest.Keyring{"owner": handlertest.Someone(identity.AllScopes()...)}
 		stranger := keys["owner"]
 		stranger.OrgID, stranger.KeyID = "org_2", "key_2"

@@ -60,7 +60,7 @@ func TestPlayground(t *testing.T) {
 	require.Equal(t, store.Live, calls.Request.Env)
 	require.Equal(t, w.Header().Get("X-Request-Id"), calls.Request.RequestID)
 	require.Empty(t, calls.Request.KeyID)
-	require.Empty(t, calls.Request.TurnID)
+	require.Nil(t, calls.Request.Turn)
 	require.True(t, calls.Request.Stream)
 	require.EqualValues(t, 50, calls.Request.MaxTokens)
 	require.InDelta(t, 0.5, *calls.Request.Temperature, 0)

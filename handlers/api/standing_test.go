@@ -95,7 +95,7 @@ type staffed struct {
 
 func eachStaffed(t *testing.T, run func(t *testing.T, o *staffed)) {
 	t.Helper()
-	storetest.Each(t, []store.Kind{billing.Ledger, inbox.Kind}, func(t *testing.T, db *store.DB) {
+	storetest.Each(t, []store.Kind{inbox.Kind, billing.Ledger}, func(t *testing.T, db *store.DB) {
 		keys := handlertest.Keyring{
 			"owner": handlertest.Someone(identity.AllScopes()...), "reader": handlertest.Someone(identity.ConversationsRead),
 		}
@@ -136,7 +136,8 @@ func (o *staffed) begin(t *testing.T, lease inbox.Lease) string {
 	t.Helper()
 	work, err := o.Open(t.Context(), lease, 10)
 	require.NoError(t, err)
-	turn, err := o.BeginTurn(t.Context(), lease, "agt_1", []string{work.Waiting[0].ID}, []byte("{}"))
+	turn := store.NewID("trn")
+	err = o.BeginCall(t.Context(), lease, inbox.Turn{ID: turn, AgentID: "agt_1", Request: []byte("{}")}, []string{work.Waiting[0].ID})
 	require.NoError(t, err)
 	return turn
 }

@@ -116,7 +116,7 @@ func (l *syncLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-var siteKinds = []store.Kind{billing.Ledger, inbox.Kind}
+var siteKinds = []store.Kind{inbox.Kind, billing.Ledger}
 
 func newSite(t *testing.T, db *store.DB) *site {
 	t.Helper()

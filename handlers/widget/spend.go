@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
-	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -162,19 +161,12 @@ func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.Ch
 
 // checkHolds refuses a message when as much is held for the channel's running answers as they may cost.
 func (v *visitRequest) checkHolds(ctx context.Context, today time.Time, most int64) error {
-	turns, err := v.DB.Widgets.RunningTurns(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+	held, err := v.DB.Widgets.Held(ctx, v.channel.OrgID, v.channel.ChannelID, today)
 	if err != nil {
-		return handlers.Internal(fmt.Errorf("reading the running answers of widget %s: %w", v.channel.ChannelID, err))
+		return handlers.Internal(fmt.Errorf("reading what is held for widget %s: %w", v.channel.ChannelID, err))
 	}
-	held := int64(0)
-	for _, turn := range turns {
-		micros, err := v.DB.Widgets.KeyHold(ctx, v.channel.OrgID, gateway.TurnKeyHash(turn))
-		if err != nil {
-			return handlers.Internal(fmt.Errorf("reading what is held for widget %s: %w", v.channel.ChannelID, err))
-		}
-		if held += micros; held >= most {
-			return tooManyAnswers(nil)
-		}
+	if held >= most {
+		return tooManyAnswers(nil)
 	}
 	return nil
 }

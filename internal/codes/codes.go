@@ -55,8 +55,6 @@ const (
 	TooOld          = "message_too_old"
 	Draft           = "draft_waiting" // nothing failed: the assistant proposes an answer
 	Media           = "media_message" // the customer wrote no text, and the channel has no notice for that
-	KeyReused       = "key_reused"
-	NotKept         = "not_kept"
 	SendFailed      = "send_failed"
 	SendRefused     = "send_refused"
 	CustomerBlocked = "customer_blocked"
@@ -203,14 +201,6 @@ var All = map[string]Reason{
 			"Look at the conversation at the platform, and send the message again if it is missing there.",
 		Message: "It is unknown whether the customer has this: the connection broke while it was sent, and it is not sent twice by itself. " +
 			"Look at the conversation at the platform, and send it again if it is missing there.",
-	},
-	KeyReused: {
-		Ends: ByOperator, Told: TellOperator, AssistantFailed: true,
-		Conversation: "The service failed. Ask its operator to try the answer again.",
-	},
-	NotKept: {
-		Ends: ByOperator, Told: TellOperator, AssistantFailed: true,
-		Conversation: "The answer was too long to be kept. Ask the operator.",
 	},
 }
 

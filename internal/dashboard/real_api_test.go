@@ -56,7 +56,7 @@ func (oneModel) Identify(context.Context, *platforms.Channel) ([]string, error) 
 // overRealAPI returns a dashboard over the real API, and its database with one organization.
 func overRealAPI(t *testing.T) (*Dashboard, *store.DB) {
 	t.Helper()
-	db := storetest.Open(t, store.SQLite, billing.Ledger, inbox.Kind)
+	db := storetest.Open(t, store.SQLite, inbox.Kind, billing.Ledger)
 	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)

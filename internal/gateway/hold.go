@@ -56,7 +56,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 			return nil, fmt.Errorf("pricing the bounds: %w", err)
 		}
 	}
-	if amount == 0 && c.claim == nil {
+	if amount == 0 && c.claim == nil && c.req.Turn == nil {
 		return nil, nil //nolint:nilnil // nothing to hold and nothing to replay
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
@@ -68,7 +68,13 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	if c.claim != nil && c.req.Room != nil { // twice, for a kept answer is encoded before it is sent
 		hold.Room = func(bytes int64) bool { return c.req.Room(2 * bytes) }
 	}
-	replay, err := c.Book.Hold(ctx, hold)
+	var replay *billing.Replay
+	var err error
+	if c.req.Turn != nil {
+		err = c.beginTurn(ctx, hold)
+	} else {
+		replay, err = c.Book.Hold(ctx, hold)
+	}
 	if errors.Is(err, billing.ErrNoRoom) {
 		return nil, noRoom()
 	}
@@ -79,6 +85,26 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 		return nil, fmt.Errorf("holding the price: %w", err)
 	}
 	return replay, nil
+}
+
+// beginTurn holds in the transaction that begins the turn. The turn has begun, too, when the wallet has too few credits.
+func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
+	var commit Commit
+	var short error
+	if hold.AmountMicros > 0 {
+		commit = func(ctx context.Context, step billing.Companion) error {
+			hold.With = step
+			_, err := c.Book.Hold(ctx, hold)
+			if errors.Is(err, billing.ErrInsufficientCredits) || errors.Is(err, billing.ErrCreditsInTranches) {
+				short, err = err, nil
+			}
+			return err //nolint:wrapcheck // the turn says what was being done
+		}
+	}
+	if err := c.req.Turn.Begin(ctx, c.id, commit); err != nil {
+		return err
+	}
+	return short
 }
 
 // reservedOutput returns how many generated tokens are paid for beforehand.

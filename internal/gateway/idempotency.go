@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"math"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -18,24 +17,9 @@ import (
 // charged and can't be replayed: its key answers conflict, and doesn't run again.
 const maxTranscript = 1 << 20
 
-// TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may retry a dead
-// turn.
-const TurnLife = 30 * 24 * time.Hour
-
-// turnPrefix keeps turns apart from clients' keys, which are visible ASCII.
-const turnPrefix = "\x00turn\x00"
-
-// TurnKeyHash returns the hash of a turn's idempotency key, by which its call's hold is found.
-func TurnKeyHash(turnID string) [32]byte { return sha256.Sum256([]byte(turnPrefix + turnID)) }
-
-// claim returns the claim of the request's Idempotency-Key, or of its turn; nil without either.
+// claim returns the claim of the request's Idempotency-Key, nil without one.
 func (r *Request) claim() *billing.Claim {
-	switch {
-	case r.TurnID != "":
-		return &billing.Claim{
-			KeyHash: TurnKeyHash(r.TurnID), Fingerprint: r.fingerprint(), Life: TurnLife, TakeOver: true,
-		}
-	case r.IdempotencyKey == "":
+	if r.IdempotencyKey == "" {
 		return nil
 	}
 	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}
@@ -47,8 +31,7 @@ func (r *Request) fingerprint() [32]byte {
 	d := digest{Hash: sha256.New()}
 	d.text("v1 POST /v1/chat/completions")
 	d.flag(r.BYOK)
-	// A turn is the same whether or not its customer watches it being answered.
-	d.flag(r.Stream && r.TurnID == "")
+	d.flag(r.Stream)
 	d.text(r.Model)
 	d.number(uint64(len(r.Messages)))
 	for i := range r.Messages {

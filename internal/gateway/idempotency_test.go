@@ -237,37 +237,3 @@ func TestMissingKeyOfTheProviderFreesTheClaim(t *testing.T) {
 		require.Zero(t, f.spent(t))
 	}
 }
-
-// TestTurn: the worker's calls for one turn get one answer and one charge, and a client can't name a turn's key.
-func TestTurn(t *testing.T) {
-	t.Parallel()
-	f := setup(t, &script{steps: answered()})
-	turn := func(r *gateway.Request) { r.TurnID = "order-1" }
-	_, err := f.Call(t.Context(), request(keyed), nil)
-	require.NoError(t, err)
-	for i := range 2 {
-		result, err := f.Call(t.Context(), request(turn), nil)
-		require.NoError(t, err)
-		require.Equal(t, i > 0, result.Replayed)
-		require.Equal(t, "one two", result.Text)
-	}
-	require.Len(t, f.script.seen(), 2, "one call of the client, one of the turn")
-	require.EqualValues(t, 100, f.spent(t))
-}
-
-// TestTurnOfAWorkerThatStops: its call is cut and costs nothing, and the next worker's runs.
-func TestTurnOfAWorkerThatStops(t *testing.T) {
-	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	s := &script{hangOpen: stop, steps: answered()}
-	f := setup(t, s)
-	turn := func(r *gateway.Request) { r.TurnID = "turn-1" }
-	_, err := f.Call(ctx, request(turn), nil)
-	requireFailure(t, err, gateway.OutcomeExiting)
-	require.Zero(t, f.spent(t))
-	s.hangOpen = nil
-	result, err := f.Call(t.Context(), request(turn), nil)
-	require.NoError(t, err)
-	require.False(t, result.Replayed)
-	require.EqualValues(t, 50, f.spent(t))
-}

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -31,10 +33,8 @@ type Request struct {
 	BYOK bool
 	// IdempotencyKey makes a repeated request get the first one's answer and charge; empty for none.
 	IdempotencyKey string
-	// TurnID is set by the worker in place of an IdempotencyKey: the turn that the call answers. The same turn gets the same
-	// answer and one charge, for [TurnLife]; its key space is apart from clients'. The worker has the lease of the turn's
-	// conversation, so a call of the same turn that still runs counts as lost and can't be charged any more.
-	TurnID string
+	// Turn is the turn of a conversation that the call answers, in place of an IdempotencyKey; nil for none.
+	Turn *Turn
 	// Sent, if not nil, is called once or more, from any goroutine, when the vendor has the prompt and the call refers to
 	// Messages no more: a stream goes on for minutes without them. The call removes Messages from the Request for that. It
 	// isn't called when the call ends before.
@@ -44,6 +44,21 @@ type Request struct {
 	// kept answer is read. Without room the outcome is [OutcomeTooManyCalls].
 	Room func(bytes int64) bool
 }
+
+// Turn lets a worker's turn begin and end in the transactions of its call's hold and settlement. So the call is paid exactly if its answer is
+// stored, or isn't wanted any more; one without a whole answer costs nothing, because the turn is asked again.
+type Turn struct {
+	// Begin begins the turn, or its next call, with the hold. It is called before the vendor is, and again when the hold is tried again with
+	// a smaller amount. Its error ends the call.
+	Begin func(ctx context.Context, callID string, commit Commit) error
+	// End stores what becomes of the answer, with the settlement. text is the whole answer of a call without a sink. An error before commit
+	// has succeeded leaves the hold to the turn's next call, or until it expires.
+	End func(text string, commit Commit) error
+}
+
+// Commit writes a step of a turn and the hold or settlement of its call in one transaction. It may be repeated after an error, and returns that
+// of [billing.Companion.Ruling] or a wrapped error of the store. It is nil for a call that costs nothing.
+type Commit func(ctx context.Context, step billing.Companion) error
 
 // Head has the values that every chunk of a stream repeats.
 type Head struct {

@@ -111,12 +111,11 @@ func (c *call) letGoOfPrompt() {
 // request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
 // from them.
 //
-// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit, and charged only what the
-// vendor reported.
+// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit.
 func (c *call) detach(ctx context.Context) context.Context {
 	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
-		if c.req.TurnID != "" {
+		if c.req.Turn != nil {
 			cancel(ErrExiting)
 		} else if !c.drain() {
 			cancel(errClientGone)

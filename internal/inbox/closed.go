@@ -56,7 +56,7 @@ func (op *closedOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	c.people.closedUntil, op.said = op.opening, true
-	s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeClosed, sql.NullInt64{}, s.now, s.now)
+	s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeClosed, sql.NullInt64{}, s.now, s.now, "")
 	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	return nil
 }

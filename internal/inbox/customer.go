@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -78,7 +77,6 @@ func (op *eraseOp) run(ctx context.Context, s *session) error {
 	if err := bury(ctx, s, c, op.until); err != nil {
 		return err
 	}
-	keepErased(s, c)
 	op.askAnew(s, c)
 	const answersNothing = `conversation_id = $1 AND NOT EXISTS (SELECT 1 FROM messages WHERE turn_id = t.id)`
 	for _, text := range []string{
@@ -114,45 +112,4 @@ func (op *eraseOp) askAnew(s *session, c *conversationRow) {
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
 		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
 	c.runBy(s.now)
-}
-
-// erasedLife is how long a model call of a deleted conversation may run and leave an answer.
-const erasedLife = 24 * time.Hour
-
-// keepErased records the turns of a conversation that is deleted, for [ForgetAnswers].
-func keepErased(s *session, c *conversationRow) {
-	s.tx.Queue(store.AnyRows, `INSERT INTO erased_turns (id, org_id, erased_at)
-		SELECT id, org_id, CAST($2 AS BIGINT) FROM turns WHERE conversation_id = $1`, c.id, s.now)
-}
-
-// erasedPage is how many turns [ForgetAnswers] reads at once.
-const erasedPage = 500
-
-// ForgetAnswers calls forget for the turns of each organization's deleted conversations, of at most 500 at a time, so that it deletes
-// the answers that are kept of their calls. A call that still runs may leave one: so a turn is forgotten again by every call of
-// ForgetAnswers for a day. The error is one of the store or of forget.
-func ForgetAnswers(ctx context.Context, db *store.DB, forget func(ctx context.Context, orgID string, turnIDs []string) error) error {
-	type turn struct{ id, orgID string }
-	for after, more := "", true; more; {
-		page, err := store.ReadRows(ctx, db, "list erased turns", func(row store.Row) (t turn, err error) {
-			err = row.Scan(&t.id, &t.orgID)
-			return t, err
-		}, `SELECT id, org_id FROM erased_turns WHERE id > $1 ORDER BY id LIMIT $2`, after, erasedPage)
-		if err != nil {
-			return fmt.Errorf("forget answers: %w", err)
-		}
-		byOrg := map[string][]string{}
-		for _, t := range page {
-			byOrg[t.orgID] = append(byOrg[t.orgID], t.id)
-			after = t.id
-		}
-		for orgID, ids := range byOrg {
-			if err := forget(ctx, orgID, ids); err != nil {
-				return fmt.Errorf("forget answers: %w", err)
-			}
-		}
-		more = len(page) == erasedPage
-	}
-	return deleteRows(ctx, db, erasedLife.Milliseconds(), `DELETE FROM erased_turns WHERE id IN
-		(SELECT id FROM erased_turns WHERE erased_at <= $1 LIMIT $2) RETURNING id`)
 }

@@ -2,10 +2,8 @@ package inbox
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -110,8 +108,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
 
-// An erasure meets a worker at each of its steps: the worker stores nothing more, nothing of the customer is left in any table, and the
-// turn's kept answer is forgotten, also if the worker's call ends only now.
+// An erasure meets a worker at each of its steps: the worker stores nothing more, and nothing of the customer is left in any table.
 func TestErasureUnderARunningTurn(t *testing.T) {
 	t.Parallel()
 	steps := []string{"leased", "begun", "answered", "sending", "sent"}
@@ -152,43 +149,8 @@ func TestErasureUnderARunningTurn(t *testing.T) {
 					require.Equal(t, "0", q.value(t, `SELECT count(*) FROM `+table), table)
 				}
 				require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE action = 'conversation.delete' AND target = $1`, lease.ConversationID))
-
-				var forgotten []string
-				for range 2 { // a call may end between the two
-					forgotten = nil
-					require.NoError(t, ForgetAnswers(ctx, q.db, func(_ context.Context, orgID string, ids []string) error {
-						require.Equal(t, "org_1", orgID)
-						forgotten = append(forgotten, ids...)
-						return nil
-					}))
-					require.Equal(t, upTo > 0, slices.Contains(forgotten, turn))
-				}
 				q.healthy(t)
 			})
 		})
 	}
-}
-
-// Turns are forgotten for a day, page by page, for each organization; a fault is repeated next time.
-func TestForgetAnswers(t *testing.T) {
-	t.Parallel()
-	c := newClocked(t)
-	ctx := t.Context()
-	const turns = erasedPage + 7
-	c.exec(t, `INSERT INTO erased_turns WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
-		SELECT 'trn_' || i, 'org_' || (i % 2), $2 FROM n`, turns, c.ms.Load())
-	found := map[string]int{}
-	forget := func(_ context.Context, orgID string, ids []string) error {
-		require.LessOrEqual(t, len(ids), erasedPage)
-		found[orgID] += len(ids)
-		return nil
-	}
-	require.NoError(t, ForgetAnswers(ctx, c.db, forget))
-	require.Equal(t, turns, found["org_0"]+found["org_1"])
-	require.Len(t, found, 2)
-	require.ErrorIs(t, ForgetAnswers(ctx, c.db, func(context.Context, string, []string) error { return errPipe }), errPipe)
-	c.pass(erasedLife)
-	require.NoError(t, ForgetAnswers(ctx, c.db, forget))
-	require.Equal(t, "0", c.value(t, `SELECT count(*) FROM erased_turns`))
-	require.Equal(t, 2*turns, found["org_0"]+found["org_1"], "once more before the row goes")
 }

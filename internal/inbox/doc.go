@@ -4,9 +4,9 @@
 //
 // # The path of a message
 //
-//	Enqueue ─→ message ─ Lease, Open ─→ BeginTurn ─→ turn asking ─ Answer ─→ outbound pending ─ Sending ─→ sending ─ Sent ─→ sent
+//	Enqueue ─→ message ─ Lease, Open ─→ BeginCall ─→ turn asking ─ Answer ─→ outbound pending ─ Sending ─→ sending ─ Sent ─→ sent
 //	                                                  │                                                   └ SendFailed → failed, delivery_unknown
-//	                                                  └ Supersede, Stand
+//	                                                  └ GiveWay, Stand
 //
 // # Invariants
 //
@@ -16,6 +16,7 @@
 //     by the database's clock.
 //   - A text is answered by at most one turn, and a turn has one answer. A turn takes all waiting texts, in order of platform
 //     time, then arrival; a conversation has one running turn (unique index).
+//   - A turn names its last call ([Call]), the only one that can be charged: hold and charge are durable with its beginning and its end.
 //   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
 //     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
 //   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]), but the last words with which it gave the
@@ -27,17 +28,17 @@
 // # Files
 //
 // lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
-// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted, last_words.go the
-// assistant's handing over. policy.go says what becomes
-// of a turn or part that stands, and lets it; attention.go and reconnect.go end that. People's operations are in handover.go, send_key.go,
-// template.go, standing.go (what stands unanswered), resend.go (what wasn't delivered), customer.go and export.go (the customer as a person).
+// turn.go and outbound.go have the worker's operations under a lease, call.go what they share with the turn's call, doubt.go those for
+// what was interrupted, last_words.go the assistant's handing over. policy.go says what becomes of a turn or part that stands, and lets it;
+// attention.go and reconnect.go end that. People's operations are in handover.go, send_key.go, template.go, standing.go (what stands
+// unanswered), resend.go (what wasn't delivered), customer.go and export.go (the customer as a person).
 // withdraw.go deletes what its sender has taken back.
 //
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
-// that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs the workers'
-// operations one after the other on the locked rows, then leases with SKIP LOCKED: nodes can't deadlock. What is leased is read in the
-// same transaction ([Queue.OpenLeased]). The package has over 3,000 lines because every operation
-// takes part in that one transaction.
+// that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs
+// the workers' operations one after the other on the locked rows, then leases with SKIP LOCKED. What is leased is read in the same
+// transaction ([Queue.OpenLeased]). Turns that begin or end with their call are applied after that, by the ledger's kind: two nodes wait for
+// each other's conversations only when a customer of each writes at that very moment, and the server ends such a wait.
 //
 // # What it does not do
 //

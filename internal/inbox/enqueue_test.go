@@ -264,7 +264,7 @@ func TestTextsAreSealed(t *testing.T) {
 		lease := q.take(t)
 		turnID, err := q.BeginTurn(t.Context(), lease, "agt_chn_1", idsOf(q.open(t, lease).Waiting), []byte("SECRET-request"))
 		require.NoError(t, err)
-		require.NoError(t, q.StoreRequest(t.Context(), lease, turnID, []byte("SECRET-shorter")))
+		require.NoError(t, q.BeginCall(t.Context(), lease, Turn{ID: turnID, Request: []byte("SECRET-shorter")}, nil))
 		require.Equal(t, "SECRET-shorter", string(q.open(t, lease).Turn.Request))
 		_, err = q.Answer(t.Context(), lease, turnID, []string{"SECRET-answer"}, false)
 		require.NoError(t, err)

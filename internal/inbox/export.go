@@ -83,8 +83,8 @@ func exportTime(ms int64) string {
 }
 
 // Export writes everything that is stored about the customer of an organization's conversation as one JSON object: the conversation
-// with names and external ids, all messages with the names of their files, and the turns. The requests of turns and the answers that are
-// kept for repeated calls repeat these texts, and are left out. It reads page by page while the conversation goes on. begin is called
+// with names and external ids, all messages with the names of their files, and the turns. The requests of turns repeat these texts,
+// and are left out. It reads page by page while the conversation goes on. begin is called
 // before the first byte, when the conversation was found. The error is [store.ErrNotFound], of the store or of w; w may have got a part.
 func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin func()) error {
 	c, err := q.Conversation(ctx, orgID, id)

@@ -102,6 +102,12 @@ func (q *inboxTest) open(t testing.TB, lease Lease) Work {
 	return work
 }
 
+// BeginTurn begins a turn without a call.
+func (q *Queue) BeginTurn(ctx context.Context, lease Lease, agentID string, ids []string, request []byte) (turnID string, err error) {
+	id := store.NewID("trn")
+	return id, q.BeginCall(ctx, lease, Turn{ID: id, AgentID: agentID, Request: request}, ids)
+}
+
 // begin begins a turn for everything that waits.
 func (q *inboxTest) begin(t testing.TB, lease Lease) string {
 	t.Helper()
@@ -109,6 +115,14 @@ func (q *inboxTest) begin(t testing.TB, lease Lease) string {
 	turnID, err := q.BeginTurn(context.Background(), lease, "agt_chn_1", ids, []byte("request"))
 	require.NoError(t, err)
 	return turnID
+}
+
+// superseded answers a turn for which newer texts wait.
+func (q *inboxTest) superseded(t testing.TB, lease Lease, turnID string) {
+	t.Helper()
+	lease.Call = &Call{Supersede: true}
+	_, err := q.Answer(context.Background(), lease, turnID, []string{"too late"}, true)
+	require.ErrorIs(t, err, ErrSuperseded)
 }
 
 // answering answers everything that waits, and leaves the first part sending.

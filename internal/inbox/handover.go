@@ -162,10 +162,9 @@ func (op *handBackOp) run(ctx context.Context, s *session) error {
 	return s.giveBack(ctx, c)
 }
 
-// DeleteConversation deletes an organization's conversation with all its messages: everything that is stored about the customer, but for
-// the answers that are kept for repeated calls, which [ForgetAnswers] deletes. Hashes of the messages' ids stay for 7 days, so that a
-// platform that repeats one of them doesn't bring it back. A worker that has the conversation stores nothing more. It returns
-// [store.ErrNotFound] or a wrapped error of the store.
+// DeleteConversation deletes an organization's conversation with all its messages, which is everything that is stored about the customer.
+// Hashes of the messages' ids stay for 7 days, so that a platform that repeats one of them doesn't bring it back. A worker that has the
+// conversation stores nothing more. It returns [store.ErrNotFound] or a wrapped error of the store.
 func (q *Queue) DeleteConversation(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "delete a conversation", &deleteOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }
@@ -181,7 +180,6 @@ func (op *deleteOp) run(ctx context.Context, s *session) error {
 		return err
 	}
 	keepSpend(s, c)
-	keepErased(s, c)
 	for _, text := range []string{
 		`DELETE FROM outbound_messages WHERE conversation_id = $1`,
 		`DELETE FROM messages WHERE conversation_id = $1`,

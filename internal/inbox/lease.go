@@ -164,7 +164,7 @@ type refusable interface {
 
 // do runs an operation and returns its fault or its refusal.
 func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
-	err := q.db.Do(ctx, Kind, op)
+	err := q.commit(ctx, op)
 	if err == nil {
 		err = op.refusal()
 	}

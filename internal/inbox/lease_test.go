@@ -121,21 +121,20 @@ func TestLateWorkerIsFenced(t *testing.T) {
 		waiting := idsOf(q.open(t, late).Waiting)
 
 		operations := map[string]func() error{
-			"Renew":        func() error { _, err := q.Renew(ctx, late, life); return err },
-			"Release":      func() error { return q.Release(ctx, late) },
-			"Backoff":      func() error { return q.Backoff(ctx, late, time.Second) },
-			"Postpone":     func() error { return q.Postpone(ctx, late, time.Second) },
-			"Open":         func() error { _, err := q.Open(ctx, late, 10); return err },
-			"BeginTurn":    func() error { _, err := q.BeginTurn(ctx, late, "a", waiting, nil); return err },
-			"StoreRequest": func() error { return q.StoreRequest(ctx, late, turnID, []byte("x")) },
-			"Answer":       func() error { _, err := q.Answer(ctx, late, turnID, []string{"x"}, true); return err },
-			"Supersede":    func() error { _, err := q.Supersede(ctx, late, turnID); return err },
-			"Sending":      func() error { return q.Sending(ctx, late, parts[1].ID) },
-			"Sent":         func() error { return q.Sent(ctx, late, parts[0].ID, "p", parts[1].ID) },
-			"SendFailed":   func() error { return q.SendFailed(ctx, late, parts[0].ID, OutboundFailed, "x", SendFailure{}) },
-			"Attention":    func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, AgentID: "a", Code: "x"}) },
-			"Attention 2":  func() error { return q.Stand(ctx, late, Standing{AgentID: "a", MessageIDs: waiting, Code: "x"}) },
-			"Dead":         func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, Code: "x", Final: true}) },
+			"Renew":       func() error { _, err := q.Renew(ctx, late, life); return err },
+			"Release":     func() error { return q.Release(ctx, late) },
+			"Backoff":     func() error { return q.Backoff(ctx, late, time.Second) },
+			"Postpone":    func() error { return q.Postpone(ctx, late, time.Second) },
+			"Open":        func() error { _, err := q.Open(ctx, late, 10); return err },
+			"BeginTurn":   func() error { _, err := q.BeginTurn(ctx, late, "a", waiting, nil); return err },
+			"BeginCall":   func() error { return q.BeginCall(ctx, late, Turn{ID: turnID, Request: []byte("x")}, nil) },
+			"Answer":      func() error { _, err := q.Answer(ctx, late, turnID, []string{"x"}, true); return err },
+			"Sending":     func() error { return q.Sending(ctx, late, parts[1].ID) },
+			"Sent":        func() error { return q.Sent(ctx, late, parts[0].ID, "p", parts[1].ID) },
+			"SendFailed":  func() error { return q.SendFailed(ctx, late, parts[0].ID, OutboundFailed, "x", SendFailure{}) },
+			"Attention":   func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, AgentID: "a", Code: "x"}) },
+			"Attention 2": func() error { return q.Stand(ctx, late, Standing{AgentID: "a", MessageIDs: waiting, Code: "x"}) },
+			"Dead":        func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, Code: "x", Final: true}) },
 		}
 		fenced := func(why string) {
 			before := q.contents(t)

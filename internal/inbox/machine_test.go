@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -450,11 +451,24 @@ func (m *machine) begin(t *rapid.T, w *modelWorker, work Work, chance func(strin
 	m.ended(t, w, err)
 }
 
+// openTexts are the ids of the texts that wait for a turn in a worker's conversation.
+func (m *machine) openTexts(t *rapid.T, w *modelWorker) []string {
+	ids, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string],
+		`SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, w.lease.ConversationID)
+	require.NoError(t, err)
+	return ids
+}
+
 func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(string) bool) {
 	ctx, turnID := context.Background(), work.Turn.ID
 	switch {
-	case chance("superseded"):
-		_, err := m.q.Supersede(ctx, *w.lease, turnID)
+	case len(m.openTexts(t, w)) > 0 && chance("superseded"):
+		lease := *w.lease
+		lease.Call = &Call{Supersede: true}
+		_, err := m.q.Answer(ctx, lease, turnID, []string{"too late"}, true)
+		if errors.Is(err, ErrSuperseded) {
+			err = nil
+		}
 		m.ended(t, w, err)
 	case chance("out of funds"):
 		m.ended(t, w, m.q.Stand(ctx, *w.lease, Standing{TurnID: turnID, Code: "insufficient_credits"}))

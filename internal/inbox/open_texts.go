@@ -195,7 +195,7 @@ func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
 // standOpen lets the open texts of a conversation stand with a code, as a turn with an id.
 func (s *session) standOpen(c *conversationRow, turnID, code string) {
 	at := c.place(s.now)
-	s.tx.Queue(1, insertTurn, turnID, c.orgID, c.key.channelID, c.id, "", TurnNeedsAttention, []byte(nil), code, sql.NullInt64{}, at, at)
+	s.tx.Queue(1, insertTurn, turnID, c.orgID, c.key.channelID, c.id, "", TurnNeedsAttention, []byte(nil), code, sql.NullInt64{}, at, at, "")
 	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = $2 WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, c.id, turnID)
 	c.waitingSince = sql.NullInt64{}
 	c.stands(code)

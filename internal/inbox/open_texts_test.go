@@ -511,7 +511,7 @@ func TestTakenBackBesideATurn(t *testing.T) {
 		seen, err := q.Interruptions(ctx, []RunningTurn{{lease.ConversationID, turnID}})
 		require.NoError(t, err)
 		require.Empty(t, seen, "its call goes on")
-		require.NoError(t, q.StoreRequest(ctx, lease, turnID, []byte("shorter")))
+		require.NoError(t, q.BeginCall(ctx, lease, Turn{ID: turnID, Request: []byte("shorter")}, nil))
 		require.Equal(t, "0", q.requests(t), "it would repeat what was taken back")
 		work := q.open(t, lease)
 		require.True(t, work.Turn.Forgotten)

@@ -102,14 +102,16 @@ type answerOp struct {
 	sendFirst   bool
 	personWrote bool // a person's message waits
 	drafts      bool // the channel's answers are drafts
+	newer       bool // texts wait for another turn
 	early       *PacedError
 	at          int64
 }
 
 func (op *answerOp) read(s *session) {
 	op.turnOp.read(s)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote, &op.drafts) },
-		`SELECT `+personWrote+`, EXISTS (SELECT 1 FROM channels WHERE id = $2 AND drafts)`, op.conversation(), op.lease.ChannelID)
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote, &op.drafts, &op.newer) },
+		`SELECT `+personWrote+`, EXISTS (SELECT 1 FROM channels WHERE id = $2 AND drafts),
+			EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, op.conversation(), op.lease.ChannelID)
 }
 
 // Size implements [store.Sized].
@@ -146,6 +148,10 @@ func (op *answerOp) answering(s *session) *conversationRow {
 	}
 	op.early = nil
 	switch {
+	case op.newer && op.lease.Call != nil && op.lease.Call.Supersede:
+		op.supersede(s)
+		op.refused = ErrSuperseded
+		return nil
 	case len(op.parts) == 0:
 		return c
 	case op.drafts:

@@ -54,7 +54,7 @@ func (q *Queue) Stand(ctx context.Context, lease Lease, standing Standing) error
 	}
 	if standing.TurnID == "" {
 		return q.begin(ctx, &beginOp{
-			leased: leased{lease: lease}, turnID: store.NewID("trn"), agentID: standing.AgentID, messageIDs: standing.MessageIDs,
+			turnOp: turnOp{leased: leased{lease: lease}, turnID: store.NewID("trn")}, agentID: standing.AgentID, messageIDs: standing.MessageIDs,
 			state: standing.state(0), code: standing.Code, balance: balance,
 		})
 	}

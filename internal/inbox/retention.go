@@ -256,17 +256,15 @@ func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []s
 // SweepInterval is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 const SweepInterval = time.Hour
 
-// StartRetention runs [SweepRetention], [ForgetAnswers] and [media.Sweep] at once and about every [SweepInterval], until the task is
+// StartRetention runs [SweepRetention] and [media.Sweep] at once and about every [SweepInterval], until the task is
 // stopped, which finishes a transaction that runs. The database was opened with [Kind] among its kinds.
-func StartRetention(
-	db *store.DB, logger *slog.Logger, forget func(ctx context.Context, orgID string, turnIDs []string) error,
-) *repeat.Task {
+func StartRetention(db *store.DB, logger *slog.Logger) *repeat.Task {
 	return repeat.Start(SweepInterval, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, SweepInterval)
 		defer cancel()
 		swept, err := SweepRetention(bounded, db)
 		_, unswept := media.Sweep(bounded, db)
-		err = errors.Join(err, ForgetAnswers(bounded, db, forget), unswept)
+		err = errors.Join(err, unswept)
 		if swept != (Swept{}) {
 			logger.InfoContext(ctx, "deleted conversations that organizations don't keep any longer",
 				"conversations", swept.Conversations, "messages", swept.Messages, "turns", swept.Turns)

@@ -239,7 +239,7 @@ func TestRetentionSweeper(t *testing.T) {
 		q.reply(t, "a", "p1")
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		sweeper := StartRetention(q.db, slog.New(slog.DiscardHandler), func(context.Context, string, []string) error { return nil })
+		sweeper := StartRetention(q.db, slog.New(slog.DiscardHandler))
 		require.Eventually(t, func() bool { return q.tables(t, "org_1")[0] == "0" }, time.Minute, time.Millisecond)
 		sweeper.Stop()
 	})

@@ -10,20 +10,21 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// BeginTurn starts the answer to waiting texts, and stores its request, sealed, before the model is called. The turn's id is
-// the call's key, so that a retry is the same call. It returns [ErrHandedOver] when the assistant has nothing to answer here
-// any more or one of the texts needs no answer, [ErrEnded] when a turn is running, [ErrLeaseLost], [ErrInvalid] without texts,
-// or a wrapped error of the store.
-func (q *Queue) BeginTurn(ctx context.Context, lease Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error) {
-	id := store.NewID("trn")
-	op := &beginOp{
-		leased: leased{lease: lease}, turnID: id, agentID: agentID, messageIDs: messageIDs,
-		request: q.ring.Seal(request, vault.TurnRequest(lease.OrgID, id)), state: TurnAsking,
+// BeginCall starts the turn of waiting texts, and stores its request, sealed, before the model is called. The call is the lease's, whose hold
+// is written in the same transaction. Without texts the turn is running, and the call takes the place of the turn's last one; a request that
+// isn't nil replaces the stored one, unless that is forgotten ([Turn.Forgotten]). BeginCall may be repeated with the same turn and call. It
+// returns [ErrHandedOver] when the assistant has nothing to answer here any more or one of the texts needs no answer, [ErrEnded] when another
+// turn is running or this one isn't, [ErrLeaseLost], or a wrapped error of the store or the hold.
+func (q *Queue) BeginCall(ctx context.Context, lease Lease, turn Turn, messageIDs []string) error {
+	op := turnOp{leased: leased{lease: lease}, turnID: turn.ID}
+	request := q.ring.Seal(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID))
+	if len(messageIDs) > 0 {
+		return q.begin(ctx, &beginOp{turnOp: op, agentID: turn.AgentID, messageIDs: messageIDs, request: request, state: TurnAsking})
 	}
-	if err := q.begin(ctx, op); err != nil {
-		return "", err
+	if turn.Request == nil {
+		request = nil
 	}
-	return id, nil
+	return q.do(ctx, "begin a call", &callOp{turnOp: op, request: request})
 }
 
 func (q *Queue) begin(ctx context.Context, op *beginOp) error {
@@ -34,32 +35,33 @@ func (q *Queue) begin(ctx context.Context, op *beginOp) error {
 }
 
 type beginOp struct {
-	leased
+	turnOp
 
-	turnID, agentID string
-	messageIDs      []string
-	request         []byte // sealed, nil none
-	state, code     string
-	balance         sql.NullInt64
+	agentID     string
+	messageIDs  []string
+	request     []byte // sealed, nil none
+	state, code string
+	balance     sql.NullInt64
 
-	running bool // a turn is running
-	open    []string
+	running, runningCall string // the running turn and its call, "" for none
+	open                 []string
 }
 
 // Size implements [store.Sized].
 func (op *beginOp) Size() int { return len(op.request) }
 
+// Ruling is that of [Step].
+func (op *beginOp) Ruling() (replaced string, lost bool, refused error) { return "", false, op.refused }
+
 func (op *beginOp) read(s *session) {
-	op.running = false
-	s.tx.QueueQuery(func(store.Row) error {
-		op.running = true
-		return nil
-	}, `SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversation())
+	op.running = ""
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.running, &op.runningCall) },
+		`SELECT id, call_id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversation())
 	queueOpenTexts(s.tx, op.conversation(), &op.open)
 }
 
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
-	balance_micros, attempts, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11)`
+	balance_micros, attempts, created_at, updated_at, call_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`
 
 var bindMessages = listSizes.Statement(`UPDATE messages SET turn_id = $1 WHERE id IN {list}`, 1, 1)
 
@@ -71,7 +73,9 @@ func (op *beginOp) run(_ context.Context, s *session) error {
 	case c.silent(s.now):
 		op.refused = ErrHandedOver
 		return nil
-	case op.running:
+	case op.running == op.turnID && op.runningCall == op.callID():
+		return nil // a repetition
+	case op.running != "":
 		op.refused = ErrEnded
 		return nil
 	}
@@ -89,7 +93,8 @@ func (op *beginOp) run(_ context.Context, s *session) error {
 		return nil // newer texts arrived meanwhile, and must not be answered before these: all go on waiting
 	}
 	at := c.place(s.now) // a message that its sender takes back is looked for in the prompts that were made after it
-	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request, op.code, op.balance, at, at)
+	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request, op.code, op.balance, at, at,
+		op.callID())
 	store.EachExact(listSizes, ids, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, op.turnID)...)
 	})
@@ -122,19 +127,20 @@ func queueOpenTexts(tx store.Tx, conversationID string, into *[]string) {
 	}, `SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled ORDER BY sent_at, received_at, id`, conversationID)
 }
 
-// turnOp is an operation on a turn that a worker has begun.
+// turnOp is an operation on a turn that a worker has begun. It is a [Step].
 type turnOp struct {
 	leased
 
 	turnID    string
 	turnState string // "": there is no such turn
+	turnCall  string // the last call that was begun for it
 	createdAt int64
 }
 
 func (op *turnOp) read(s *session) {
 	op.turnState = ""
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.turnState, &op.createdAt) },
-		`SELECT state, created_at FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, op.conversation())
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.turnState, &op.turnCall, &op.createdAt) },
+		`SELECT state, call_id, created_at FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, op.conversation())
 }
 
 // asking returns the conversation, or refuses and returns nil when the turn isn't running.
@@ -160,59 +166,31 @@ func (op *turnOp) end(s *session, state, code string, balance sql.NullInt64) {
 	s.tx.Queue(1, endTurn, state, code, balance, s.now, op.turnID)
 }
 
-// StoreRequest replaces the request of a running turn, because the model refused the first as too long. One that is forgotten
-// ([Turn.Forgotten]) stays so. It returns
-// [ErrHandedOver], [ErrEnded], [ErrLeaseLost], or a wrapped error of the store.
-func (q *Queue) StoreRequest(ctx context.Context, lease Lease, turnID string, request []byte) error {
-	return q.do(ctx, "store a request", &requestOp{
-		turnOp:  turnOp{leased: leased{lease: lease}, turnID: turnID},
-		request: q.ring.Seal(request, vault.TurnRequest(lease.OrgID, turnID)),
-	})
-}
-
-type requestOp struct {
+// callOp gives a running turn another call.
+type callOp struct {
 	turnOp
 
-	request []byte
+	request  []byte // sealed, nil for the one that is stored
+	replaced string
 }
 
-func (op *requestOp) run(_ context.Context, s *session) error {
-	if op.asking(s) != nil {
-		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1 AND request IS NOT NULL`,
-			op.turnID, op.request, s.now)
-	}
-	return nil
+// Ruling is that of [Step].
+func (op *callOp) Ruling() (replaced string, lost bool, refused error) {
+	return op.replaced, false, op.refused
 }
 
-// Supersede ends a running turn when newer texts wait, so that the next one answers all of them, and reports whether it did;
-// without newer texts it changes nothing. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost], or a wrapped error of the
-// store.
-func (q *Queue) Supersede(ctx context.Context, lease Lease, turnID string) (newer bool, err error) {
-	op := &supersedeOp{turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID}}
-	if err := q.do(ctx, "supersede a turn", op); err != nil {
-		return false, err
-	}
-	return op.newer, nil
-}
-
-type supersedeOp struct {
-	turnOp
-
-	open  []string
-	newer bool
-}
-
-func (op *supersedeOp) read(s *session) {
-	op.turnOp.read(s)
-	queueOpenTexts(s.tx, op.conversation(), &op.open)
-}
-
-func (op *supersedeOp) run(_ context.Context, s *session) error {
-	op.newer = op.asking(s) != nil && len(op.open) > 0
-	if !op.newer {
+func (op *callOp) run(_ context.Context, s *session) error {
+	op.replaced = ""
+	if op.asking(s) == nil {
 		return nil
 	}
-	op.supersede(s)
+	if op.turnCall != op.callID() {
+		op.replaced = op.turnCall
+		s.tx.Queue(1, `UPDATE turns SET call_id = $2, updated_at = $3 WHERE id = $1`, op.turnID, op.callID(), s.now)
+	}
+	if op.request != nil {
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = $2 WHERE id = $1 AND request IS NOT NULL`, op.turnID, op.request)
+	}
 	return nil
 }
 

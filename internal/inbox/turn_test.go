@@ -22,7 +22,7 @@ func TestOneTurnForAText(t *testing.T) {
 		_, err := q.BeginTurn(ctx, lease, "a", second, nil)
 		require.ErrorIs(t, err, ErrEnded, "a turn is running")
 		_, err = q.BeginTurn(ctx, lease, "a", nil, nil)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, ErrEnded, "it answers no text")
 		_, err = q.Answer(ctx, lease, turnID, nil, false)
 		require.ErrorIs(t, err, ErrInvalid)
 		_, err = q.Answer(ctx, lease, turnID, []string{"x"}, false)
@@ -30,7 +30,7 @@ func TestOneTurnForAText(t *testing.T) {
 		_, err = q.Answer(ctx, lease, turnID, []string{"y"}, false)
 		require.ErrorIs(t, err, ErrEnded)
 		require.ErrorIs(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "x", Final: true}), ErrEnded)
-		require.ErrorIs(t, q.StoreRequest(ctx, lease, turnID, nil), ErrEnded)
+		require.ErrorIs(t, q.BeginCall(ctx, lease, Turn{ID: turnID}, nil), ErrEnded)
 		_, err = q.Answer(ctx, lease, "trn_unknown", []string{"y"}, false)
 		require.ErrorIs(t, err, ErrEnded)
 		_, err = q.BeginTurn(ctx, lease, "a", first, nil)
@@ -44,7 +44,7 @@ func TestOneTurnForAText(t *testing.T) {
 	})
 }
 
-// Supersede gives up a turn when newer texts wait, and only then; the next answers all, in order.
+// An answer for which newer texts wait is given up, if its caller wants that; the next answers all, in order.
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -52,19 +52,12 @@ func TestSupersede(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
-		newer, err := q.Supersede(ctx, lease, turnID)
-		require.NoError(t, err)
-		require.False(t, newer)
-		require.Equal(t, turnID, q.open(t, lease).Turn.ID)
-
 		q.arrive(t, textOf("ann", "2", "two"))
-		newer, err = q.Supersede(ctx, lease, turnID)
-		require.NoError(t, err)
-		require.True(t, newer)
+		q.superseded(t, lease, turnID)
 		work := q.open(t, lease)
 		require.Nil(t, work.Turn)
 		require.Equal(t, []string{"one", "two"}, textsOf(work.Waiting))
-		_, err = q.Answer(ctx, lease, turnID, []string{"x"}, true)
+		_, err := q.Answer(ctx, lease, turnID, []string{"x"}, true)
 		require.ErrorIs(t, err, ErrEnded)
 		require.NoError(t, q.Release(ctx, lease))
 		q.reply(t, "both", "p1")

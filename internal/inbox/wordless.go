@@ -82,7 +82,8 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 	if len(op.parts) > 0 {
 		op.said = true
 		turnID = sql.NullString{String: op.turnID, Valid: true}
-		s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeNotice, sql.NullInt64{}, s.now, s.now)
+		s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeNotice, sql.NullInt64{},
+			s.now, s.now, "")
 		op.at = s.queueParts(c, turnID, AuthorAssistant, op.parts)
 	}
 	store.EachExact(listSizes, op.messageIDs, func(size int, piece []string) {

@@ -29,7 +29,7 @@ func TestNodesDoNotDeadlock(t *testing.T) {
 	location := storetest.Location(t, store.Postgres)
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
-	options := store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}}
+	options := store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}}
 	var all []*node
 	for range nodes {
 		db := storetest.OpenAt(t, location, options)

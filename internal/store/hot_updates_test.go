@@ -24,7 +24,7 @@ func TestUpdatesStayOnTheirPage(t *testing.T) {
 	t.Parallel()
 	const rounds, organizations = 60, 5
 	location := storetest.Location(t, store.Postgres)
-	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
+	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}})
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	n := node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db.Windows()), queue: inbox.New(db, ring)}

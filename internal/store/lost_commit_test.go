@@ -18,7 +18,7 @@ import (
 func TestLostCommitsAreResolvedByID(t *testing.T) {
 	t.Parallel()
 	wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
-	db := storetest.OpenAt(t, wire.Location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
+	db := storetest.OpenAt(t, wire.Location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}})
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	book, queue := billing.NewBook(db), inbox.New(db, ring)

@@ -29,7 +29,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			options := store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}}
+			options := store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}}
 			// The readers' texts are heard on the wire to PostgreSQL. On SQLite they are the same.
 			wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
 			heard := storetest.OpenAt(t, wire.Location, options)
@@ -254,7 +254,7 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO user_links (hash, org_id, user_id, created_by, created_at, expires_at)
 			SELECT `+hash+`, `+org+`, 'usr_' || i, '', i, 9`+from(2*organizations),
 		`INSERT INTO message_tombstones (hash, org_id, expires_at) SELECT `+hash+`, `+org+`, 9`+from(organizations),
-		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, i`+from(organizations),
+		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, 0 + i, ''`+from(organizations),
 		`INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at, updated_at)
 			SELECT 'evep_' || i, `+org+`, 'https://e.com', ' wallet.low ', `+hash+`, 0, 'active', '', 0, i + 0, i + 0`+from(organizations),
 		`INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at)

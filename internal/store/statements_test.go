@@ -89,7 +89,7 @@ func newMeter(t *testing.T, engine store.Engine) *meter {
 		m.wire = storetest.StartWire(t, location)
 		location = m.wire.Location
 	}
-	m.db = storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
+	m.db = storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}})
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	m.book, m.queue = billing.NewBook(m.db), inbox.New(m.db, ring)
@@ -194,7 +194,8 @@ func (m *meter) answer(t *testing.T, id string) {
 	require.Len(t, leases, 1)
 	work, err := m.queue.OpenLeased(ctx, leases[0], 100)
 	require.NoError(t, err)
-	turnID, err := m.queue.BeginTurn(ctx, leases[0], "agt_1", []string{work.Waiting[0].ID}, []byte("request"))
+	turnID := store.NewID("trn")
+	err = m.queue.BeginCall(ctx, leases[0], inbox.Turn{ID: turnID, AgentID: "agt_1", Request: []byte("request")}, []string{work.Waiting[0].ID})
 	require.NoError(t, err)
 	parts, err := m.queue.Answer(ctx, leases[0], turnID, []string{"answer"}, true)
 	require.NoError(t, err)

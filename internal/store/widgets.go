@@ -99,15 +99,15 @@ type ChannelDay struct {
 	// Asking is how many answers are being made, whose cost isn't known yet. Answers whose conversation was deleted
 	// meanwhile aren't among them.
 	Asking int64
-	// Calls is how many calls have ended, free ones among them.
+	// Calls is how many turns' last calls have ended, free ones among them.
 	Calls int64
 }
 
 // dayTurns are the turns of a channel ($1) of an organization ($3) that began at a moment ($2) or later; deleted are those
 // whose conversation was.
-const dayTurns = `(SELECT id, state = 'asking' AS asking, FALSE AS deleted FROM turns
+const dayTurns = `(SELECT id, call_id, state = 'asking' AS asking, FALSE AS deleted FROM turns
 		WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3
-	UNION ALL SELECT id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
+	UNION ALL SELECT id, call_id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
 
 // Spend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
 // takes longer is an error.
@@ -119,7 +119,7 @@ func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.
 		return day, err
 	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
 			count(DISTINCT CASE WHEN t.asking THEN t.id END), count(c.id)
-		FROM `+dayTurns+` AS t LEFT JOIN calls c ON c.request_id = t.id AND c.key_id = '' AND c.org_id = $3`,
+		FROM `+dayTurns+` AS t LEFT JOIN calls c ON c.id = t.call_id AND c.org_id = $3`,
 		channelID, since.UnixMilli(), orgID)
 	if err != nil && errors.Is(context.Cause(ctx), errSpendSlow) {
 		err = fmt.Errorf("%w: %w", errSpendSlow, err)
@@ -127,23 +127,12 @@ func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.
 	return day, err
 }
 
-const runningTurns = 200
-
-// RunningTurns reads the ids of up to 200 turns of [Widgets.Spend] whose call may still run. Those of a deleted
-// conversation are among them until a call of theirs has ended.
-func (w Widgets) RunningTurns(ctx context.Context, orgID, channelID string, since time.Time) (ids []string, err error) {
-	return ReadRows(ctx, w.db, "read a channel's running turns", ScanValue[string],
-		`SELECT t.id FROM `+dayTurns+` AS t WHERE t.asking OR t.deleted
-			AND NOT EXISTS (SELECT 1 FROM calls WHERE request_id = t.id AND key_id = '') ORDER BY t.deleted LIMIT $4`,
-		channelID, since.UnixMilli(), orgID, runningTurns)
-}
-
-// KeyHold reads what is held from an organization's live wallet for the running call with an idempotency key, in micros;
-// 0 if none runs, or it is free.
-func (w Widgets) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
-	return ReadRow(ctx, w.db, "read the hold of a call", ScanValue[int64],
-		`SELECT COALESCE((SELECT reserved_micros FROM idempotency_keys
-			WHERE org_id = $1 AND env = 'live' AND key_hash = $2 AND done = FALSE), 0)`, orgID, keyHash[:])
+// Held adds up what is held from the organization's live wallet for the turns of [Widgets.Spend] whose call runs, in micros.
+func (w Widgets) Held(ctx context.Context, orgID, channelID string, since time.Time) (micros int64, err error) {
+	return ReadRow(ctx, w.db, "add up what is held for a channel", ScanValue[int64],
+		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT)
+			FROM `+dayTurns+` AS t JOIN holds h ON h.org_id = $3 AND h.env = 'live' AND h.id = t.call_id WHERE t.asking OR t.deleted`,
+		channelID, since.UnixMilli(), orgID)
 }
 
 // SelectSeqBefore reads the largest number that a charge or posting of a wallet ($1, $2) from before a moment ($3) has, or 0. Numbers have

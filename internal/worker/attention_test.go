@@ -313,35 +313,25 @@ func TestAStoredRequestIsAskedAsItIs(t *testing.T) {
 	require.Equal(t, []string{"You said: hello", "You said: still there?"}, h.texts())
 }
 
-// TestAChargedFailureIsNotRepeated: the vendor broke after it had reported usage; asking again would give the same
-// failure again.
-func TestAChargedFailureIsNotRepeated(t *testing.T) {
+// TestABrokenAnswerIsNotPaid: the vendor breaks off after it has reported usage. The customer's next answer is the only one that is paid.
+func TestABrokenAnswerIsNotPaid(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	w := h.worker(func(c *Config) {
-		c.Gateway = &refuser{Gateway: h.gateway, failure: map[int]gatewayFailure{
-			1: {Outcome: "provider_error"}, 2: {Outcome: "provider_error", Replayed: true},
-		}}
-	})
-	h.say(t, bot, "lan", "hello")
-	h.drain(t, w)
-	require.Equal(t, []string{"asking"}, h.turns(t, acme))
-	h.hurry(t)
-	h.drain(t, w)
-	require.Equal(t, []string{"dead provider_error"}, h.turns(t, acme))
-}
-
-func TestAnswersThatWereNotKeptAreNotAskedAgain(t *testing.T) {
-	t.Parallel()
-	for _, outcome := range []string{"not_kept", "key_reused"} {
-		h := open(t)
-		w := h.worker(func(c *Config) {
-			c.Gateway = &refuser{Gateway: h.gateway, failure: map[int]gatewayFailure{1: {Outcome: gatewayOutcome(outcome)}}}
-		})
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
+			if n == 1 {
+				return "half an", errBrokenOff
+			}
+			return echo(asked), nil
+		}
 		h.say(t, bot, "lan", "hello")
-		h.drain(t, w)
-		require.Equal(t, []string{"dead " + outcome}, h.turns(t, acme))
-	}
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"asking"}, h.turns(t, acme))
+		require.Zero(t, h.spent(t, acme))
+		h.hurry(t)
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"You said: hello"}, h.texts())
+		require.EqualValues(t, answerCost, h.spent(t, acme))
+	})
 }
 
 // TestATurnThatKillsItsWorkersDies: it is not asked for ever.
@@ -354,7 +344,7 @@ func TestATurnThatKillsItsWorkersDies(t *testing.T) {
 		h.drain(t, h.worker(func(c *Config) { c.Gateway = broken }))
 		h.hurry(t)
 	}
-	require.Equal(t, maxTries, broken.calls)
+	require.Equal(t, 1+maxTries, broken.calls, "the first panics before its turn has begun")
 	require.Equal(t, []string{"dead internal_error"}, h.turns(t, acme))
 	h.leaseless(t)
 	require.Contains(t, h.log.String(), "a poisonous message")

@@ -43,14 +43,17 @@ func (m *mortal) step(do func() error) error {
 		return errDead
 	}
 	m.steps++
-	m.dead = m.steps == m.at
-	last := m.dead
+	last := m.steps == m.at
+	m.dead = last && !m.afterwards
 	m.mu.Unlock()
 	if last && !m.afterwards {
 		return errDead
 	}
 	err := do()
 	if last {
+		m.mu.Lock()
+		m.dead = true
+		m.mu.Unlock()
 		return errDead
 	}
 	return err
@@ -76,8 +79,8 @@ func (m *mortal) OpenLeased(ctx context.Context, lease inbox.Lease, history int)
 	return step(m, func() (inbox.Work, error) { return m.Queue.OpenLeased(ctx, lease, history) })
 }
 
-func (m *mortal) BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, ids []string, request []byte) (string, error) {
-	return step(m, func() (string, error) { return m.Queue.BeginTurn(ctx, lease, agentID, ids, request) })
+func (m *mortal) BeginCall(ctx context.Context, lease inbox.Lease, turn inbox.Turn, ids []string) error {
+	return m.step(func() error { return m.Queue.BeginCall(ctx, lease, turn, ids) })
 }
 
 func (m *mortal) Answer(

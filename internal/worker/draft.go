@@ -11,9 +11,8 @@ import (
 // propose stores the model's answer as a draft, which a person sends.
 func (p *pass) propose(ctx context.Context, turn *inbox.Turn, text string) error {
 	parts := p.split(text)
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	if err := p.Turns.Propose(ctx, p.lease, turn.ID, parts); err != nil {
+	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Propose(ctx, p.lease, turn.ID, parts) })
+	if err != nil {
 		return fmt.Errorf("storing a draft: %w", err)
 	}
 	p.turnEnded(endedAttention + codes.Draft)

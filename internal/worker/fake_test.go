@@ -86,9 +86,11 @@ func (q *fakeQueue) OpenLeased(_ context.Context, lease inbox.Lease, _ int) (inb
 	request, err := (&storedRequest{Model: lease.OrgID, Messages: []message{{"user", "hi"}}}).encode()
 	return inbox.Work{
 		Conversation: inbox.Conversation{State: inbox.StateAssistant}, Channel: store.Channel{State: store.ChannelActive},
-		Agent: &store.Agent{}, Turn: &inbox.Turn{ID: lease.ConversationID, Request: request},
+		Agent: &store.Agent{}, Turn: &inbox.Turn{ID: lease.ConversationID, Request: request, State: inbox.TurnAsking},
 	}, err
 }
+
+func (q *fakeQueue) BeginCall(context.Context, inbox.Lease, inbox.Turn, []string) error { return nil }
 
 // fakeGateway runs what the test says for as long as it takes, and gives no answer.
 type fakeGateway struct {
@@ -97,6 +99,9 @@ type fakeGateway struct {
 }
 
 func (g *fakeGateway) Call(ctx context.Context, req *gateway.Request, _ gateway.Sink) (*gateway.Result, error) {
+	if err := req.Turn.Begin(ctx, "call_1", nil); err != nil {
+		return nil, err
+	}
 	g.run(ctx, req.OrgID)
 	if ctx.Err() != nil {
 		return nil, &gateway.Failure{Outcome: gateway.OutcomeExiting}

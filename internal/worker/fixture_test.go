@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,7 +44,7 @@ const (
 )
 
 // kinds are those of the product.
-var kinds = []store.Kind{billing.Ledger, inbox.Kind}
+var kinds = []store.Kind{inbox.Kind, billing.Ledger}
 
 // fixture is a whole product without its HTTP handlers: one funded organization with an assistant on a bot channel.
 type fixture struct {
@@ -102,10 +103,10 @@ func (v *vendor) Open(ctx context.Context, req *providers.Request) (providers.Ev
 		reply = func(_ context.Context, _ int, asked []string) (string, error) { return echo(asked), nil }
 	}
 	text, err := reply(ctx, n, asked)
-	if err != nil {
+	if err != nil && !errors.Is(err, errBrokenOff) {
 		return nil, err
 	}
-	return &played{text: text}, nil
+	return &played{text: text, breaks: err != nil}, nil
 }
 
 // echo names what the user said since the last answer.
@@ -129,12 +130,18 @@ func (v *vendor) calls() [][]string {
 
 // played is a whole answer in one event; it costs answerCost.
 type played struct {
-	text string
-	done bool
+	text         string
+	done, breaks bool
 }
 
+// errBrokenOff lets a vendor break off after its text and its report of usage.
+var errBrokenOff = errors.New("the vendor breaks off")
+
 func (p *played) Next() (providers.Event, error) {
-	if p.done {
+	switch {
+	case p.done && p.breaks:
+		return providers.Event{}, broken(providers.FailureUnreachable)
+	case p.done:
 		return providers.Event{}, io.EOF
 	}
 	p.done = true

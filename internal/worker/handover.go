@@ -57,8 +57,8 @@ func (p *pass) failsAgain(standing *inbox.Standing) bool {
 // one. What the agent says then is sent in the next pass, which is due at once.
 func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 	if turnID == "" {
-		turn, err := p.beginWith(ctx, &storedRequest{Person: reason})
-		if err != nil {
+		turn := p.newTurn()
+		if err := p.beginAlone(ctx, turn, &storedRequest{Person: reason}); err != nil {
 			return err
 		}
 		turnID = turn.ID

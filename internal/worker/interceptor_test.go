@@ -29,27 +29,6 @@ func (i *interceptor) Send(ctx context.Context, out platforms.Outgoing) (string,
 	return i.Platforms.Send(ctx, out)
 }
 
-type (
-	gatewayFailure = gateway.Failure
-	gatewayOutcome = gateway.Outcome
-)
-
-// refuser answers the nth call, from 1, with a failure.
-type refuser struct {
-	Gateway
-	failure map[int]gatewayFailure
-
-	calls int
-}
-
-func (r *refuser) Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error) {
-	r.calls++
-	if failure, refused := r.failure[r.calls]; refused {
-		return nil, &failure
-	}
-	return r.Gateway.Call(ctx, req, sink)
-}
-
 // panicker is a gateway that panics in every call.
 type panicker struct {
 	Gateway

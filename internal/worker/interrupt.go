@@ -33,24 +33,26 @@ type watch struct {
 	seen inbox.Interruption // guarded by watches.mu
 }
 
-// untilInterrupted returns a context that ends with errInterrupted when the turn needs no answer any more, or a person's message
-// waits to be sent. stop must be called; afterwards interruption is what was seen.
-func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, stop func() inbox.Interruption) {
+// untilInterrupted returns a context that, once start was called, ends with errInterrupted when the turn needs no answer any more, or a
+// person's message waits to be sent. stop must be called, and may be repeated; it returns what was seen.
+func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, start func(), stop func() inbox.Interruption) {
 	held, end := context.WithCancelCause(ctx)
 	call := &watch{turn: inbox.RunningTurn{ConversationID: p.lease.ConversationID, TurnID: turnID}, end: end}
-	p.watches.begin(call, func() (stop func()) {
-		looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			p.look(looking)
-		}()
-		return func() {
-			cancel()
-			<-ended
-		}
-	})
-	return held, func() inbox.Interruption {
+	start = func() {
+		p.watches.begin(call, func() (stop func()) {
+			looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				p.look(looking)
+			}()
+			return func() {
+				cancel()
+				<-ended
+			}
+		})
+	}
+	return held, start, func() inbox.Interruption {
 		end(nil)
 		return p.watches.finish(call)
 	}
@@ -157,7 +159,7 @@ func inDoubt(err error) bool {
 	if _, early := errors.AsType[*inbox.PacedError](err); early {
 		return false
 	}
-	for _, certain := range []error{nil, inbox.ErrLeaseLost, inbox.ErrInvalid, inbox.ErrDraftMode} {
+	for _, certain := range []error{nil, inbox.ErrLeaseLost, inbox.ErrInvalid, inbox.ErrDraftMode, inbox.ErrSuperseded} {
 		if errors.Is(err, certain) {
 			return false
 		}

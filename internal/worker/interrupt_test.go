@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // turns replaces single methods of a queue.
@@ -66,8 +67,9 @@ func TestDoubtBeforeThePlatformIsCalled(t *testing.T) {
 			return errDoubt
 		}
 		for step, spoil := range map[string]func(h *fixture, q *turns, cut context.CancelFunc){
-			"at Answer": func(_ *fixture, q *turns, _ context.CancelFunc) {
+			"at Answer": func(_ *fixture, q *turns, cut context.CancelFunc) {
 				q.answer = func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
+					cut() // it is tried three times then
 					return nil, doubt(func() error { _, err := next(); return err })
 				}
 			},
@@ -115,6 +117,41 @@ func TestDoubtBeforeThePlatformIsCalled(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestAnUnconfirmedAnswerIsStoredAgain: with its charge. The model is asked once, whether or not the first commit has arrived.
+func TestAnUnconfirmedAnswerIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	for name, happened := range map[string]bool{"committed": true, "not committed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, h *fixture) {
+				h.vendor.reply = func(context.Context, int, []string) (string, error) { return longAnswer, nil }
+				tries := 0
+				w := h.worker(func(c *Config) {
+					c.Turns = &turns{Turns: h.queue, answer: func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
+						if tries++; tries > 1 {
+							return next()
+						}
+						if happened {
+							_, err := next()
+							require.NoError(t, err)
+						}
+						return nil, errDoubt
+					}}
+				})
+				h.say(t, bot, "lan", "hello")
+				h.drain(t, w)
+				require.Equal(t, 2, tries)
+				require.Len(t, h.vendor.calls(), 1)
+				require.Equal(t, []string{"answered"}, h.turns(t, acme))
+				require.Equal(t, longAnswer, strings.Join(h.texts(), " ")+" ")
+				require.Empty(t, h.conversation(t, acme, "lan").Attention)
+				require.EqualValues(t, answerCost, h.spent(t, acme))
+				h.leaseless(t)
+			})
+		})
 	}
 }
 
@@ -283,7 +320,7 @@ func TestUnreadableMessagesAreSkipped(t *testing.T) {
 				require.NoError(t, err)
 				work, err := h.queue.Open(t.Context(), leases[0], 10)
 				require.NoError(t, err)
-				_, err = h.queue.BeginTurn(t.Context(), leases[0], helper, []string{work.Waiting[0].ID}, []byte(`{}`))
+				err = h.queue.BeginCall(t.Context(), leases[0], inbox.Turn{ID: store.NewID("trn"), AgentID: helper, Request: []byte(`{}`)}, []string{work.Waiting[0].ID})
 				require.NoError(t, err)
 				damage(t, h, "turns", "request")
 				h.bury(t)

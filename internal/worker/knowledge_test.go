@@ -158,5 +158,5 @@ func TestPlaygroundCallIsTheCustomersCall(t *testing.T) {
 	got := PlaygroundCall(agent, model, p.Knowledge, p.History, []inbox.Message{p.Waiting[0]})
 	require.Equal(t, want, got)
 	require.Len(t, got.Messages, 4)
-	require.Empty(t, got.TurnID)
+	require.Nil(t, got.Turn)
 }

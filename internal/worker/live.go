@@ -110,8 +110,8 @@ type live struct {
 	sink   *liveSink
 }
 
-// begun records the turn of some messages, if the visitor's is among them.
-func (l *live) begun(turnID string, messages []inbox.Message) {
+// joins records the turn of some messages, if the visitor's is among them.
+func (l *live) joins(turnID string, messages []inbox.Message) {
 	if l == nil {
 		return
 	}

@@ -102,9 +102,9 @@ func TestAnswerNowOfSeveral(t *testing.T) {
 	require.NoError(t, err)
 	lease, err := h.queue.Claim(t.Context(), acme, reply.ConversationID, time.Minute)
 	require.NoError(t, err)
-	p := &pass{Worker: h.worker(), lease: lease}
+	p := &pass{Worker: h.worker(func(c *Config) { c.Gateway = &beginner{h.gateway} }), lease: lease}
 	require.NoError(t, p.open(t.Context()))
-	_, err = p.begin(t.Context())
+	_, err = p.tryTurn(t.Context())
 	require.NoError(t, err)
 	h.bury(t)
 	h.visit(t, "chn_w", "v1", "4", "four")
@@ -115,6 +115,13 @@ func TestAnswerNowOfSeveral(t *testing.T) {
 	require.Equal(t, reply.Text, seen.text.String())
 	require.Equal(t, "assistant: You said: three (sent)", h.lines(t, acme, "v1")[5])
 	require.EqualValues(t, 3*answerCost, h.spent(t, acme))
+}
+
+// beginner is a gateway that begins turns, and fails before it calls a vendor.
+type beginner struct{ Gateway }
+
+func (*beginner) Call(ctx context.Context, req *gateway.Request, _ gateway.Sink) (*gateway.Result, error) {
+	return nil, errors.Join(errDead, req.Turn.Begin(ctx, store.NewID("call"), nil))
 }
 
 // TestAnswerNowIsNotThrownAway: an agent that begins anew for newer messages doesn't once its answer was shown.
@@ -160,7 +167,7 @@ func TestAnswerNowForNobody(t *testing.T) {
 	require.Zero(t, h.drain(t, h.worker()))
 }
 
-// TestTurnOfAWatcherIsAskedAgainWithout: a paid answer that was watched and not stored is what the next worker gets.
+// TestTurnOfAWatcherIsAskedAgainWithout: an answer that was watched and not stored costs nothing, and the next worker asks again.
 func TestTurnOfAWatcherIsAskedAgainWithout(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -174,12 +181,11 @@ func TestTurnOfAWatcherIsAskedAgainWithout(t *testing.T) {
 	h.hurry(t)
 	require.Equal(t, 1, h.drain(t, h.worker()))
 	require.Equal(t, []string{"customer: hello", "assistant: You said: hello (sent)"}, h.lines(t, acme, "v1"))
-	require.Len(t, h.vendor.calls(), 1)
+	require.Len(t, h.vendor.calls(), 2)
 	require.EqualValues(t, answerCost, h.spent(t, acme))
 }
 
-// TestAnswerNowShowsAnAnswerOnce: a pass that lost its lease is followed by another, which finds the paid answer again; its
-// reader has it already.
+// TestAnswerNowShowsAnAnswerOnce: a pass that lost its lease is followed by another, which asks again; its reader has an answer already.
 func TestAnswerNowShowsAnAnswerOnce(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -192,7 +198,7 @@ func TestAnswerNowShowsAnAnswerOnce(t *testing.T) {
 	require.True(t, queue.forgot)
 	require.Equal(t, "You said: hello", reply.Text)
 	require.Equal(t, reply.Text, seen.text.String())
-	require.Len(t, h.vendor.calls(), 1)
+	require.Len(t, h.vendor.calls(), 2)
 	require.EqualValues(t, answerCost, h.spent(t, acme))
 }
 

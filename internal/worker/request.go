@@ -96,7 +96,7 @@ func (r *storedRequest) halve() bool {
 // call returns the gateway's form of the request. The worker spends the live wallet.
 func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 	call := &gateway.Request{
-		TurnID: turnID, RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
+		RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
 		Messages: make([]providers.Message, len(r.Messages)),
 	}
 	for i, m := range r.Messages {

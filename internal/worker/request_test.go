@@ -28,7 +28,6 @@ func TestStoredRequestIsTheWholeCall(t *testing.T) {
 	read, err := decodeRequest(encoded)
 	require.NoError(t, err)
 	call := read.call("org_1", "trn_1")
-	require.Equal(t, "trn_1", call.TurnID)
 	require.Equal(t, "trn_1", call.RequestID)
 	require.Equal(t, "org_1", call.OrgID)
 	require.Equal(t, store.Live, call.Env)

@@ -62,9 +62,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	ctx, end := p.traceTurn(ctx)
 	defer end()
 	if turn == nil {
-		if turn, err = p.begin(ctx); err != nil {
-			return 0, err
-		}
+		return p.tryNewTurn(ctx)
 	}
 	if turn.Forgotten {
 		return 0, p.giveWay(ctx, turn.ID, inbox.Interruption{Person: true})
@@ -79,6 +77,31 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	}
 	if request.Person != "" {
 		return 0, p.handOver(ctx, turn.ID, request.Person)
+	}
+	return p.ask(ctx, turn, request)
+}
+
+// tryNewTurn calls the model for a turn of all waiting texts, which begins together with the call's hold.
+func (p *pass) tryNewTurn(ctx context.Context) (wait time.Duration, err error) {
+	agent := p.work.Agent
+	if p.asksForPerson() {
+		return 0, p.handOver(ctx, "", inbox.HandoverWords)
+	}
+	model, known := p.Gateway.Model(agent.Model)
+	if !known {
+		return 0, fmt.Errorf("the model %q left the catalog", agent.Model)
+	}
+	snippets, err := p.searchDocuments(ctx, agent)
+	if err != nil {
+		return 0, err
+	}
+	request := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.readable(), Knowledge: snippets})
+	turn := p.newTurn()
+	p.live.joins(turn.ID, p.work.Waiting)
+	if p.lease.Attempts > 0 { // the turn counts the tries that end their worker, which may be before its call is held
+		if err := p.beginAlone(ctx, turn, request); err != nil {
+			return 0, err
+		}
 	}
 	return p.ask(ctx, turn, request)
 }
@@ -115,40 +138,16 @@ func (p *pass) obstacle() string {
 	return ""
 }
 
-// begin makes a turn of all waiting texts.
-func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
-	agent := p.work.Agent
-	if p.asksForPerson() {
-		return p.beginWith(ctx, &storedRequest{Person: inbox.HandoverWords})
-	}
-	model, known := p.Gateway.Model(agent.Model)
-	if !known {
-		return nil, fmt.Errorf("the model %q left the catalog", agent.Model)
-	}
-	snippets, err := p.searchDocuments(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	return p.beginWith(ctx, newRequest(agent, model, prompt{History: p.work.History, Waiting: p.readable(), Knowledge: snippets}))
+// newTurn returns a turn that has not begun.
+func (p *pass) newTurn() *inbox.Turn {
+	return &inbox.Turn{ID: store.NewID("trn"), AgentID: p.work.Agent.ID}
 }
 
-// beginWith makes a turn of all waiting texts, with a request.
-func (p *pass) beginWith(ctx context.Context, asked *storedRequest) (*inbox.Turn, error) {
-	asked.Since, asked.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
-	request, err := asked.encode()
-	if err != nil {
-		return nil, err
-	}
+// beginAlone begins a turn without a call.
+func (p *pass) beginAlone(ctx context.Context, turn *inbox.Turn, request *storedRequest) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	id, err := p.Turns.BeginTurn(ctx, p.lease, p.work.Agent.ID, p.waitingIDs(), request)
-	if err != nil {
-		return nil, fmt.Errorf("beginning a turn: %w", err)
-	}
-	p.live.begun(id, p.work.Waiting)
-	p.traceJoined(p.work.Waiting)
-	p.Observer.TurnBegan(p.work.Channel.Type, p.waited(asked.Since))
-	return &inbox.Turn{ID: id, AgentID: p.work.Agent.ID, Request: request}, nil
+	return p.beginCall(ctx, turn, request, nil)
 }
 
 // searchDocuments searches the agent's documents for the waiting texts. A failed search ends the try: an answer without the documents
@@ -179,23 +178,19 @@ func (p *pass) waitingIDs() []string {
 	return ids
 }
 
-// ask calls the model under the turn's id, with less history when the vendor finds it too long, and handles the outcome.
+// ask calls the model for the turn, with less history when the vendor finds it too long, and handles the outcome.
 func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
 	for range maxHalvings + 1 {
-		result, failure, seen := p.call(ctx, turn, request)
+		end, failure := p.call(ctx, turn, request)
 		switch {
-		case failure == nil:
-			return p.answer(ctx, turn, request, result.Text)
-		case seen.Ended || seen.Person:
-			return 0, p.giveWay(ctx, turn.ID, seen)
-		case failure.Replayed || !tooLong(failure.Outcome):
+		case end != nil:
+			return end()
+		case !tooLong(failure.Outcome):
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
 			return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
 		}
-		if err := p.storeRequest(ctx, turn, request); err != nil {
-			return 0, err
-		}
+		turn.Request = nil // the shorter one is stored with the next call
 	}
 	return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
 }
@@ -205,36 +200,59 @@ func tooLong(outcome gateway.Outcome) bool {
 	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
 }
 
-// call calls the gateway once; its errors are Failures. When a person takes the conversation or writes in it, the call ends at once,
-// and seen is why.
-func (p *pass) call(
-	ctx context.Context, turn *inbox.Turn, request *storedRequest,
-) (result *gateway.Result, failure *gateway.Failure, seen inbox.Interruption) {
-	ctx, stop := p.untilInterrupted(ctx, turn.ID)
-	defer func() { seen = stop() }() // after a panic, too
-	defer p.signal(ctx)()
-	result, failure = p.callGateway(ctx, turn, request)
-	return result, failure, seen
-}
+// ending is how the pass goes on when a turn has ended, or can't begin.
+type ending func() (wait time.Duration, err error)
 
-func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
-	var result *gateway.Result
-	var err error
-	call := request.call(p.lease.OrgID, turn.ID)
-	call.AllModels = !p.work.HasOrgModels
-	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
-	if p.live.waitsFor(turn.ID) && !p.work.Channel.Answers.Drafts {
-		call.Stream = true
-		p.live.sink.marked = request.MayHandOver
-		if result, err = p.Gateway.Call(ctx, call, p.live.sink); err == nil {
-			p.live.sink.end()
-			result.Text = p.live.sink.whole.String()
-		}
-	} else {
-		result, err = p.Gateway.Call(ctx, call, nil)
+// ends is the ending of a pass that has nothing more to do.
+func ends(err error) (ending, error) { return func() (time.Duration, error) { return 0, err }, err }
+
+// call calls the gateway once. The turn begins with the call's hold and ends with its settlement; without an ending the call has failed. When a
+// person takes the conversation or writes in it, the call ends at once.
+func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (end ending, failure *gateway.Failure) {
+	held, watch, unwatch := p.untilInterrupted(ctx, turn.ID)
+	defer unwatch() // after a panic, too
+	stopSignal := func() {}
+	defer func() { stopSignal() }()
+	req := p.gatewayRequest(turn, request)
+	var id string
+	var refused error
+	req.Turn = &gateway.Turn{
+		Begin: func(ctx context.Context, callID string, commit gateway.Commit) error {
+			again := id == callID
+			id, refused = callID, p.beginCall(ctx, turn, request, inboxCall(callID, commit))
+			if refused == nil && !again {
+				watch()
+				stopSignal = p.signal(held)
+			}
+			return refused
+		},
+		End: func(text string, commit gateway.Commit) (err error) {
+			if req.Stream {
+				text = p.live.sink.whole.String()
+			}
+			p.lease.Call = inboxCall(id, commit)
+			defer func() { p.lease.Call = nil }()
+			end, err = p.answer(ctx, turn, request, text)
+			return err
+		},
 	}
-	if err == nil {
-		return result, nil
+	var sink gateway.Sink
+	if req.Stream {
+		sink = p.live.sink
+	}
+	_, err := p.Gateway.Call(held, req, sink)
+	seen := unwatch()
+	switch {
+	case end != nil:
+		if err == nil && sink != nil {
+			p.live.sink.end()
+		}
+		return end, nil
+	case over(refused), errors.Is(refused, inbox.ErrLeaseLost):
+		end, _ = ends(refused)
+		return end, nil
+	case seen.Ended, seen.Person:
+		return func() (time.Duration, error) { return 0, p.giveWay(ctx, turn.ID, seen) }, nil
 	}
 	failure, ok := errors.AsType[*gateway.Failure](err)
 	if !ok {
@@ -243,15 +261,51 @@ func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *store
 	return nil, failure
 }
 
-func (p *pass) storeRequest(ctx context.Context, turn *inbox.Turn, request *storedRequest) error {
-	encoded, err := request.encode()
-	if err != nil {
-		return err
+// gatewayRequest returns the call of a turn. It is streamed to the visitor who waits for it.
+func (p *pass) gatewayRequest(turn *inbox.Turn, request *storedRequest) *gateway.Request {
+	req := request.call(p.lease.OrgID, turn.ID)
+	req.AllModels = !p.work.HasOrgModels
+	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
+	if p.live.waitsFor(turn.ID) && !p.work.Channel.Answers.Drafts {
+		req.Stream = true
+		p.live.sink.marked = request.MayHandOver
 	}
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	if err := p.Queue.StoreRequest(ctx, p.lease, turn.ID, encoded); err != nil {
-		return fmt.Errorf("storing a shorter request: %w", err)
+	return req
+}
+
+// inboxCall returns the queue's form of a call.
+func inboxCall(id string, commit gateway.Commit) *inbox.Call {
+	call := &inbox.Call{ID: id}
+	if commit != nil {
+		call.Commit = func(ctx context.Context, step inbox.Step) error { return commit(ctx, step) }
+	}
+	return call
+}
+
+// beginCall begins the turn, or another call of a turn that has begun.
+func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedRequest, call *inbox.Call) (err error) {
+	lease, begins := p.lease, inbox.Turn{ID: turn.ID, AgentID: turn.AgentID}
+	lease.Call = call
+	var texts []string
+	if turn.State == "" {
+		texts = p.waitingIDs()
+		request.Since, request.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
+	}
+	if turn.Request == nil {
+		if begins.Request, err = request.encode(); err != nil {
+			return err
+		}
+	}
+	if err := p.Turns.BeginCall(ctx, lease, begins, texts); err != nil {
+		return fmt.Errorf("beginning a turn: %w", err)
+	}
+	if turn.Request == nil {
+		turn.Request = begins.Request
+	}
+	if turn.State == "" {
+		turn.State = inbox.TurnAsking
+		p.traceJoined(p.work.Waiting)
+		p.Observer.TurnBegan(p.work.Channel.Type, p.waited(request.Since))
 	}
 	return nil
 }
@@ -276,8 +330,6 @@ func (p *pass) failed(
 		return p.outOfFunds(ctx, turn, request)
 	case gateway.OutcomeUnsupportedModel:
 		return 0, p.stand(ctx, turn, code, nil)
-	case gateway.OutcomeNotKept, gateway.OutcomeKeyReused:
-		return 0, p.dead(ctx, turn, code)
 	case gateway.OutcomeExiting:
 		if p.stopping() {
 			p.turnEnded(endedReleased)
@@ -286,8 +338,7 @@ func (p *pass) failed(
 	default:
 	}
 	switch {
-	case failure.Replayed, failure.NoRetry:
-		// A replayed failure is the turn's kept answer, so another try replays it again. A vendor's permanent error is treated alike.
+	case failure.NoRetry:
 		return 0, p.dead(ctx, turn, code)
 	case turn.Attempts+1 < maxTries:
 		p.turnEnded(endedRetried)
@@ -319,12 +370,10 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 	if err != nil {
 		return 0, err
 	}
-	result, failure, seen := p.call(ctx, turn, request)
+	end, failure := p.call(ctx, turn, request)
 	switch {
-	case failure == nil:
-		return p.answer(ctx, turn, request, result.Text)
-	case seen.Ended || seen.Person:
-		return 0, p.giveWay(ctx, turn.ID, seen)
+	case end != nil:
+		return end()
 	case failure.Outcome != gateway.OutcomeInsufficientCredits:
 		return p.failed(ctx, turn, request, failure)
 	}
@@ -342,41 +391,34 @@ func (p *pass) freeBalance(ctx context.Context) (int64, error) {
 	return p.Gateway.FreeBalance(ctx, p.lease.OrgID, store.Live)
 }
 
-// answer stores the model's answer and sends it. Newer messages may discard it, once, if the agent is set so.
-func (p *pass) answer(
-	ctx context.Context, turn *inbox.Turn, request *storedRequest, text string,
-) (wait time.Duration, err error) {
+// answer ends the turn with the model's answer, in one transaction with the call's settlement. Newer messages may discard it, once, if the
+// agent is set so. Without an error the call is settled.
+func (p *pass) answer(ctx context.Context, turn *inbox.Turn, request *storedRequest, text string) (end ending, err error) {
 	text, reason := p.lastWords(request, text)
 	if text == "" && reason == "" {
-		return 0, p.stand(ctx, turn, codes.EmptyAnswer, nil)
+		return ends(p.stand(ctx, turn, codes.EmptyAnswer, nil))
 	}
 	drafts := p.work.Channel.Answers.Drafts
 	if drafts && reason == "" {
-		return 0, p.propose(ctx, turn, text)
+		return ends(p.propose(ctx, turn, text))
 	}
-	if p.work.Agent.Supersede && !p.superseded && !p.stopping() {
-		newer, err := p.supersede(ctx, turn)
-		if err != nil {
-			return 0, err
-		}
-		if newer {
-			return p.again(ctx)
-		}
-	}
+	p.lease.Call.Supersede = p.work.Agent.Supersede && !p.superseded && !p.stopping()
 	var parts []string
 	if text != "" && !drafts { // last words aren't sent by themselves there
 		parts = p.split(text)
 	}
 	p.makeReady(ctx)
 	if err := p.lookForPeople(ctx); err != nil {
-		return 0, err
+		return ends(err)
 	}
 	rows, personFirst, err := p.store(ctx, turn, reason, parts)
 	switch {
 	case errors.Is(err, inbox.ErrDraftMode): // since the conversation was opened
-		return 0, p.propose(ctx, turn, text)
+		return ends(p.propose(ctx, turn, text))
+	case errors.Is(err, inbox.ErrSuperseded):
+		return func() (time.Duration, error) { return p.again(ctx) }, nil
 	case err != nil:
-		return 0, err
+		return ends(err)
 	}
 	if reason == "" {
 		p.turnEnded(endedAnswered)
@@ -387,25 +429,15 @@ func (p *pass) answer(
 		rows[i].Since = request.Since
 	}
 	if personFirst { // in the next pass, which is due at once
-		return 0, nil
+		return ends(nil)
 	}
-	return p.send(ctx, rows, true)
+	return func() (time.Duration, error) { return p.send(ctx, rows, true) }, nil
 }
 
 // split cuts an answer into messages. After a worker's death it leaves the Markdown as the model wrote it, because rendering this answer may have
 // ended that worker.
 func (p *pass) split(text string) []string {
 	return p.Platforms.Split(p.work.Channel.Type, text, p.lease.TakenOver)
-}
-
-func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err error) {
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	newer, err = p.Queue.Supersede(ctx, p.lease, turn.ID)
-	if err != nil {
-		return false, fmt.Errorf("looking for newer messages: %w", err)
-	}
-	return newer, nil
 }
 
 // again reads the conversation and begins another turn, after an answer was discarded.
@@ -422,44 +454,56 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // store stores the answer, with which the conversation is handed over for the reason, "" for none. Its first part is marked as sending in
-// the same commit when it can be sent now. After a doubt it is pending again: its platform was not called. personFirst: a person's message
-// waits, which is sent before the answer.
+// the same commit when it can be sent now. It insists: the vendor has answered, and would be asked again. What an unconfirmed commit has stored
+// is pending again, for the next pass: its platform was not called. personFirst: a person's message waits, which is sent before the answer.
 func (p *pass) store(
 	ctx context.Context, turn *inbox.Turn, reason string, parts []string,
 ) (rows []inbox.Outbound, personFirst bool, err error) {
 	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant, false) == nil
-	bounded, cancel := storing(ctx)
-	defer cancel()
-	rows, err = p.storeAnswer(bounded, turn.ID, reason, parts, sendFirst)
+	doubted := false
+	err = insist(ctx, func(ctx context.Context) (err error) {
+		rows, err = p.storeAnswer(ctx, turn.ID, reason, parts, sendFirst)
+		doubted = doubted || inDoubt(err)
+		return err
+	})
 	if p.tooEarly(err) {
 		return rows, false, nil
 	}
 	if err != nil {
-		if sendFirst && inDoubt(err) {
+		if sendFirst && doubted {
 			p.unmark(ctx, "")
+		}
+		if doubted && errors.Is(err, inbox.ErrEnded) { // by the commit that was not confirmed
+			return nil, true, nil
 		}
 		return nil, false, fmt.Errorf("storing the answer: %w", err)
 	}
 	return rows, sendFirst && len(rows) > 0 && rows[0].State == inbox.OutboundPending, nil
 }
 
-// stand lets the turn stand with a code; without a turn the waiting texts become one.
+// stand lets the turn stand with a code; without a turn that has begun the waiting texts become one.
 func (p *pass) stand(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
-	standing := inbox.Standing{Code: code, BalanceMicros: balance}
-	if turn != nil {
-		standing.TurnID, standing.AgentID = turn.ID, turn.AgentID
-	} else {
-		standing.MessageIDs = p.waitingIDs()
-		if p.work.Agent != nil {
-			standing.AgentID = p.work.Agent.ID
-		}
-	}
+	standing := p.standing(turn, code)
+	standing.BalanceMicros = balance
 	return p.storeStanding(ctx, standing, endedAttention)
 }
 
 // dead lets a turn stand that no further try can answer: only an operator can revive it.
 func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
-	return p.storeStanding(ctx, inbox.Standing{TurnID: turn.ID, AgentID: turn.AgentID, Code: code, Final: true}, endedDead)
+	standing := p.standing(turn, code)
+	standing.Final = true
+	return p.storeStanding(ctx, standing, endedDead)
+}
+
+func (p *pass) standing(turn *inbox.Turn, code string) inbox.Standing {
+	if turn != nil && turn.State != "" {
+		return inbox.Standing{TurnID: turn.ID, AgentID: turn.AgentID, Code: code}
+	}
+	standing := inbox.Standing{MessageIDs: p.waitingIDs(), Code: code}
+	if p.work.Agent != nil {
+		standing.AgentID = p.work.Agent.ID
+	}
+	return standing
 }
 
 func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outcome string) error {

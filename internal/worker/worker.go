@@ -56,7 +56,7 @@ type Turns interface {
 	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
 	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	OpenLeased(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
-	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
+	BeginCall(ctx context.Context, lease inbox.Lease, turn inbox.Turn, messageIDs []string) error
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Interruptions(ctx context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error)
 	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error

@@ -63,7 +63,7 @@ func TestAnswerAfterAWorkersDeath(t *testing.T) {
 		require.Equal(t, []string{"Blue"}, h.texts())
 
 		h.say(t, bot, "lan", "Which color again?")
-		first, life := h.mortal(3, true) // it reads the conversation, begins the turn, and has the answer
+		first, life := h.mortal(4, false) // it reads the conversation, begins the turn, and has the answer
 		h.drain(t, first)
 		require.True(t, life.dead)
 		h.bury(t)

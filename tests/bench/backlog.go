@@ -231,7 +231,7 @@ func openBacklog(ctx context.Context, binary string, r backlogRow) (l *backlog, 
 		return l, err
 	}
 	l.respond = &webhooks{product: p, servers: l.servers}
-	if l.db, err = store.Open(ctx, at.location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}}); err != nil {
+	if l.db, err = store.Open(ctx, at.location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}}); err != nil {
 		return l, fmt.Errorf("opening the database: %w", err)
 	}
 	ring, err := vault.ParseRing(p.masterKey)

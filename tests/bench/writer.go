@@ -153,9 +153,9 @@ func (t *writerTurn) read(ctx context.Context) error {
 	return nil
 }
 
-func (t *writerTurn) begin(ctx context.Context) (err error) {
-	t.turnID, err = t.queue.BeginTurn(ctx, t.lease, "agt_bench", t.waiting, make([]byte, requestBytes))
-	return err
+func (t *writerTurn) begin(ctx context.Context) error {
+	t.turnID = store.NewID("trn")
+	return t.queue.BeginCall(ctx, t.lease, inbox.Turn{ID: t.turnID, AgentID: "agt_bench", Request: make([]byte, requestBytes)}, t.waiting)
 }
 
 func (t *writerTurn) answer(ctx context.Context) error {

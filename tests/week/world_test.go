@@ -93,7 +93,7 @@ func newWorld(t *testing.T, location store.Location, seed uint64, p plan, chosen
 	var err error
 	w.ring, err = vault.ParseRing("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)
-	w.db, err = store.Open(t.Context(), location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}, Clock: w.now})
+	w.db, err = store.Open(t.Context(), location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}, Clock: w.now})
 	require.NoError(t, err)
 	w.network = newNetwork(w.fake, numbers(5))
 	w.set, err = messaging.New(messaging.Config{

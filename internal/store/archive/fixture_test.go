@@ -65,17 +65,16 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id, author, kind, body, turn_id, handled, sent_at, received_at, edited) VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2, $2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2, $4)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO media (id, org_id, channel_id, message_id, position, kind, state, code, about, media_type, bytes, pieces, attempts, run_at, created_at, updated_at, conversation_id) VALUES ('med_1', 'org_1', 'chn_1', 'msg_1', 0, 'image', 'stored', '', $1, 'image/png', 5, 2, 1, 1, 1, 2, 'cnv_1'), ('med_2', 'org_1', 'chn_1', NULL, 9, 'file', 'failed', $2, $3, '', 0, 0, 3, $4, 1, 2, '')`, []any{allBytes(), oddText, []byte{}, int64(math.MaxInt64)}},
 		{`INSERT INTO media_pieces VALUES ('org_1', 'med_1', 0, $1), ('org_1', 'med_1', 1, $2)`, []any{allBytes(), []byte{}}},
-		{`INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code, balance_micros, attempts, created_at, updated_at, draft) VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1, NULL), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1, $1)`, []any{allBytes()}},
+		{`INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code, balance_micros, attempts, created_at, updated_at, draft, call_id) VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1, NULL, 'call_1'), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1, $1, '')`, []any{allBytes()}},
 		{`INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body, state, code, platform_message_id, attempts, created_at, updated_at, resends, template, file_id) VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1, 2, NULL, NULL), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1, 0, $1, 'fil_1')`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO sent_files VALUES ('fil_1', 'org_1', 'out_2', 'image', $1, 'image/png', 5, 2, 0, 1), ('fil_2', 'org_1', NULL, $2, $3, $2, 1, 1, $4, 1)`, []any{allBytes(), oddText, []byte{}, int64(math.MaxInt64)}},
 		{`INSERT INTO sent_file_pieces VALUES ('org_1', 'fil_1', 0, $1), ('org_1', 'fil_1', 1, $2)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO message_keys VALUES ('org_1', $1, $2, 'out_2', $3)`, []any{hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO message_tombstones VALUES ($1, 'org_1', 1)`, []any{hash}},
 		{`INSERT INTO customer_aliases VALUES ('org_1', 'chn_1', $1, 'cnv_2')`, []any{oddText}},
-		{`INSERT INTO erased_turns VALUES ('trn_4', 'org_1', $1)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO event_endpoints VALUES ('evt_1', 'org_1', $1, ' a b ', $2, NULL, 0, 'active', '', 0, 1, 2), ('evt_2', 'org_2', 'x', '', $3, $2, 5, 'disabled', $1, 4, 1, 2)`, []any{oddText, allBytes(), []byte{}}},
 		{`INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at) VALUES ('msg_1', 'ep_1', 'org_1', 'a', $1, 'pending', 0, 1, '', 0, 1, 2), ('msg_1', 'ep_2', 'org_1', 'a', '', 'failed', 9, 0, $1, 500, 1, 2)`, []any{oddText}},
-		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1)`, []any{int64(math.MaxInt64)}},
+		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1, 'call_3')`, []any{int64(math.MaxInt64)}},
 	} {
 		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)
 	}

@@ -51,15 +51,14 @@ var allTables = [...]struct{ name, columns string }{
 		"run_at:int created_at:int updated_at:int conversation_id"},
 	{"media_pieces", "org_id media_id position:int body:bytes"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
-		"created_at:int updated_at:int draft:bytes"},
+		"created_at:int updated_at:int draft:bytes call_id"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes file_id"},
 	{"sent_files", "id org_id outbound_id kind name:bytes media_type bytes:int pieces:int expires_at:int created_at:int"},
 	{"sent_file_pieces", "org_id file_id position:int body:bytes"},
 	{"message_keys", "org_id key_hash:bytes fingerprint:bytes message_ids created_at:int"},
 	{"message_tombstones", "hash:bytes org_id expires_at:int"},
-	{"deleted_turns", "id org_id channel_id created_at:int"},
-	{"erased_turns", "id org_id erased_at:int"},
+	{"deleted_turns", "id org_id channel_id created_at:int call_id"},
 	{"event_endpoints", "id org_id url events secret:bytes old_secret:bytes old_secret_until:int state reason failing_since:int " +
 		"created_at:int updated_at:int"},
 	{"event_deliveries", "event_id endpoint_id org_id type payload state attempts:int run_at:int outcome status:int " +

@@ -259,8 +259,6 @@ CREATE TABLE calls (
 ) {table};
 CREATE INDEX calls_ended ON calls (org_id, env, ended_at);
 CREATE UNIQUE INDEX calls_charges ON calls (org_id, env, wallet_seq) WHERE wallet_seq IS NOT NULL;
--- A turn's calls carry its id as the request's, and no key, so that the index has none of the many calls of /v1.
-CREATE INDEX calls_turn ON calls (request_id) WHERE key_id = '';
 
 -- key_hash is the SHA-256 of the client's Idempotency-Key. A row counts until the moment until. While its call runs, reserved_micros are held
 -- for it; when that is done, kept_bytes is the length of its answer in kept_answers, 0 for one that isn't kept.
@@ -559,7 +557,7 @@ CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;
 -- One answer of an assistant: the request is stored, sealed, before the model is called, and a retry sends the stored one under the turn's id.
 -- 'answered': the outbound rows exist. code says why a turn stands or ended without an answer; balance_micros is what the wallet had free
 -- when it was refused. draft is the proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others. A
--- conversation has one running turn.
+-- conversation has one running turn. call_id is the last call that was begun for it, the only one that can have been charged; '' for none.
 CREATE TABLE turns (
 	id              TEXT   NOT NULL PRIMARY KEY,
 	org_id          TEXT   NOT NULL,
@@ -572,6 +570,7 @@ CREATE TABLE turns (
 	attempts        BIGINT NOT NULL CHECK (attempts >= 0),
 	created_at      BIGINT NOT NULL,
 	updated_at      BIGINT NOT NULL,
+	call_id         TEXT   NOT NULL DEFAULT '',
 	draft           BYTEA,
 	request         BYTEA
 ) {hot table};
@@ -636,18 +635,11 @@ CREATE TABLE deleted_turns (
 	id         TEXT   NOT NULL PRIMARY KEY,
 	org_id     TEXT   NOT NULL,
 	channel_id TEXT   NOT NULL,
-	created_at BIGINT NOT NULL
+	created_at BIGINT NOT NULL,
+	call_id    TEXT   NOT NULL
 ) {table};
 CREATE INDEX deleted_turns_channel ON deleted_turns (channel_id, created_at);
 CREATE INDEX deleted_turns_age ON deleted_turns (created_at);
-
--- Turns of deleted conversations whose model calls may have left an answer in kept_answers, or may still leave one.
-CREATE TABLE erased_turns (
-	id        TEXT   NOT NULL PRIMARY KEY,
-	org_id    TEXT   NOT NULL,
-	erased_at BIGINT NOT NULL
-) {table};
-CREATE INDEX erased_turns_age ON erased_turns (erased_at);
 
 -- Files, for package media. Pieces have 256 KiB each but the last, and are sealed by themselves.
 
