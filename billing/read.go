@@ -18,8 +18,9 @@ var (
 		for i := range ids {
 			ids[i] = fmt.Sprintf("$%d", 3*i+3)
 		}
-		return `SELECT org_id, env, id, FALSE AS ended, amount_micros, expires_at FROM holds WHERE (org_id, env, id) IN (` +
-			store.ParameterRows(calls, 3, 0) + `)
+		holds := store.ListSizes{calls}.Statement(`SELECT org_id, env, id, FALSE AS ended, amount_micros, expires_at
+			FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
+		return holds[0] + `
 			UNION ALL SELECT org_id, env, id, TRUE, charged_micros, shortfall_micros FROM calls WHERE id IN (` +
 			strings.Join(ids, ",") + `)`
 	})

@@ -15,9 +15,15 @@ type ListSizes []int
 type ListStatement []string
 
 // Statement writes a statement whose "{list}" stands for as many rows of columns parameters as each size says, see
-// [ParameterRows].
+// [ParameterRows]. A list of one is compared by "=": for IN, SQLite builds and sorts a table of its own.
 func (s ListSizes) Statement(text string, columns, skip int) ListStatement {
-	return s.Build(func(rows int) string { return strings.ReplaceAll(text, "{list}", ParameterRows(rows, columns, skip)) })
+	return s.Build(func(rows int) string {
+		list := ParameterRows(rows, columns, skip)
+		if rows == 1 {
+			text = strings.ReplaceAll(text, "IN ({list})", "= "+strings.TrimPrefix(list, "VALUES "))
+		}
+		return strings.ReplaceAll(text, "{list}", list)
+	})
 }
 
 // Build calls text for each size.
