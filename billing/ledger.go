@@ -210,8 +210,11 @@ func (b *batch) add(op store.Op) error {
 		if op.recorded {
 			return nil
 		}
-		b.addCall(op.Call.Wallet, op.Call.ID, op.Claim)
+		if op.ride == nil || op.ride.repeats() {
+			b.addCall(op.Call.Wallet, op.Call.ID, op.Claim)
+		}
 		if op.ride != nil {
+			b.wallets = append(b.wallets, op.Call.Wallet)
 			b.tranched = append(b.tranched, op.Call.Wallet)
 		}
 	case *postOp:

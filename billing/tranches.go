@@ -258,6 +258,14 @@ func (r *ride) ends() int64 {
 	return r.grant.micros
 }
 
+// repeats reports whether a settlement of the call was decided before: then its row may exist. That of a call whose first settlement has a
+// row nonetheless fails, and is decided again.
+func (r *ride) repeats() bool {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	return r.grant != nil && r.grant.ended != nil
+}
+
 // endGrant ends the use of a tranche by a call in the first of its settlements, which it reports.
 func (r *ride) endGrant() (first bool) {
 	if r == nil || r.grant == nil {
