@@ -17,7 +17,7 @@ type Batch struct {
 	Expected    time.Duration // that the next transaction is expected to take, its turn included
 }
 
-// Observer observes each transaction. The writer's goroutine calls it, so it must return quickly.
+// Observer observes each transaction. Who runs the transaction calls it, so it must return quickly.
 type Observer interface {
 	ObserveBatch(batch Batch)
 }
@@ -26,7 +26,7 @@ type Observer interface {
 const calmAfter = 10 * time.Second
 
 // refusalLog logs that operations are refused as one condition: a line when it begins and one when it is over. The metric
-// counts them meanwhile. The zero value but for the logger is ready; it belongs to one goroutine.
+// counts them meanwhile. The zero value but for the logger is ready; the writer's mutex guards it.
 type refusalLog struct {
 	logger      *slog.Logger
 	began, last time.Time // of the refusals, zero while there are none

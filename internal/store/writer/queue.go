@@ -68,14 +68,22 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), closed: make(chan struct{}), pace: newPace()}
 }
 
-// push puts a write at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
-// is full: calls and leases that run bound the urgent ones, and no caller waits for the lazy ones.
+// push adds a write and wakes the writer when a transaction can begin.
 func (q *queue) push(write *PendingWrite) error {
+	begins, err := q.add(write)
+	if begins {
+		q.signal()
+	}
+	return err
+}
+
+// add puts a write at the end of its line, or refuses it at once, and reports whether a transaction can begin. Urgent and lazy ones are
+// refused only when their line is full: calls and leases that run bound the urgent ones, and no caller waits for the lazy ones.
+func (q *queue) add(write *PendingWrite) (begins bool, err error) {
 	q.mu.Lock()
-	err := q.admit(write)
-	if err != nil {
-		q.mu.Unlock()
-		return err
+	defer q.mu.Unlock()
+	if err := q.admit(write); err != nil {
+		return false, err
 	}
 	l := &q.lines[write.class]
 	write.queued = true
@@ -91,12 +99,7 @@ func (q *queue) push(write *PendingWrite) error {
 	if write.class == lazy && q.ripening == nil {
 		q.ripening = time.AfterFunc(lazyWait, q.ripen)
 	}
-	begins := q.begins()
-	q.mu.Unlock()
-	if begins {
-		q.signal()
-	}
-	return nil
+	return q.begins(), nil
 }
 
 // admit needs the mutex.
@@ -363,6 +366,13 @@ func (q *queue) waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready()
+}
+
+// isShut reports whether all further operations are refused.
+func (q *queue) isShut() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.isClosed
 }
 
 // close refuses all further operations. The operations in line stay there.
