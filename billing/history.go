@@ -61,22 +61,28 @@ func (b *Book) seqBefore(ctx context.Context, id WalletID, moment int64) (int64,
 	return store.ReadRow(ctx, b.db, "find a moment in a statement", store.ScanValue[int64], store.SelectSeqBefore, id.OrgID, string(id.Env), moment)
 }
 
+// numbers returns the numbers that the charges and postings of an interval have, from < number <= through; an end of 0 is open.
+func (b *Book) numbers(ctx context.Context, id WalletID, since, until int64) (from, through int64, err error) {
+	through = math.MaxInt64
+	if since > 0 {
+		if from, err = b.seqBefore(ctx, id, since); err != nil {
+			return 0, 0, err
+		}
+	}
+	if until > 0 {
+		through, err = b.seqBefore(ctx, id, until)
+	}
+	return from, through, err
+}
+
 // Entries reads a stretch of a wallet's statement: its charges and postings, by their numbers. It takes 2 s at most for each of its reads.
-func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) (entries []Entry, err error) {
+func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Entry, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	var from int64
-	through := int64(math.MaxInt64)
-	if stretch.From > 0 {
-		if from, err = b.seqBefore(ctx, id, stretch.From); err != nil {
-			return nil, err
-		}
-	}
-	if stretch.Until > 0 {
-		if through, err = b.seqBefore(ctx, id, stretch.Until); err != nil {
-			return nil, err
-		}
+	from, through, err := b.numbers(ctx, id, stretch.From, stretch.Until)
+	if err != nil {
+		return nil, err
 	}
 	if after := stretch.After.Seq; after > 0 {
 		through = min(through, after-1)
@@ -100,17 +106,27 @@ type EndedCall struct {
 	EndedAt int64
 }
 
-// Place returns the call's position in its wallet's list, which is ordered by the calls' ends.
+// Place returns the call's position in its wallet's list, which is ordered by the calls' ends; of one moment, charged ones come first.
 func (c *EndedCall) Place() Place { return Place{At: c.EndedAt, ID: c.ID} }
 
-const selectEndedCalls = `SELECT c.id, request_id, key_id, c.model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
-		cached_tokens, usage_source, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms,
-		coalesce(p.input_micros, 0), coalesce(p.output_micros, 0), coalesce(p.cached_input_micros, 0)
-	FROM calls c LEFT JOIN prices p ON p.id = c.price_id
-	WHERE org_id = $1 AND env = $2 AND (ended_at, c.id) < ($3, $4) AND ended_at >= $5
-	ORDER BY ended_at DESC, c.id DESC LIMIT $6`
+// Charged calls are found by their numbers, the others by their ends: each is in one index only.
+const (
+	endedColumns = `id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens, cached_tokens,
+		usage_source, price_id, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, wallet_seq `
+	selectEndedCalls = `SELECT history.id, request_id, key_id, history.model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+			cached_tokens, usage_source, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms,
+			coalesce(p.input_micros, 0), coalesce(p.output_micros, 0), coalesce(p.cached_input_micros, 0)
+		FROM (SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
+				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4 ORDER BY wallet_seq DESC LIMIT $8) AS charged
+			UNION ALL SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
+				WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND (ended_at, id) < ($5, $6) AND ended_at >= $7
+				ORDER BY ended_at DESC, id DESC LIMIT $8) AS uncharged
+		) AS history LEFT JOIN prices p ON p.id = price_id
+		ORDER BY ended_at DESC, wallet_seq DESC NULLS LAST, history.id DESC LIMIT $8`
+	selectCallNumber = `SELECT coalesce((SELECT wallet_seq FROM calls WHERE id = $1 AND org_id = $2 AND env = $3), 0)`
+)
 
-// Calls reads a stretch of the calls of a wallet that have ended, free ones included, in at most 2 s.
+// Calls reads a stretch of the calls of a wallet that have ended, free ones included. It takes 2 s at most for each of its reads.
 func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -122,13 +138,30 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	if stretch.Until != 0 && stretch.Until <= start.At {
 		start = Place{At: stretch.Until}
 	}
+	from, through, err := b.numbers(ctx, id, stretch.From, 0)
+	if err == nil && start.At < math.MaxInt64 {
+		through, start, err = b.after(ctx, id, start)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
 		c.Wallet = id
 		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
 			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource, &c.ReservedMicros,
 			&c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput)
 		return c, err
-	}, selectEndedCalls, id.OrgID, string(id.Env), start.At, start.ID, stretch.From, stretch.rows())
+	}, selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
+}
+
+// after returns the number of the next charge after a place in the list of calls, and the place after which the next other call stands.
+func (b *Book) after(ctx context.Context, id WalletID, place Place) (through int64, others Place, err error) {
+	seq, err := store.ReadRow(ctx, b.db, "find a place in a list", store.ScanValue[int64], selectCallNumber, place.ID, id.OrgID, string(id.Env))
+	if err != nil || seq > 0 {
+		return seq - 1, Place{At: place.At + 1}, err
+	}
+	through, err = b.seqBefore(ctx, id, place.At)
+	return through, place, err
 }
 
 // Spend is the sum of one model's calls in an interval.
@@ -140,19 +173,28 @@ type Spend struct {
 }
 
 const selectSpend = `SELECT model, count(*), CAST(sum(prompt_tokens) AS BIGINT), CAST(sum(completion_tokens) AS BIGINT),
-		CAST(sum(charged_micros) AS BIGINT)
-	FROM calls WHERE org_id = $1 AND env = $2 AND ended_at >= $3 AND ended_at < $4 GROUP BY model ORDER BY model`
+		CAST(sum(charged_micros) AS BIGINT) FROM (
+			SELECT model, prompt_tokens, completion_tokens, charged_micros FROM calls
+			WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
+			UNION ALL SELECT model, prompt_tokens, completion_tokens, 0 FROM calls
+			WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at >= $5 AND ended_at < $6
+		) AS history GROUP BY model ORDER BY model`
 
-// Spend sums up, by model, the calls that ended in an interval, from <= end < until in epoch milliseconds, in at most 2 s: its charges are
-// those of the statement. It reads each of them: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
+// Spend sums up, by model, the calls that ended in an interval, from <= end < until in epoch milliseconds, in at most 2 s for each of its
+// reads: its charges are those of the statement. It reads each of them: ask for a day at a time. Refunds are not subtracted: they are
+// transactions of their own.
 func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spend, error) {
 	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	after, through, err := b.numbers(ctx, id, from, until)
+	if err != nil {
 		return nil, err
 	}
 	return store.ReadRows(ctx, b.db, "sum up calls", func(row store.Row) (s Spend, err error) {
 		err = row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
 		return s, err
-	}, selectSpend, id.OrgID, string(id.Env), from, until)
+	}, selectSpend, id.OrgID, string(id.Env), after, through, from, until)
 }
 
 // Wallet is the balance of an organization in one environment, in micros.

@@ -62,9 +62,9 @@ func (r *Retention) Sweep(ctx context.Context) (deleted int64, err error) {
 
 const (
 	selectOldCalls = `SELECT coalesce(max(ended_at), 0) FROM (SELECT ended_at FROM calls
-		WHERE org_id = $1 AND env = $2 AND ended_at > $3 AND ended_at < $4 ORDER BY ended_at LIMIT $5) AS page`
-	deleteFreeCalls = `DELETE FROM calls WHERE org_id = $1 AND env = $2 AND ended_at > $3 AND ended_at <= $4
-		AND charged_micros = 0 AND shortfall_micros = 0 RETURNING id`
+		WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at > $3 AND ended_at < $4 ORDER BY ended_at LIMIT $5) AS page`
+	deleteFreeCalls = `DELETE FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at > $3 AND ended_at <= $4
+		AND shortfall_micros = 0 RETURNING id`
 )
 
 // sweepWallet deletes the free calls of a wallet that ended before a moment.

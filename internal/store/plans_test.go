@@ -161,7 +161,7 @@ var readWhole = []string{
 // searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
 // a wallet's transactions and charges, in the few organizations with pending events that one look visits, and in the bits of a number.
 var searched = []string{
-	"SCAN people", "SCAN booked", "SCAN charged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search",
+	"SCAN people", "SCAN booked", "SCAN charged", "SCAN uncharged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search",
 }
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.

@@ -257,7 +257,8 @@ CREATE TABLE calls (
 	CHECK (NOT byok OR reserved_micros = 0),
 	CHECK ((charged_micros > 0) = (wallet_seq IS NOT NULL) AND (wallet_seq IS NULL) = (balance_micros IS NULL))
 ) {table};
-CREATE INDEX calls_ended ON calls (org_id, env, ended_at);
+-- A charged call is found by its number, which follows time, and any other by its end.
+CREATE INDEX calls_uncharged ON calls (org_id, env, ended_at) WHERE wallet_seq IS NULL;
 CREATE UNIQUE INDEX calls_charges ON calls (org_id, env, wallet_seq) WHERE wallet_seq IS NOT NULL;
 
 -- key_hash is the SHA-256 of the client's Idempotency-Key. A row counts until the moment until. While its call runs, reserved_micros are held
