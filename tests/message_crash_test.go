@@ -265,7 +265,7 @@ func TestWorkerDies(t *testing.T) {
 		require.Equal(t, []string{templateWith("2")}, s.sentTo(second))
 		require.Empty(t, s.sentTo(asks), "nobody has sent the draft")
 		require.Len(t, s.draftsOf(t), 1)
-		require.Len(t, s.Model.Calls(), 1)
+		require.Len(t, s.Model.Calls(), 2, "the answer that was lost with its worker was made again")
 		s.awaitCalls(t, 1)
 		require.EqualValues(t, 1_000_000-usualCharge, s.wallet(t).BalanceMicros)
 		s.svc(t, "doctor")
