@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"cmp"
 	"database/sql"
 	"fmt"
@@ -30,11 +31,13 @@ type conversationRow struct {
 	lastCustomerAt, updatedAt int64
 	people                    peopleState
 
-	stored       queueState // as it is in the database
-	storedPeople peopleState
-	changed      bool
-	deleted      bool
-	wake         bool // it became due, so a worker should be woken
+	stored        queueState // as it is in the database, like the next ones
+	storedPeople  peopleState
+	storedAddress string
+	storedName    []byte
+	changed       bool
+	deleted       bool
+	wake          bool // it became due, so a worker should be woken
 }
 
 // queueState is the part of the row that workers and operators decide by; most messages of many leave it unchanged.
@@ -110,21 +113,31 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
 		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil)
 	c.key.orgID = c.orgID
-	c.stored, c.storedPeople = c.queueState, c.people
+	c.written()
 	return c, err
 }
 
-// findSizes has no list of one key: for that PostgreSQL would take the index of an organization's conversations while the table is small, and
-// keep to it.
-var findSizes = listSizes[:len(listSizes)-1]
+// written records that the database has the row as it is.
+func (c *conversationRow) written() {
+	c.stored, c.storedPeople, c.storedAddress, c.storedName, c.changed = c.queueState, c.people, c.address, c.name, false
+}
+
+// findConversationsText reads each conversation once if each key is wanted once.
+const findConversationsText = `WITH wanted (in_org, in_channel, customer) AS ({list})
+	SELECT ` + conversationRowColumns + ` FROM wanted CROSS JOIN conversations
+	WHERE org_id = in_org AND channel_id = in_channel AND customer_ref = customer`
 
 var (
-	findConversations = findSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
-		WHERE (org_id, channel_id, customer_ref) IN ({list}) ORDER BY id`, 3, 0)
-	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
+	findConversations = listSizes.Rows(findConversationsText, "text", "text", "text")
+	// findAndLock is for PostgreSQL. By the bare id it would read the whole index of ids in that order, while the table is small and by a
+	// plan that it keeps.
+	findAndLock         = listSizes.Rows(findConversationsText+" ORDER BY id || '' FOR UPDATE OF conversations", "text", "text", "text")
+	insertConversations = listSizes.Rows(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
 		state, attention, run_at, waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at,
 		unanswered_since, attention_told, handover_reason)
-		{list} ON CONFLICT (org_id, channel_id, customer_ref) DO NOTHING RETURNING id`, 20, 0)
+		{list} ON CONFLICT (org_id, channel_id, customer_ref) DO NOTHING RETURNING id`,
+		"text", "text", "text", "text", "text", "bytea", "text", "text", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint",
+		"bigint", "bigint", "bigint", "text", "text")
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
@@ -153,38 +166,79 @@ var conversationUpdates = func() (texts [16]string) {
 	return texts
 }()
 
-// updatedColumns are those that [conversationRow.values] has, with their types, behind the id.
-var updatedColumns = []string{
-	"address::text", "customer_name::bytea", "last_customer_at::bigint", "updated_at::bigint", "state::text", "attention::text",
-	"waiting_since::bigint", "lease_token::bigint", "attempts::bigint", "paused_until::bigint", "blocked_at::bigint", "lease_until::bigint",
-	"run_at::bigint", "unanswered_since::bigint", "attention_told::text", "handover_reason::text", "retried_at::bigint",
-	"closed_until::bigint", "doubt_since::bigint", "paced_until::bigint",
+// updateSeveral and updateHeard write several conversations on PostgreSQL, where a statement costs about as much as the row that it writes,
+// and a column that keeps its value touches no index. updateHeard is for conversations in which nothing but a customer's message changed.
+var (
+	updateSeveral = updateRows(
+		"address text", "customer_name bytea", "last_customer_at bigint", "updated_at bigint", "state text", "attention text",
+		"waiting_since bigint", "lease_token bigint", "attempts bigint", "paused_until bigint", "blocked_at bigint", "lease_until bigint",
+		"run_at bigint", "unanswered_since bigint", "attention_told text", "handover_reason text", "retried_at bigint",
+		"closed_until bigint", "doubt_since bigint", "paced_until bigint")
+	updateHeard = updateRows("last_customer_at bigint", "updated_at bigint")
+)
+
+// updateRows writes the statement that sets columns, given with their types, by the ids of conversations.
+func updateRows(columns ...string) string {
+	names, types, set := []string{"id"}, []string{"text"}, []string{}
+	for _, column := range columns {
+		name, kind, _ := strings.Cut(column, " ")
+		names, types, set = append(names, name), append(types, kind), append(set, name+" = v."+name)
+	}
+	return "UPDATE conversations c SET " + strings.Join(set, ", ") + " FROM (" + store.ArrayRows(types...) +
+		") AS v (" + strings.Join(names, ", ") + ") WHERE c.id = v.id"
 }
 
-// updateSeveral are the statements that write several conversations on PostgreSQL, where a statement costs about as much as the row that
-// it writes, and a column that keeps its value touches no index.
-var updateSeveral = listSizes[:len(listSizes)-1].Build(func(rows int) string {
-	var set, names, first strings.Builder
-	for i, column := range updatedColumns {
-		name, kind, _ := strings.Cut(column, "::")
-		fmt.Fprintf(&set, ", %s = v.%s", name, name)
-		fmt.Fprintf(&names, ", %s", name)
-		fmt.Fprintf(&first, ",$%d::%s", i+2, kind)
+// queueUpdates writes several conversations on PostgreSQL.
+func queueUpdates(tx store.Tx, changed []*conversationRow) {
+	var heard, others []*conversationRow
+	for _, c := range changed {
+		if c.onlyHeard() {
+			heard = append(heard, c)
+		} else {
+			others = append(others, c)
+		}
 	}
-	width := len(updatedColumns) + 1
-	others := strings.TrimPrefix(store.ParameterRows(rows-1, width, width), "VALUES ")
-	return "UPDATE conversations c SET" + set.String()[1:] + " FROM (VALUES ($1::text" + first.String() + ")," + others +
-		") AS v (id" + names.String() + ") WHERE c.id = v.id"
-})
+	text := func(of func(c *conversationRow) string) []string { return store.Column(others, of) }
+	number := func(of func(c *conversationRow) int64) []int64 { return store.Column(others, of) }
+	if len(others) > 0 {
+		tx.Queue(
+			store.AnyRows, updateSeveral, text(func(c *conversationRow) string { return c.id }),
+			text(func(c *conversationRow) string { return c.address }),
+			store.Column(others, func(c *conversationRow) []byte { return c.name }),
+			number(func(c *conversationRow) int64 { return c.lastCustomerAt }),
+			number(func(c *conversationRow) int64 { return c.updatedAt }),
+			text(func(c *conversationRow) string { return c.state }),
+			text(func(c *conversationRow) string { return c.attention }),
+			store.Column(others, func(c *conversationRow) sql.NullInt64 { return c.waitingSince }),
+			number(func(c *conversationRow) int64 { return c.leaseToken }),
+			number(func(c *conversationRow) int64 { return c.attempts }),
+			number(func(c *conversationRow) int64 { return c.pausedUntil }),
+			number(func(c *conversationRow) int64 { return c.blockedAt }),
+			number(func(c *conversationRow) int64 { return c.leaseUntil }),
+			store.Column(others, func(c *conversationRow) sql.NullInt64 { return c.runAt }),
+			number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
+			text(func(c *conversationRow) string { return c.people.attentionTold }),
+			text(func(c *conversationRow) string { return c.people.handoverReason }),
+			number(func(c *conversationRow) int64 { return c.people.retriedAt }),
+			number(func(c *conversationRow) int64 { return c.people.closedUntil }),
+			number(func(c *conversationRow) int64 { return c.people.doubtSince }),
+			number(func(c *conversationRow) int64 { return c.pacedUntil }),
+			len(others),
+		)
+	}
+	if len(heard) > 0 {
+		tx.Queue(
+			store.AnyRows, updateHeard, store.Column(heard, func(c *conversationRow) string { return c.id }),
+			store.Column(heard, func(c *conversationRow) int64 { return c.lastCustomerAt }),
+			store.Column(heard, func(c *conversationRow) int64 { return c.updatedAt }),
+			len(heard),
+		)
+	}
+}
 
-// values are the id and the columns of updateSeveral.
-func (c *conversationRow) values() []any {
-	p := &c.people
-	return []any{
-		c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state, c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil,
-		c.blockedAt, c.leaseUntil, c.runAt, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil, p.doubtSince,
-		c.pacedUntil,
-	}
+// onlyHeard reports whether nothing changed but the times of the last message and change.
+func (c *conversationRow) onlyHeard() bool {
+	return c.queueState == c.stored && c.people == c.storedPeople && c.address == c.storedAddress && bytes.Equal(c.name, c.storedName)
 }
 
 // rowChanges is which columns of a row changed that a usual update doesn't name.
@@ -221,20 +275,29 @@ func (c *conversationRow) update() (text string, args []any) {
 
 // queueFind reads conversations by their keys: their ids, and with lock, or on an engine whose writer has locked everything, the rows,
 // which are final then.
-func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow, lock string) {
-	final := lock != "" || !locksRows(tx)
-	for size, piece := range store.Padded(findSizes, keys) {
-		tx.QueueQuery(func(row store.Row) error {
-			c, err := scanConversationRow(row)
-			if err != nil {
-				return err
-			}
-			ids[c.key] = c.id
-			if final {
-				rows[c.id] = c
-			}
-			return nil
-		}, findConversations[size]+lock, conversationKeyArgs(piece)...)
+func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow, lock bool) {
+	find, final := findConversations, lock || !locksRows(tx)
+	if lock && locksRows(tx) {
+		find = findAndLock
+	}
+	find.QueueLookup(tx, func(row store.Row) error {
+		c, err := scanConversationRow(row)
+		if err != nil {
+			return err
+		}
+		ids[c.key] = c.id
+		if final {
+			rows[c.id] = c
+		}
+		return nil
+	}, conversationKeyColumns(keys)...)
+}
+
+func conversationKeyColumns(keys []conversationKey) []any {
+	return []any{
+		store.Column(keys, func(k conversationKey) string { return k.orgID }),
+		store.Column(keys, func(k conversationKey) string { return k.channelID }),
+		store.Column(keys, func(k conversationKey) string { return k.customerRef }),
 	}
 }
 
@@ -283,22 +346,16 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		c.queueEvents(tx)
 		changed = append(changed, c)
 	}
-	sizes := listSizes
-	if !locksRows(tx) {
-		sizes = listSizes[len(listSizes)-1:]
-	}
-	store.EachExact(sizes, changed, func(size int, piece []*conversationRow) {
-		text, args := piece[0].update()
-		if len(piece) > 1 {
-			text, args = updateSeveral[size], nil
-			for _, c := range piece {
-				args = append(args, c.values()...)
-			}
+	if len(changed) > 1 && locksRows(tx) {
+		queueUpdates(tx, changed)
+	} else {
+		for _, c := range changed {
+			text, args := c.update()
+			tx.Queue(store.AnyRows, text, args...)
 		}
-		tx.Queue(store.AnyRows, text, args...)
-	})
+	}
 	for _, c := range changed {
-		c.stored, c.storedPeople, c.changed = c.queueState, c.people, false
+		c.written()
 	}
 	if wake && locksRows(tx) {
 		tx.Queue(store.AnyRows, `SELECT pg_notify('`+wakeChannel+`', '')`)

@@ -57,6 +57,10 @@ type ConversationFilter struct {
 	Recent bool
 }
 
+// laterOfOrganization selects the conversations of an organization after the one with an id. The last condition is that of the index
+// conversations_org.
+const laterOfOrganization = `org_id = $1 AND id > $2 AND id > ''`
+
 // Conversations reads a page of an organization's conversations. In the order Recent, a page after an unknown conversation is
 // the first.
 func (q *Queue) Conversations(ctx context.Context, orgID string, filter ConversationFilter, page store.Page) ([]Conversation, error) {
@@ -64,7 +68,7 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 	if err != nil || ids.none() {
 		return nil, err
 	}
-	text, order := conversationColumns+` FROM conversations WHERE org_id = $1 AND id > $2`, "id"
+	text, order := conversationColumns+` FROM conversations WHERE `+laterOfOrganization, "id"
 	args := []any{orgID, page.After, page.Rows()}
 	if filter.Recent {
 		wrote, err := q.wroteLast(ctx, orgID, page.After)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,8 +71,9 @@ var (
 	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
 		WHERE turn_id = (SELECT turn_id FROM outbound_messages WHERE id = $1) AND state = 'pending'
 		AND part > (SELECT part FROM outbound_messages WHERE id = $1)`
-	insertMessages = listSizes.Statement(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id,
-		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
+	insertMessages = listSizes.Rows(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id,
+		author, kind, body, handled, sent_at, received_at) {list}`,
+		"text", "text", "text", "text", "text", "text", "text", "bytea", "boolean", "bigint", "bigint")
 )
 
 // find queues the reading of the arrivals' conversations. All transactions lock conversations in the order of their ids. So find locks them
@@ -80,14 +82,14 @@ var (
 func (d *delivery) find(ctx context.Context, tx store.Tx, alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
 	named := d.namedByAlias()
-	if alone && len(undelivered) == 0 && len(named) == 0 && len(d.keys) <= listSizes[0] {
-		queueFind(tx, d.keys, d.ids, d.rows, tx.LockRows())
+	if alone && len(undelivered) == 0 && len(named) == 0 {
+		queueFind(tx, d.keys, d.ids, d.rows, true)
 		return nil, nil
 	}
 	if len(d.ops) == 0 {
 		return nil, nil
 	}
-	queueFind(tx, append(named, d.keys...), d.ids, d.rows, "")
+	queueFind(tx, append(named, d.keys...), d.ids, d.rows, false)
 	d.queueAliases(tx, named)
 	failed := decisions{sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}}
 	failed.queueSent(tx, undelivered)
@@ -252,20 +254,36 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 		return nil
 	}
 	stored := make(map[string]bool, len(d.begun))
-	store.EachExact(listSizes, d.begun, func(size int, piece []*conversationRow) {
-		args := make([]any, 0, 20*len(piece))
-		for _, c := range piece {
-			args = append(args, c.id, c.orgID, c.key.channelID, c.key.customerRef, c.address, c.name, c.state, c.attention,
-				c.runAt, c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, s.now, c.updatedAt,
-				c.people.unansweredSince, c.people.attentionTold, c.people.handoverReason)
-		}
-		s.tx.QueueQuery(func(row store.Row) error {
+	text := func(of func(c *conversationRow) string) []string { return store.Column(d.begun, of) }
+	number := func(of func(c *conversationRow) int64) []int64 { return store.Column(d.begun, of) }
+	insertConversations.QueueQuery(
+		s.tx, func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
 			stored[id] = true
 			return err
-		}, insertConversations[size], args...)
-	})
+		},
+		text(func(c *conversationRow) string { return c.id }),
+		text(func(c *conversationRow) string { return c.orgID }),
+		text(func(c *conversationRow) string { return c.key.channelID }),
+		text(func(c *conversationRow) string { return c.key.customerRef }),
+		text(func(c *conversationRow) string { return c.address }),
+		store.Column(d.begun, func(c *conversationRow) []byte { return c.name }),
+		text(func(c *conversationRow) string { return c.state }),
+		text(func(c *conversationRow) string { return c.attention }),
+		store.Column(d.begun, func(c *conversationRow) sql.NullInt64 { return c.runAt }),
+		store.Column(d.begun, func(c *conversationRow) sql.NullInt64 { return c.waitingSince }),
+		number(func(c *conversationRow) int64 { return c.leaseUntil }),
+		number(func(c *conversationRow) int64 { return c.leaseToken }),
+		number(func(c *conversationRow) int64 { return c.attempts }),
+		number(func(c *conversationRow) int64 { return c.pausedUntil }),
+		number(func(c *conversationRow) int64 { return c.lastCustomerAt }),
+		number(func(*conversationRow) int64 { return s.now }),
+		number(func(c *conversationRow) int64 { return c.updatedAt }),
+		number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
+		text(func(c *conversationRow) string { return c.people.attentionTold }),
+		text(func(c *conversationRow) string { return c.people.handoverReason }),
+	)
 	if err := s.tx.Flush(ctx); err != nil {
 		return err
 	}
@@ -275,7 +293,7 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 			lost[c.id] = true
 			continue
 		}
-		c.stored, c.storedPeople, c.changed = c.queueState, c.people, false
+		c.written()
 		d.rows[c.id] = c
 	}
 	if len(lost) > 0 {
@@ -346,6 +364,14 @@ func (d *decisions) queueMarked(tx store.Tx, ids []string) {
 	}
 }
 
+func messageKeyColumns(keys []messageKey) []any {
+	return []any{
+		store.Column(keys, func(k messageKey) string { return k.orgID }),
+		store.Column(keys, func(k messageKey) string { return k.channelID }),
+		store.Column(keys, func(k messageKey) string { return k.platformID }),
+	}
+}
+
 func messageKeyArgs(keys []messageKey) []any {
 	args := make([]any, 0, 3*len(keys))
 	for _, key := range keys {
@@ -369,14 +395,21 @@ func (d *decisions) write(s *session) {
 	slices.SortFunc(d.messages, func(a, b *messageRow) int {
 		return cmp.Or(cmp.Compare(a.key.orgID, b.key.orgID), cmp.Compare(a.key.channelID, b.key.channelID), cmp.Compare(a.MessageID, b.MessageID))
 	})
-	store.EachExact(listSizes, d.messages, func(size int, piece []*messageRow) {
-		args := make([]any, 0, 11*len(piece))
-		for _, m := range piece {
-			args = append(args, m.id, m.route.OrgID, m.key.channelID, m.conversationID, m.MessageID,
-				m.author, m.kind, m.body, m.handled, m.sentAt, m.at)
-		}
-		s.tx.Queue(store.AnyRows, insertMessages[size], args...)
-	})
+	text := func(of func(m *messageRow) string) []string { return store.Column(d.messages, of) }
+	number := func(of func(m *messageRow) int64) []int64 { return store.Column(d.messages, of) }
+	insertMessages.Queue(
+		s.tx, text(func(m *messageRow) string { return m.id }),
+		text(func(m *messageRow) string { return m.route.OrgID }),
+		text(func(m *messageRow) string { return m.key.channelID }),
+		text(func(m *messageRow) string { return m.conversationID }),
+		text(func(m *messageRow) string { return m.MessageID }),
+		text(func(m *messageRow) string { return m.author }),
+		text(func(m *messageRow) string { return m.kind }),
+		store.Column(d.messages, func(m *messageRow) []byte { return m.body }),
+		store.Column(d.messages, func(m *messageRow) bool { return m.handled }),
+		number(func(m *messageRow) int64 { return m.sentAt }),
+		number(func(m *messageRow) int64 { return m.at }),
+	)
 	for _, m := range d.messages {
 		media.Queue(s.tx, m.route.OrgID, m.key.channelID, m.conversationID, m.id, m.files)
 	}

@@ -109,7 +109,7 @@ const selectSweepable = `SELECT page.id,
 		OR (SELECT 1 FROM turns WHERE conversation_id = page.id AND updated_at < $3 AND state <> 'asking' LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM outbound_messages WHERE conversation_id = page.id AND created_at < $3 AND turn_id IS NULL LIMIT 1) IS NOT NULL
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
-	FROM (SELECT id, updated_at, run_at FROM conversations WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4) AS page ORDER BY page.id`
+	FROM (SELECT id, updated_at, run_at FROM conversations WHERE ` + laterOfOrganization + ` ORDER BY id LIMIT $4) AS page ORDER BY page.id`
 
 // sweepable returns the conversations of a page that are worth a transaction, the page's last one, and whether there are more.
 func sweepable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {

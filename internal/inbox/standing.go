@@ -41,7 +41,7 @@ func (q *Queue) ForEachStanding(
 	if err != nil {
 		return 0, "", fmt.Errorf("list standing conversations: %w", err)
 	}
-	text, args := filter.where(`SELECT id FROM conversations WHERE org_id = $1 AND id > $2`, []any{orgID, page.After, page.Rows()}, now)
+	text, args := filter.where(`SELECT id FROM conversations WHERE `+laterOfOrganization, []any{orgID, page.After, page.Rows()}, now)
 	ids, err := store.ReadRows(ctx, q.db, "list standing conversations", store.ScanValue[string], text+` ORDER BY id LIMIT $3`, args...)
 	if err != nil {
 		return 0, "", err

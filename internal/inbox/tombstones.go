@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -28,40 +27,28 @@ var (
 	selectTombstones = listSizes.Statement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
 	insertTombstones = listSizes.Statement(`INSERT INTO message_tombstones (hash, org_id, expires_at) {list}
 		ON CONFLICT (hash) DO NOTHING`, 3, 0)
-	// selectSeen finds messages and, in the same statement, tombstones, of which it has only the hash.
-	selectSeen = seenStatement(`SELECT org_id, channel_id, platform_message_id, NULL FROM messages
-		WHERE (org_id, channel_id, platform_message_id) IN ({list})
-		UNION ALL SELECT '', '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
+	selectSeen = listSizes.Rows(selectSeenText, "text", "text", "text", "bytea")
 )
 
-// seenStatement is a statement with a list of message keys whose "{hashes}" stands for as many tombstones behind them.
-func seenStatement(text string) store.ListStatement {
-	return listSizes.Build(func(rows int) string {
-		return strings.NewReplacer("{list}", store.ParameterRows(rows, 3, 0), "{hashes}", store.ParameterRows(rows, 1, 3*rows)).Replace(text)
-	})
-}
+// selectSeenText returns the keys of messages that are there, or whose tombstone is. The limits make it look each up in an index.
+const selectSeenText = `WITH asked (org_id, channel_id, platform_message_id, hash) AS ({list})
+	SELECT org_id, channel_id, platform_message_id FROM asked WHERE coalesce(
+		(SELECT 1 FROM messages m WHERE m.org_id = asked.org_id AND m.channel_id = asked.channel_id
+			AND m.platform_message_id = asked.platform_message_id LIMIT 1),
+		(SELECT 1 FROM message_tombstones t WHERE t.hash = asked.hash LIMIT 1)) = 1`
 
 // queueSeen records which of the messages exist, or were deleted recently.
 func (d *decisions) queueSeen(tx store.Tx, keys []messageKey) {
-	for size, piece := range store.Padded(listSizes, keys) {
-		args := messageKeyArgs(piece)
-		hashed := make(map[[sha256.Size]byte]messageKey, len(piece))
-		for _, key := range piece {
-			hash := tombstone(key)
-			hashed[hash] = key
-			args = append(args, hash[:])
-		}
-		tx.QueueQuery(func(row store.Row) error {
-			var key messageKey
-			var hash []byte
-			err := row.Scan(&key.orgID, &key.channelID, &key.platformID, &hash)
-			if len(hash) == sha256.Size {
-				key = hashed[[sha256.Size]byte(hash)]
-			}
-			d.seen[key] = true
-			return err
-		}, selectSeen[size], args...)
-	}
+	hashes := store.Column(keys, func(key messageKey) []byte {
+		hash := tombstone(key)
+		return hash[:]
+	})
+	selectSeen.QueueLookup(tx, func(row store.Row) error {
+		var key messageKey
+		err := row.Scan(&key.orgID, &key.channelID, &key.platformID)
+		d.seen[key] = true
+		return err
+	}, append(messageKeyColumns(keys), hashes)...)
 }
 
 // bury writes tombstones for the customer's messages until a time by the platform's clock, and for all that we sent.

@@ -9,7 +9,7 @@
 //
 // # What holds
 //
-//   - One DDL text and one SQL text with $n parameters serve both engines: times are epoch milliseconds,
+//   - One DDL text and one SQL text with $n parameters serve both engines, but for lists of rows ([RowStatement]): times are epoch milliseconds,
 //     JSON is text, text is valid UTF-8 without NUL ([ErrText]).
 //   - Every write of a process goes through the writer. Writes that wait at the same moment share one transaction (natural batching: no
 //     timer), so the price of a commit is shared, too. A result is returned only after the COMMIT that made it durable. Transactions follow

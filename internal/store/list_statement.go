@@ -1,7 +1,10 @@
 package store
 
 import (
+	"database/sql"
+	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +36,108 @@ func (s ListSizes) Build(text func(rows int) string) ListStatement {
 		built[i] = text(rows)
 	}
 	return built
+}
+
+// RowStatement is a statement with a list of rows, which are given column by column. On SQLite it is a [ListStatement]. On PostgreSQL, where a
+// parameter costs both sides more than the value in it, and a statement about as much as a few rows, it has an array for each column:
+// any number of rows is one statement, with one text.
+type RowStatement struct {
+	sizes  ListSizes
+	values ListStatement
+	arrays string
+}
+
+// Rows writes a statement whose "{list}" stands for rows. types are PostgreSQL's names of the columns' types.
+func (s ListSizes) Rows(text string, types ...string) RowStatement {
+	return RowStatement{
+		sizes: s, values: s.Statement(text, len(types), 0), arrays: strings.ReplaceAll(text, "{list}", ArrayRows(types...)),
+	}
+}
+
+// ArrayRows writes a query of rows on PostgreSQL, whose parameters are an array for each column and the number of rows. Of a limit that is a
+// parameter the server expects that it leaves one row: expecting ten, it would plan to read a table that is small now from end to end, and
+// keep to that when the table has grown.
+func ArrayRows(types ...string) string {
+	names, parameters := make([]string, len(types)), make([]string, len(types))
+	for i, name := range types {
+		names[i], parameters[i] = fmt.Sprint("c", i+1), fmt.Sprintf("$%d::%s[]", i+1, name)
+	}
+	columns := strings.Join(names, ", ")
+	return "SELECT " + columns + " FROM unnest(" + strings.Join(parameters, ", ") + ") AS u (" + columns + ") LIMIT $" +
+		strconv.Itoa(len(types)+1) + "::bigint"
+}
+
+// Queue queues a statement that writes rows, see [Tx]. The columns are slices of one length: []string, [][]byte, []int64, []bool or
+// []sql.NullInt64.
+func (s RowStatement) Queue(tx Tx, columns ...any) {
+	s.each(tx, columns, false, func(text string, arguments []any) { tx.Queue(AnyRows, text, arguments...) })
+}
+
+// QueueQuery is Queue for a statement that returns rows.
+func (s RowStatement) QueueQuery(tx Tx, each func(Row) error, columns ...any) {
+	s.each(tx, columns, false, func(text string, arguments []any) { tx.QueueQuery(each, text, arguments...) })
+}
+
+// QueueLookup is QueueQuery for a statement that doesn't mind if a row is named twice.
+func (s RowStatement) QueueLookup(tx Tx, each func(Row) error, columns ...any) {
+	s.each(tx, columns, true, func(text string, arguments []any) { tx.QueueQuery(each, text, arguments...) })
+}
+
+func (s RowStatement) each(tx Tx, columns []any, padded bool, use func(text string, arguments []any)) {
+	rows := reflect.ValueOf(columns[0]).Len()
+	if HasArrays(tx) && rows > 0 {
+		use(s.arrays, append(columns, rows))
+		return
+	}
+	for size := 0; rows > 0; {
+		for length := s.sizes[size]; length > rows && size+1 < len(s.sizes) && (!padded || s.sizes[size+1] >= rows); length = s.sizes[size] {
+			size++
+		}
+		taken := min(rows, s.sizes[size])
+		use(s.values[size], cutRows(columns, taken, s.sizes[size]))
+		rows -= taken
+	}
+}
+
+// HasArrays reports whether the transaction's engine is PostgreSQL, whose statements may have arrays for parameters.
+func HasArrays(tx Tx) bool { return tx.LockRows() != "" }
+
+// cutRows removes the first rows of columns, and returns them as the arguments of length rows, the last of which repeat the last one.
+func cutRows(columns []any, rows, length int) []any {
+	arguments := make([]any, length*len(columns))
+	for i, column := range columns {
+		switch column := column.(type) {
+		case []string:
+			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
+		case [][]byte:
+			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
+		case []int64:
+			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
+		case []bool:
+			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
+		case []sql.NullInt64:
+			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
+		default:
+			panic(fmt.Sprintf("store: a column of type %T", column))
+		}
+	}
+	return arguments
+}
+
+func cutColumn[T any](arguments []any, width int, column []T, rows int) (rest []T) {
+	for i := 0; i < len(arguments); i += width {
+		arguments[i] = column[min(i/width, rows-1)]
+	}
+	return column[rows:]
+}
+
+// Column returns a column of rows: what of returns for each item.
+func Column[T, V any](items []T, of func(T) V) []V {
+	column := make([]V, len(items))
+	for i, item := range items {
+		column[i] = of(item)
+	}
+	return column
 }
 
 // ParameterRows writes rows of columns parameters, numbered after the first skip ones: ($1,$2) for rows of one column, VALUES

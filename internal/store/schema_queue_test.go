@@ -109,7 +109,7 @@ func TestIndexesOfTheQueue(t *testing.T) {
 		"channels_external":          `SELECT id FROM channels WHERE type = 'bot' AND external_id = 'x' AND external_id <> ''`,
 		"channels_agent":             `UPDATE channels SET agent_id = NULL WHERE agent_id = 'agt_1' AND org_id = 'org_1'`,
 		"conversations_due":          `SELECT id FROM conversations WHERE run_at <= 5 ORDER BY run_at LIMIT 10`,
-		"conversations_org":          `SELECT id FROM conversations WHERE org_id = 'org_1' AND id > 'a' ORDER BY id LIMIT 10`,
+		"conversations_org":          `SELECT id FROM conversations WHERE org_id = 'org_1' AND id > 'a' AND id > '' ORDER BY id LIMIT 10`,
 		"conversations_customer":     `SELECT id FROM conversations WHERE org_id = 'org_1' AND channel_id = 'chn_1' LIMIT 10`,
 		"messages_open":              `SELECT id FROM messages WHERE conversation_id = 'c' AND turn_id IS NULL AND NOT handled`,
 		"messages_turn":              `SELECT id FROM messages WHERE turn_id = 't'`,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,7 +25,7 @@ const AnyRows int64 = -1
 // Tx is one kind's view of the writer's open transaction. Both engines speak the same SQL text with $n parameters
 // that bind by number. Arguments are int64, int, bool, string (or a type made of it), []byte (nil is
 // NULL), sql.NullInt64, sql.NullString and nil; a text with NUL or invalid UTF-8 is refused with [ErrText]. A Tx is
-// used by one goroutine and is dead after Apply returned.
+// used by one goroutine and is dead after Apply returned. PostgreSQL also takes []string, [][]byte, []int64, []bool and []sql.NullInt64.
 //
 // After a statement failed nothing more runs, on either engine: every later call returns its error, and the kind's
 // savepoint is rolled back, whatever Apply returns.
@@ -103,8 +104,8 @@ func Verb(text string) string {
 }
 
 // BindValue converts an argument of a statement into one of the five types that both engines' drivers accept: nil, int64, bool,
-// string, []byte. A nil []byte is NULL, an empty one is an empty value. It fails with [ErrText] on a text that
-// PostgreSQL couldn't keep, and on any other type.
+// string, []byte; or into a slice, which only PostgreSQL's accepts. A nil []byte is NULL, an empty one is an empty value. It fails with
+// [ErrText] on a text that PostgreSQL couldn't keep, and on any other type.
 func BindValue(argument any) (sqldriver.Value, error) {
 	switch value := argument.(type) {
 	case nil:
@@ -135,6 +136,21 @@ func BindValue(argument any) (sqldriver.Value, error) {
 			return nil, nil
 		}
 		return bindText(value.String)
+	case [][]byte, []int64, []bool:
+		return argument, nil
+	case []string:
+		if slices.ContainsFunc(value, func(text string) bool { return !IsText(text) }) {
+			return nil, ErrText
+		}
+		return argument, nil
+	case []sql.NullInt64:
+		pointers := make([]*int64, len(value))
+		for i := range value {
+			if value[i].Valid {
+				pointers[i] = &value[i].Int64
+			}
+		}
+		return pointers, nil
 	}
 	if kind := reflect.ValueOf(argument); kind.Kind() == reflect.String {
 		return bindText(kind.String()) // a kind's own text type, such as a status
