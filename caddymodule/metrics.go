@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -336,56 +337,114 @@ func readQueue[T any](a *App, read func(*inbox.Queue, context.Context) (T, error
 	return read(a.runtime.queue, ctx)
 }
 
+// callKind is everything by which the series of calls differ. The configuration bounds it, as it bounds the labels.
+type callKind struct {
+	model, provider, vendorModel string
+	outcome                      gateway.Outcome
+	source                       billing.UsageSource
+	stream, byok                 bool
+	reached, text, tokens        bool // the provider was called, there was text, there was usage
+}
+
+// callSeries are the series of the calls of one kind. Those that no call of the kind belongs to are nil.
+type callSeries struct {
+	calls, prompt, cached, completion             prometheus.Counter
+	seconds, firstText, speed                     prometheus.Observer
+	genSeconds, genFirst, genPrompt, genCompleted prometheus.Observer
+}
+
+// keptSeries are those of the kinds of calls that there were: finding them by their labels takes three times as long as counting a call.
+var keptSeries = struct {
+	sync.RWMutex
+
+	of map[callKind]*callSeries
+}{of: map[callKind]*callSeries{}}
+
+func seriesOf(k callKind) *callSeries {
+	keptSeries.RLock()
+	s := keptSeries.of[k]
+	keptSeries.RUnlock()
+	if s == nil {
+		s = newCallSeries(k)
+		keptSeries.Lock()
+		keptSeries.of[k] = s
+		keptSeries.Unlock()
+	}
+	return s
+}
+
+func newCallSeries(k callKind) *callSeries {
+	s := new(callSeries)
+	s.calls = callsTotal.WithLabelValues(k.model, string(k.outcome), strconv.FormatBool(k.stream), strconv.FormatBool(k.byok))
+	if k.text {
+		s.firstText = firstTextSeconds.WithLabelValues(k.provider)
+	}
+	if k.tokens {
+		s.prompt = tokensTotal.WithLabelValues(k.model, "prompt", string(k.source))
+		s.cached = tokensTotal.WithLabelValues(k.model, "cached", string(k.source))
+		s.completion = tokensTotal.WithLabelValues(k.model, "completion", string(k.source))
+	}
+	if !k.reached {
+		return s
+	}
+	s.seconds = providerSeconds.WithLabelValues(k.provider)
+	provider, failed := gateway.WellKnownProvider(k.provider), ""
+	if k.outcome != gateway.OutcomeCompleted {
+		failed = string(k.outcome)
+	}
+	s.genSeconds = genAISeconds.WithLabelValues(gateway.ChatOperation, provider, k.vendorModel, failed)
+	if k.stream && k.text {
+		s.genFirst = genAIFirstChunk.WithLabelValues(gateway.ChatOperation, provider, k.vendorModel)
+	}
+	if k.source == billing.UsageProvider {
+		s.genPrompt = genAITokens.WithLabelValues(gateway.ChatOperation, provider, k.vendorModel, "input")
+		s.genCompleted = genAITokens.WithLabelValues(gateway.ChatOperation, provider, k.vendorModel, "output")
+		if k.outcome == gateway.OutcomeCompleted {
+			s.speed = outputSpeed.WithLabelValues(k.provider)
+		}
+	}
+	return s
+}
+
 // callMetrics implements [gateway.Observer].
 type callMetrics struct{}
 
 var _ gateway.Observer = callMetrics{}
 
 func (callMetrics) CallEnded(e gateway.Ended) {
-	callsTotal.WithLabelValues(e.Model, string(e.Outcome), strconv.FormatBool(e.Stream), strconv.FormatBool(e.BYOK)).Inc()
-	if e.Upstream > 0 {
-		providerSeconds.WithLabelValues(e.Provider).Observe(e.Upstream.Seconds())
+	prompt, completion := float64(e.Usage.PromptTokens), float64(e.Usage.CompletionTokens)
+	s := seriesOf(callKind{
+		e.Model, e.Provider, e.VendorModel, e.Outcome, e.UsageSource, e.Stream, e.BYOK, e.Upstream > 0, e.FirstText > 0, prompt+completion > 0,
+	})
+	s.calls.Inc()
+	if s.firstText != nil {
+		s.firstText.Observe(e.FirstText.Seconds())
 	}
-	if e.FirstText > 0 {
-		firstTextSeconds.WithLabelValues(e.Provider).Observe(e.FirstText.Seconds())
+	if s.seconds != nil {
+		s.seconds.Observe(e.Upstream.Seconds())
+		s.genSeconds.Observe(e.Upstream.Seconds())
 	}
-	if whole := e.Outcome == gateway.OutcomeCompleted && e.UsageSource == billing.UsageProvider; whole &&
-		e.Usage.CompletionTokens > 0 && e.Upstream > 0 {
-		outputSpeed.WithLabelValues(e.Provider).Observe(float64(e.Usage.CompletionTokens) / e.Upstream.Seconds())
+	if s.genFirst != nil {
+		s.genFirst.Observe(e.FirstText.Seconds())
 	}
-	observeGenAI(&e)
-	if e.Usage.PromptTokens+e.Usage.CompletionTokens == 0 {
-		return
+	if s.genPrompt != nil {
+		s.genPrompt.Observe(prompt)
+		s.genCompleted.Observe(completion)
 	}
-	source := string(e.UsageSource)
-	tokensTotal.WithLabelValues(e.Model, "prompt", source).Add(float64(e.Usage.PromptTokens))
-	tokensTotal.WithLabelValues(e.Model, "cached", source).Add(float64(e.Usage.CachedPromptTokens))
-	tokensTotal.WithLabelValues(e.Model, "completion", source).Add(float64(e.Usage.CompletionTokens))
-	observeSettled(e.Model, e.Settled)
+	if s.speed != nil && completion > 0 {
+		s.speed.Observe(completion / e.Upstream.Seconds())
+	}
+	if s.prompt != nil {
+		s.prompt.Add(prompt)
+		s.cached.Add(float64(e.Usage.CachedPromptTokens))
+		s.completion.Add(completion)
+		observeSettled(e.Model, e.Settled)
+	}
 }
 
 func observeSettled(model string, settled billing.Settled) {
 	chargedMicrosTotal.WithLabelValues(model).Add(float64(settled.ChargedMicros))
 	shortfallMicrosTotal.WithLabelValues(model).Add(float64(settled.ShortfallMicros))
-}
-
-// observeGenAI observes a call that has reached its provider.
-func observeGenAI(e *gateway.Ended) {
-	if e.Upstream <= 0 {
-		return
-	}
-	provider, failed := gateway.WellKnownProvider(e.Provider), ""
-	if e.Outcome != gateway.OutcomeCompleted {
-		failed = string(e.Outcome)
-	}
-	genAISeconds.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, failed).Observe(e.Upstream.Seconds())
-	if e.Stream && e.FirstText > 0 {
-		genAIFirstChunk.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel).Observe(e.FirstText.Seconds())
-	}
-	if e.UsageSource == billing.UsageProvider {
-		genAITokens.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, "input").Observe(float64(e.Usage.PromptTokens))
-		genAITokens.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, "output").Observe(float64(e.Usage.CompletionTokens))
-	}
 }
 
 func (callMetrics) SettleLate() { settleLateTotal.Inc() }

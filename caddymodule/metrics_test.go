@@ -236,3 +236,25 @@ func TestGenAIMetrics(t *testing.T) {
 	require.Equal(t, figures{2, 14}, read(genAITokens, "gen_ai_token_type", "input"))
 	require.Equal(t, figures{2, 180}, read(genAITokens, "gen_ai_token_type", "output"))
 }
+
+// TestCallKindsAreBounded: figures of calls make no kinds of series, so that what is kept of them is bounded by the configuration.
+func TestCallKindsAreBounded(t *testing.T) {
+	t.Parallel()
+	model := store.NewID("bounded")
+	for n := range int64(100) {
+		callMetrics{}.CallEnded(gateway.Ended{
+			Model: model, Provider: "bounded", VendorModel: "m", Outcome: gateway.OutcomeCompleted, UsageSource: billing.UsageProvider,
+			Usage: billing.Usage{PromptTokens: 1 + n, CachedPromptTokens: n, CompletionTokens: 2 * n}, Settled: billing.Settled{ChargedMicros: n},
+			Upstream: time.Duration(1 + n), FirstText: time.Duration(1 + n),
+		})
+	}
+	kept := 0
+	keptSeries.RLock()
+	defer keptSeries.RUnlock()
+	for kind := range keptSeries.of {
+		if kind.model == model {
+			kept++
+		}
+	}
+	require.Equal(t, 1, kept)
+}
