@@ -59,11 +59,11 @@ func (c Caller) Refused(err error) error {
 // the checks is: unauthenticated, invalid_api_key and api_key_revoked (401), organization_suspended (402), insufficient_scope
 // (403). A failure of the store is internal_error, never a 401.
 func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
-	r, _ = EnsureRequestID(w, r)
+	ctx, _, _ := ensureRequestID(r.Context(), w)
 	raw, err := identity.Credential(r.Header)
 	var principal identity.Principal
 	if err == nil {
-		principal, err = a.Authenticator.Authenticate(r.Context(), raw)
+		principal, err = a.Authenticator.Authenticate(ctx, raw)
 	}
 	if err != nil {
 		return nil, Challenge(w, KeyRefusal(err))
@@ -76,7 +76,7 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 			return nil, CallerOf(&principal).Refused(LacksScope(scope))
 		}
 	}
-	return r.WithContext(WithPrincipal(r.Context(), principal)), nil
+	return r.WithContext(WithPrincipal(ctx, principal)), nil
 }
 
 // Suspended returns the error of requests of a suspended organization: organization_suspended, 402.

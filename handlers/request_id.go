@@ -19,18 +19,27 @@ type requestIDKey struct{}
 // It may be called any number of times and the id stays the same. When the context was lost, as on the way to Caddy's error
 // routes, the id is taken from the response header. An inbound X-Request-Id is ignored.
 func EnsureRequestID(w http.ResponseWriter, r *http.Request) (*http.Request, string) {
-	h := w.Header()
-	id := RequestIDFrom(r.Context())
-	if id != "" {
-		h[RequestIDHeader] = []string{id}
+	ctx, id, has := ensureRequestID(r.Context(), w)
+	if has {
 		return r, id
+	}
+	return r.WithContext(ctx), id
+}
+
+// ensureRequestID returns ctx with the request's id, which it may have already. It saves a copy of the request to callers that put more
+// into the context.
+func ensureRequestID(ctx context.Context, w http.ResponseWriter) (_ context.Context, id string, has bool) {
+	h := w.Header()
+	if id = RequestIDFrom(ctx); id != "" {
+		h[RequestIDHeader] = []string{id}
+		return ctx, id, true
 	}
 	id = h.Get(RequestIDHeader)
 	if !wellFormedRequestID(id) {
 		id = store.NewID("req")
 		h[RequestIDHeader] = []string{id}
 	}
-	return r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)), id
+	return context.WithValue(ctx, requestIDKey{}, id), id, false
 }
 
 // RequestIDFrom returns the id that [EnsureRequestID] put into the context, or "".
