@@ -66,6 +66,19 @@ func (op *settleOp) Urgent() bool { return op.ReservedMicros > 0 || op.Claim != 
 // Size implements [store.Sized].
 func (op *holdOp) Size() int { return sizeOf(op.With) }
 
+// Joins implements [store.Joint].
+func (op *holdOp) Joins() store.Kind { return kindOf(op.With) }
+
+// Joins implements [store.Joint].
+func (op *settleOp) Joins() store.Kind { return kindOf(op.With) }
+
+func kindOf(with Companion) store.Kind {
+	if with == nil {
+		return nil
+	}
+	return with.Kind()
+}
+
 // Urgent implements [store.Urgent]: what a tranche gives back may be waited for, and a lease must not run out behind other work.
 func (*tendOp) Urgent() bool { return true }
 
@@ -102,7 +115,8 @@ func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 }
 
 func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
-	if err := applyCompanions(ctx, tx, ops); err != nil {
+	ops, err := applyCompanions(ctx, tx, ops)
+	if err != nil {
 		return err
 	}
 	batch := batch{records: true}
@@ -122,31 +136,34 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	return passFailpoints(ctx, tx, ops)
 }
 
-// applyCompanions applies what is written with the operations, in their savepoint.
-func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) error {
-	var companions []store.Op
+// applyCompanions applies what is written with the operations, and the transaction's other operations of that kind. It returns the ledger's own.
+func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) (own []store.Op, err error) {
 	var kind store.Kind
+	var others []store.Op
 	for _, op := range ops {
-		var with Companion
-		switch op := op.(type) {
-		case *holdOp:
-			with = op.With
-		case *settleOp:
-			with = op.With
-		}
-		if with != nil {
-			companions, kind = append(companions, with), with.Kind()
+		if joint, ok := op.(*holdOp); ok && joint.With != nil {
+			kind, others = joint.With.Kind(), append(others, joint.With)
+		} else if joint, ok := op.(*settleOp); ok && joint.With != nil {
+			kind, others = joint.With.Kind(), append(others, joint.With)
 		}
 	}
 	if kind == nil {
-		return nil
+		return ops, nil
 	}
-	for _, fault := range kind.Apply(ctx, tx, companions) {
-		if fault != nil {
-			return fault
+	for _, op := range ops {
+		switch op.(type) {
+		case *holdOp, *settleOp, *postOp, *tendOp, *sweepOp:
+			own = append(own, op)
+		default:
+			others = append(others, op)
 		}
 	}
-	return nil
+	for _, fault := range kind.Apply(ctx, tx, others) {
+		if fault != nil {
+			return nil, fault
+		}
+	}
+	return own, nil
 }
 
 // passFailpoints writes the last row of the batch and passes the failpoints between it and COMMIT. Without failpoints the last rows

@@ -37,8 +37,8 @@
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
 // that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs
 // the workers' operations one after the other on the locked rows, then leases with SKIP LOCKED. What is leased is read in the same
-// transaction ([Queue.OpenLeased]). Turns that begin or end with their call are applied after that, by the ledger's kind: two nodes wait for
-// each other's conversations only when a customer of each writes at that very moment, and the server ends such a wait.
+// transaction ([Queue.OpenLeased]). Where turns begin or end with their calls, the ledger's kind applies the whole batch before its own, so
+// that a transaction locks all of its conversations in one order, and then wallets: nodes can't deadlock.
 //
 // # What it does not do
 //

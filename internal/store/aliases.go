@@ -40,6 +40,8 @@ type (
 	Urgent = writer.Urgent
 	// Sized is [writer.Sized].
 	Sized = writer.Sized
+	// Joint is [writer.Joint].
+	Joint = writer.Joint
 	// PendingWrite is [writer.PendingWrite].
 	PendingWrite = writer.PendingWrite
 	// Batch is [writer.Batch].

@@ -152,8 +152,9 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 	if err != nil {
 		return err
 	}
-	for _, lease := range leases {
-		if err := n.queue.Release(ctx, lease); err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
+	for i, lease := range leases {
+		err := errors.Join(n.answer(ctx, lease, fmt.Sprint(hold.CallID, "-", i)), n.queue.Release(ctx, lease))
+		if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
 			return err
 		}
 	}
@@ -161,6 +162,31 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 		return err
 	}
 	_, err = n.book.Sweep(ctx)
+	return err
+}
+
+// answer answers what waits in a conversation, with a call that is held when the turn begins and charged when it ends.
+func (n *node) answer(ctx context.Context, lease inbox.Lease, call string) error {
+	work, err := n.queue.OpenLeased(ctx, lease, 1)
+	if err != nil || len(work.Waiting) == 0 {
+		return err
+	}
+	wallet := billing.WalletID{OrgID: lease.OrgID, Env: store.Live}
+	turn := inbox.Turn{ID: store.NewID("trn"), AgentID: "agt_1"}
+	lease.Call = &inbox.Call{ID: call, Commit: func(ctx context.Context, step inbox.Step) error {
+		_, err := n.book.Hold(ctx, billing.Hold{CallID: call, Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour, With: step})
+		return err
+	}}
+	if err := n.queue.BeginCall(ctx, lease, turn, []string{work.Waiting[0].ID}); err != nil {
+		return err
+	}
+	lease.Call.Commit = func(ctx context.Context, step inbox.Step) error {
+		settlement := costing(call, wallet, 3, 5)
+		settlement.With = step
+		_, err := n.book.Settle(ctx, settlement)
+		return err
+	}
+	_, err = n.queue.Answer(ctx, lease, turn.ID, []string{"answer"}, false)
 	return err
 }
 

@@ -118,6 +118,13 @@ type Urgent interface{ Urgent() bool }
 // without it counts as 0.
 type Sized interface{ Size() int }
 
+// Joint is an [Op] that carries an operation of another kind, with which it shares a savepoint. The transaction's other operations of that kind
+// are handed to the carrier's kind, too, which applies them with those that are carried: so one transaction locks their rows in one order.
+type Joint interface {
+	// Joins returns the other kind, nil for none.
+	Joins() Kind
+}
+
 // Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
 // transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
 //

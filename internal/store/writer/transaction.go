@@ -158,7 +158,7 @@ func (w *Writer) late(write *PendingWrite, now time.Time) bool {
 	}
 }
 
-// group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
+// group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind; see [Joint]. Hand-written
 // writes come last, each alone in its group.
 func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
 	byKind := make([][]*PendingWrite, len(w.kinds))
@@ -171,6 +171,11 @@ func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
 		byKind[write.kind] = append(byKind[write.kind], write)
 	}
 	for i, writes := range byKind {
+		if j := w.joined(writes); j >= 0 {
+			byKind[i], byKind[j] = append(byKind[j], writes...), nil
+		}
+	}
+	for i, writes := range byKind {
 		if len(writes) > 0 {
 			groups = append(groups, writeGroup{kind: w.kinds[i], writes: writes})
 		}
@@ -178,7 +183,22 @@ func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
 	return append(groups, execs...)
 }
 
-// writeGroup is the group of operations that share a savepoint: operations of one kind, or one hand-written write (kind nil).
+// joined returns the index of the kind of which some of the writes carry an operation, or -1.
+func (w *Writer) joined(writes []*PendingWrite) int {
+	for _, write := range writes {
+		joint, ok := write.op.(Joint)
+		if !ok || joint.Joins() == nil {
+			continue
+		}
+		if i, known := w.indexes[joint.Joins().Name()]; known {
+			return i
+		}
+	}
+	return -1
+}
+
+// writeGroup is the group of operations that share a savepoint: operations of one kind and those that it joins, or one hand-written write
+// (kind nil).
 type writeGroup struct {
 	kind   Kind
 	writes []*PendingWrite
