@@ -535,7 +535,7 @@ CREATE INDEX customer_aliases_conversation ON customer_aliases (conversation_id)
 
 -- What came from the platform; the unique pair is the task id, kept for good. kind 'event' is something without text (an image). author
 -- 'human': somebody of the business wrote from the platform's own app. turn_id is the turn that answers it; handled: nobody has to answer it
--- any more. edited: its sender has changed it.
+-- any more. edited: its sender has changed it. It is no hot table: what changes in a message stands in an index, so its page needs no room.
 CREATE TABLE messages (
 	id                  TEXT    NOT NULL PRIMARY KEY,
 	org_id              TEXT    NOT NULL,
@@ -551,7 +551,7 @@ CREATE TABLE messages (
 	received_at         BIGINT  NOT NULL,
 	body                BYTEA   NOT NULL,
 	UNIQUE (org_id, channel_id, platform_message_id)
-) {hot table};
+) {table};
 CREATE INDEX messages_conversation ON messages (conversation_id, received_at, id);
 CREATE INDEX messages_open ON messages (conversation_id) WHERE turn_id IS NULL AND NOT handled;
 CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;
