@@ -346,7 +346,7 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		c.queueEvents(tx)
 		changed = append(changed, c)
 	}
-	if len(changed) > 1 && locksRows(tx) {
+	if len(changed) > 1 && store.HasArrays(tx) {
 		queueUpdates(tx, changed)
 	} else {
 		for _, c := range changed {

@@ -53,6 +53,25 @@ func TestManyCustomersOfOneDelivery(t *testing.T) {
 	})
 }
 
+// TestDeliveriesInEveryQueryMode guarantees that a delivery is stored whatever default_query_exec_mode PostgreSQL's address has: a pooler may
+// need another than the usual one.
+func TestDeliveriesInEveryQueryMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"exec", "simple_protocol", "describe_exec", "cache_describe"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			location := storetest.Location(t, store.Postgres)
+			location.DSN += " default_query_exec_mode='" + mode + "'"
+			q := newInboxTest(t, storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{Kind}}))
+			q.arrive(t, textOf("ann", "1", "hello"), textOf("bob", "2", "there"))
+			q.arrive(t, textOf("ann", "3", "hello"), textOf("bob", "4", "there"))
+			q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"}, Item{Kind: Blocked, CustomerRef: "bob"})
+			require.Equal(t, "4", q.value(t, `SELECT count(*) FROM messages`))
+			require.Equal(t, "2", q.value(t, `SELECT count(*) FROM conversations WHERE state = 'closed'`))
+		})
+	}
+}
+
 // A message goes in, is answered once with everything that waited, and both directions are listed.
 func TestMessageToReply(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func houses() []house {
 				postgresRow("postgres, answer, C=256", 256, paid, bar{0.8, 0.6}, stock, free, paid, paidCounted),
 			},
 			webhooks: []webhookRow{
-				{name: "postgres, webhook, C=32", connections: 32, rate: bar{0.2, 0.3}},
-				{name: "postgres, webhook, C=256", connections: 256, rate: bar{0.3, 0.5}},
+				{name: "postgres, webhook, C=32", connections: 32, rate: bar{0.25, 0.3}},
+				{name: "postgres, webhook, C=256", connections: 256, rate: bar{0.4, 0.5}},
 			},
 		},
 		{
