@@ -39,7 +39,7 @@ func (b *Book) KeepAtMost(bytes int64) { b.keptBytes.Store(bytes) }
 //
 // A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight],
 // [ErrInsufficientCredits], [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
-// organization), or a wrapped error of the store.
+// organization), the refusal of the hold's [Companion], or a wrapped error of the store.
 func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *Book) do(ctx context.Context, op store.Op, ride *ride) error {
 // that is durable. It may be repeated, and then returns the figures of the first settlement. A settlement that comes after its hold
 // was lost charges, too, unless another call has got the key meanwhile. See [Settled] for what isn't charged. After Settle no hold of
 // the call can be made, so a void ends a call whose Hold returned [store.ErrCommitUnknown], whether or not that commit arrived. It
-// returns [ErrInvalid], or a wrapped error of the store; after the latter the settlement may be repeated.
+// returns [ErrInvalid], the refusal of the settlement's [Companion], or a wrapped error of the store; after these two it may be repeated.
 func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, error) {
 	op, err := b.settlement(settlement)
 	if err != nil {

@@ -32,8 +32,8 @@ func (turnSteps) Apply(context.Context, store.Tx, []store.Op) []error { return n
 // playedTurn is a turn as a worker plays it. It notes its calls.
 type playedTurn struct {
 	begin, end turnStep
-	// stops is returned in place of a commit at the turn's end.
-	stops error
+	// unsure is returned after the commit at the turn's beginning, and stops in place of that at its end.
+	unsure, stops error
 
 	calls []string
 	texts []string
@@ -49,7 +49,7 @@ func (p *playedTurn) of(r *gateway.Request) {
 	r.Turn = &gateway.Turn{
 		Begin: func(ctx context.Context, callID string, write gateway.Commit) error {
 			p.calls = append(p.calls, callID)
-			return commit(ctx, write, p.begin)
+			return errors.Join(commit(ctx, write, p.begin), p.unsure)
 		},
 		End: func(text string, write gateway.Commit) error {
 			p.texts = append(p.texts, text)
@@ -121,6 +121,18 @@ func TestTurnThatDoesNotBegin(t *testing.T) {
 	require.ErrorIs(t, err, errTurn)
 	require.Empty(t, f.script.seen())
 	require.Empty(t, turn.texts)
+	require.Zero(t, f.spent(t))
+}
+
+// TestTurnOfUnknownBeginning: no vendor is asked, and what may be held for the call is released.
+func TestTurnOfUnknownBeginning(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()})
+	turn := &playedTurn{unsure: store.ErrCommitUnknown}
+	_, err := f.Call(t.Context(), request(turn.of), nil)
+	requireFailure(t, err, gateway.OutcomeInternalError)
+	require.Empty(t, f.script.seen())
+	require.NoError(t, f.calls.Wait(t.Context()))
 	require.Zero(t, f.spent(t))
 }
 
