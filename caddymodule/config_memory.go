@@ -8,8 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
 )
 
-// DefaultGCFloor is the floor of the heap in bytes: with less an idle gateway's 10 MB are collected some 20 times a second under load,
-// and with more an idle process takes more memory than many machines have to spare.
+// DefaultGCFloor is the floor of the heap in bytes. docs/operating.md has the price of it, and of more.
 const DefaultGCFloor = 32 << 20
 
 // Memory sets how the process uses its memory.

@@ -346,7 +346,8 @@ type callKind struct {
 	reached, text, tokens        bool // the provider was called, there was text, there was usage
 }
 
-// callSeries are the series of the calls of one kind. Those that no call of the kind belongs to are nil.
+// callSeries are the series of the calls of one kind. Without tokens the counters but calls are nil; observers of what the kind doesn't
+// have ignore it.
 type callSeries struct {
 	calls, prompt, cached, completion             prometheus.Counter
 	seconds, firstText, speed                     prometheus.Observer
@@ -374,8 +375,11 @@ func seriesOf(k callKind) *callSeries {
 }
 
 func newCallSeries(k callKind) *callSeries {
-	s := new(callSeries)
-	s.calls = callsTotal.WithLabelValues(k.model, string(k.outcome), strconv.FormatBool(k.stream), strconv.FormatBool(k.byok))
+	none := prometheus.ObserverFunc(func(float64) {})
+	s := &callSeries{
+		calls:   callsTotal.WithLabelValues(k.model, string(k.outcome), strconv.FormatBool(k.stream), strconv.FormatBool(k.byok)),
+		seconds: none, firstText: none, speed: none, genSeconds: none, genFirst: none, genPrompt: none, genCompleted: none,
+	}
 	if k.text {
 		s.firstText = firstTextSeconds.WithLabelValues(k.provider)
 	}
@@ -417,21 +421,13 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 		e.Model, e.Provider, e.VendorModel, e.Outcome, e.UsageSource, e.Stream, e.BYOK, e.Upstream > 0, e.FirstText > 0, prompt+completion > 0,
 	})
 	s.calls.Inc()
-	if s.firstText != nil {
-		s.firstText.Observe(e.FirstText.Seconds())
-	}
-	if s.seconds != nil {
-		s.seconds.Observe(e.Upstream.Seconds())
-		s.genSeconds.Observe(e.Upstream.Seconds())
-	}
-	if s.genFirst != nil {
-		s.genFirst.Observe(e.FirstText.Seconds())
-	}
-	if s.genPrompt != nil {
-		s.genPrompt.Observe(prompt)
-		s.genCompleted.Observe(completion)
-	}
-	if s.speed != nil && completion > 0 {
+	s.seconds.Observe(e.Upstream.Seconds())
+	s.firstText.Observe(e.FirstText.Seconds())
+	s.genSeconds.Observe(e.Upstream.Seconds())
+	s.genFirst.Observe(e.FirstText.Seconds())
+	s.genPrompt.Observe(prompt)
+	s.genCompleted.Observe(completion)
+	if completion > 0 {
 		s.speed.Observe(completion / e.Upstream.Seconds())
 	}
 	if s.prompt != nil {

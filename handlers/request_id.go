@@ -26,8 +26,7 @@ func EnsureRequestID(w http.ResponseWriter, r *http.Request) (*http.Request, str
 	return r.WithContext(ctx), id
 }
 
-// ensureRequestID returns ctx with the request's id, which it may have already. It saves a copy of the request to callers that put more
-// into the context.
+// ensureRequestID returns ctx with the request's id, which it may have already: who puts more into it copies the request once.
 func ensureRequestID(ctx context.Context, w http.ResponseWriter) (_ context.Context, id string, has bool) {
 	h := w.Header()
 	if id = RequestIDFrom(ctx); id != "" {

@@ -31,7 +31,8 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	hreq.Header = p.requestHeader(req)
 	hreq.Body, hreq.ContentLength = body, body.Left()
 	if _, reports := p.transport.(*http.Transport); reports && hreq.ContentLength <= smallBody {
-		hreq.Body = io.NopCloser(bytes.NewReader(body.join()))
+		body.parts = [][]byte{bytes.Join(body.parts, nil)} // no transport has it yet
+		hreq.Body = io.NopCloser(bytes.NewReader(body.parts[0]))
 	}
 	return hreq
 }
@@ -98,8 +99,7 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteTo writes what is left without copying it, if w is a TCP connection. Another transport than Caddy's may never call it. takeBack
-// waits until the system has the slices or the connection is closed, which the end of the call does.
+// WriteTo writes what is left, to a TCP connection without copying it. takeBack waits for it; the end of a call closes the connection.
 func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,15 +115,6 @@ func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := rest.WriteTo(w)
 	b.parts, b.taken = rest, 0
 	return n, err //nolint:wrapcheck // the transport's own writer
-}
-
-// join makes b one slice with memory of its own, and returns it.
-func (b *requestBody) join() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	joined := bytes.Join(b.parts, nil)
-	b.parts = [][]byte{joined}
-	return joined
 }
 
 // dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until

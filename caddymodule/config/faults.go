@@ -90,8 +90,7 @@ func JoinLines(lines []string) error {
 	}
 }
 
-// simpleName matches names that paths show without quotes, up to a length of maxSimpleName. Here and elsewhere a length isn't a part of an
-// expression, which would be compiled as often.
+// simpleName matches names that paths show without quotes. A length in an expression would be compiled as often as it counts.
 var simpleName = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
 
 const maxSimpleName = 160
