@@ -87,8 +87,7 @@ func (b *books) carry(r *ride, refused error) {
 	row := wallet.tranche(r.tranche.id)
 	switch {
 	case row == nil && r.tranche.open:
-		// Its lease was over, or all of it was returned; or the transaction that made it failed, and is tried again.
-		r.gone = r.tranche.coming == 0
+		r.gone = true // its lease was over, or all of it was returned
 		return
 	case wallet.recalls(b.now) || r.returns:
 		if row != nil {
@@ -103,14 +102,13 @@ func (b *books) carry(r *ride, refused error) {
 }
 
 // giveBack returns all of a tranche but what calls use. Under the lock of the wallet that is known: no operation of the process is
-// decided meanwhile, and none of its calls is held from what was given back. What a settlement has ended stays until that is known to be
-// written, since its transaction may have failed, so that the settlement is decided again and needs it.
+// decided meanwhile, and none of its calls is held from what was given back.
 func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
 	t := r.tranche
 	r.gave, t.unused, r.rest = t.unused, 0, 0
 	t.returned++
 	r.returned = t.returned
-	keep := min(row.left, t.inUse+t.ending-r.ends())
+	keep := min(row.left, t.inUse)
 	wallet.held -= row.left - keep
 	row.left = keep
 	row.spare = keep > t.inUse

@@ -63,6 +63,19 @@ type (
 // Urgent implements [store.Urgent]: a settlement ends a hold or a claim, and the vendor has already worked for it.
 func (op *settleOp) Urgent() bool { return op.ReservedMicros > 0 || op.Claim != nil }
 
+// Undo implements [store.Undoer].
+func (op *holdOp) Undo() { op.ride.undo() }
+
+// Undo implements [store.Undoer].
+func (op *settleOp) Undo() { op.ride.undo() }
+
+// Undo implements [store.Undoer].
+func (op *tendOp) Undo() {
+	for _, r := range op.rides {
+		r.undo()
+	}
+}
+
 // Size implements [store.Sized].
 func (op *holdOp) Size() int { return sizeOf(op.With) }
 
@@ -375,7 +388,6 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:
-		op.ride.undo()
 		if op.recalls {
 			op.pending = books.recall(op.Wallet, op.AmountMicros, op.ride)
 		}
@@ -388,7 +400,6 @@ func (b *batch) decide(books *books, op store.Op) {
 			books.records = append(books.records, callRow{Call: op.Call, endedAt: books.now})
 			return
 		}
-		op.ride.undo()
 		op.settled, op.refused = books.settle(op)
 		books.carry(op.ride, op.refused)
 	case *postOp:
@@ -398,7 +409,6 @@ func (b *batch) decide(books *books, op store.Op) {
 		op.entry, op.refused = books.post(op.posting)
 	case *tendOp:
 		for _, r := range op.rides {
-			r.undo()
 			books.carry(r, nil)
 		}
 	case *sweepOp:

@@ -71,9 +71,8 @@ type tranche struct {
 	wallet WalletID
 	open   bool // it is in the books, or may be
 
-	// unused, inUse, ending and coming are micros. ending was in use by calls whose settlement is decided, and coming was got; neither is
-	// known to be written.
-	unused, inUse, ending, coming int64
+	// unused, inUse and coming are micros; coming was got, which isn't known to be written.
+	unused, inUse, coming int64
 	// returned is how often what was unused was given back. What an operation brought is usable unless that happened since its decision.
 	returned         int
 	grants           int // calls that use it
@@ -90,9 +89,8 @@ type grant struct {
 	ended *ride
 }
 
-// ride is what an operation carries for a tranche of its process. It is decided with the operation, under the wallet's lock: once more when
-// its transaction failed, so each decision undoes the one before. That is all that a [store.Kind] keeps between transactions, and right
-// because [store.DB.Do] returns when the operation was decided for the last time.
+// ride is what an operation carries for a tranche of its process. It is decided with the operation, under the wallet's lock, and undone when
+// its transaction failed. That is all that the ledger keeps between transactions.
 type ride struct {
 	of      *Tranches
 	tranche *tranche
@@ -224,10 +222,6 @@ func (r *ride) undo() {
 	}
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	r.undoLocked()
-}
-
-func (r *ride) undoLocked() {
 	t := r.tranche
 	t.coming -= r.got
 	if r.gave > 0 && r.returned == t.returned {
@@ -236,8 +230,7 @@ func (r *ride) undoLocked() {
 	if r.opened {
 		t.open = false
 	}
-	if g := r.grant; r.ends() > 0 {
-		t.ending -= g.micros
+	if g := r.grant; g != nil && g.ended == r {
 		g.ended = gaveUp
 		if r.of.grants[g.call] == g {
 			g.ended = nil
@@ -250,16 +243,7 @@ func (r *ride) undoLocked() {
 // clear ends a decision: it is undone, or answered and can't be undone any more.
 func (r *ride) clear() { r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false }
 
-// ends returns the micros of the call whose use of the tranche ends with this ride, 0 for others.
-func (r *ride) ends() int64 {
-	if r.grant == nil || r.grant.ended != r {
-		return 0
-	}
-	return r.grant.micros
-}
-
-// repeats reports whether a settlement of the call was decided before: then its row may exist. That of a call whose first settlement has a
-// row nonetheless fails, and is decided again.
+// repeats reports whether a settlement of the call was decided and isn't known to have failed: then its row may exist.
 func (r *ride) repeats() bool {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
@@ -278,7 +262,6 @@ func (r *ride) endGrant() (first bool) {
 	}
 	r.grant.ended = r
 	r.tranche.inUse -= r.grant.micros
-	r.tranche.ending += r.grant.micros
 	return true
 }
 
@@ -297,10 +280,7 @@ func (r *ride) answer(fault error) {
 	switch {
 	case errors.Is(fault, store.ErrCommitUnknown):
 		r.tranche.coming -= r.got
-		r.tranche.ending -= r.ends()
-	case fault != nil:
-		r.undoLocked()
-	default:
+	case fault == nil:
 		r.written()
 	}
 	r.clear()
@@ -309,7 +289,6 @@ func (r *ride) answer(fault error) {
 func (r *ride) written() {
 	t, known := r.of, r.tranche
 	known.coming -= r.got
-	known.ending -= r.ends()
 	if r.returned == known.returned {
 		known.unused += r.got + r.rest
 	}

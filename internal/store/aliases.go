@@ -38,6 +38,8 @@ type (
 	Op = writer.Op
 	// Urgent is [writer.Urgent].
 	Urgent = writer.Urgent
+	// Undoer is [writer.Undoer].
+	Undoer = writer.Undoer
 	// Sized is [writer.Sized].
 	Sized = writer.Sized
 	// Joint is [writer.Joint].

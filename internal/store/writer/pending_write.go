@@ -125,6 +125,11 @@ type Joint interface {
 	Joins() Kind
 }
 
+// Undoer is an [Op] whose kind keeps something of it in the process's memory. Undo takes back what the last Apply kept, if its transaction
+// is known to have failed: before other operations are applied, and before this one ends or is applied again. After a COMMIT of unknown
+// outcome it isn't called.
+type Undoer interface{ Undo() }
+
 // Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
 // transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
 //
@@ -132,7 +137,7 @@ type Joint interface {
 // decision, stored in the op itself. An error, a panic or a failed statement is a fault: the writer rolls the kind's
 // savepoint back and runs its operations again, in small groups and then each alone, in the next transactions; one that
 // ran alone gets its error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must
-// therefore set every result afresh, and must not keep what it wrote in memory of its own.
+// therefore set every result afresh, and keeps what it wrote in memory only for an [Undoer].
 type Kind interface {
 	// Name is the kind's name in metrics and logs, unique within a database.
 	Name() string

@@ -50,7 +50,9 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 			w.logger.Warn("a write transaction was lost", "error", lost)
 			o.lost = true
 			tx.Rollback()
-			o.end(lost, append(kept, group.writes...)...)
+			kept = append(kept, group.writes...)
+			undo(lost, kept)
+			o.end(lost, kept...)
 			w.putBack(&o, groups[i+1:])
 			return o
 		}
@@ -58,16 +60,31 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 			kept = append(kept, group.writes...)
 			continue
 		}
+		undo(nil, group.writes)
 		w.fail(&o, group, failed)
 	}
 	if len(kept) == 0 {
 		tx.Rollback()
 		return o
 	}
-	err = w.commit(tx, &o)
-	o.lost = err != nil
+	if err = w.commit(tx, &o); err != nil {
+		o.lost = true
+		undo(err, kept)
+	}
 	o.end(err, kept...)
 	return o
+}
+
+// undo undoes writes that were applied in vain, unless the fault leaves open whether they were.
+func undo(fault error, writes []*PendingWrite) {
+	if errors.Is(fault, driver.ErrCommitUnknown) {
+		return
+	}
+	for _, write := range writes {
+		if op, ok := write.op.(Undoer); ok {
+			op.Undo()
+		}
+	}
 }
 
 // limits returns until when a transaction may work, and whether what it hasn't run then may be put back.
