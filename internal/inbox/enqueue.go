@@ -165,7 +165,7 @@ func (op *enqueueOp) Size() (bytes int) {
 type arrivedItem struct {
 	Item
 
-	route store.Route
+	route *store.Route
 	key   conversationKey
 	ring  *vault.Ring
 
@@ -223,7 +223,7 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
 				continue // it can't be found again, and has no answer
 			}
-			arrived := &arrivedItem{Item: item.sealed(ids, arrival.Route.OrgID), route: arrival.Route, ring: q.ring}
+			arrived := &arrivedItem{Item: item.sealed(ids, arrival.Route.OrgID), route: &arrival.Route, ring: q.ring}
 			arrived.key = conversationKey{arrival.Route.OrgID, arrival.Route.ChannelID, arrived.CustomerRef}
 			if arrived.stored() {
 				last = idAfter("msg", last)
