@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -11,9 +12,14 @@ import (
 // sweepPage is how many files one read of a sweep covers.
 const sweepPage = 50
 
+// sweeping lets a process sweep once at a time: a worker has two reasons to, and two sweeps would delete the same files.
+var sweeping sync.Mutex
+
 // Sweep deletes the files whose messages were deleted, or never came, in small transactions. Any number of processes may sweep at once. The
 // error ends the sweep; what was deleted stays deleted.
 func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
+	sweeping.Lock()
+	defer sweeping.Unlock()
 	for {
 		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string],
 			`SELECT id FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, sweepPage)
