@@ -244,7 +244,7 @@ func (db *DB) SubmitLazily(kind Kind, op Op) *PendingWrite { return db.writer.Su
 
 // Exec runs one hand-written write in a savepoint of its own in the writer's next transaction, and waits as [DB.Do]
 // does. run's error rolls the savepoint back and is returned as it is wrapped; what it queued last is flushed after it.
-// run is called by the writer's goroutine: it must not wait for anything but tx.
+// run is called in the transaction: it must not wait for anything but tx.
 func (db *DB) Exec(ctx context.Context, run func(ctx context.Context, tx Tx) error) error {
 	return db.writer.Exec(ctx, run)
 }
