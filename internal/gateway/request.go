@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -45,8 +46,11 @@ type Request struct {
 	Room func(bytes int64) bool
 }
 
+// ErrInterrupted is the cause with which a turn's worker ends the context of a call whose answer people don't want any more.
+var ErrInterrupted = errors.New("a person has taken the conversation or written in it")
+
 // Turn lets a worker's turn begin and end in the transactions of its call's hold and settlement. So the call is paid exactly if its answer is
-// stored, or isn't wanted any more; one without a whole answer costs nothing, because the turn is asked again.
+// stored, or isn't wanted any more; any other without a whole answer costs nothing, because the turn is asked again.
 type Turn struct {
 	// Begin begins the turn, or its next call, with the hold. It is called before the vendor is, and again when the hold is tried again with
 	// a smaller amount. Its error ends the call.
@@ -54,6 +58,9 @@ type Turn struct {
 	// End stores what becomes of the answer, with the settlement. text is the whole answer of a call without a sink. An error before commit
 	// has succeeded leaves the hold to the turn's next call, or until it expires.
 	End func(text string, commit Commit) error
+	// Cut ends the turn of a call that broke off for [ErrInterrupted] after the vendor had begun, with the settlement of what was made. Its
+	// error is as for End.
+	Cut func(commit Commit) error
 }
 
 // Commit writes a step of a turn and the hold or settlement of its call in one transaction. It may be repeated after an error, and returns that

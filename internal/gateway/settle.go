@@ -109,11 +109,16 @@ func (c *call) usage() (billing.Usage, billing.UsageSource) {
 // because a repeated request gets this answer.
 func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
 	s := c.settlement(c.record(outcome, usage, source))
-	s.Void = source == billing.UsageNone || f != nil && c.req.Turn != nil // the turn will be asked again
+	turn := c.req.Turn
+	interrupted := turn != nil && f != nil && errors.Is(f.Cause, ErrInterrupted)
+	s.Void = source == billing.UsageNone || turn != nil && f != nil && !interrupted // the turn will be asked again
 	c.keep(&s, usage, f)
 	commit := c.commit
-	if f == nil && c.req.Turn != nil {
-		commit = c.endTurn
+	switch {
+	case turn != nil && f == nil:
+		commit = c.withTurn(func(commit Commit) error { return turn.End(c.wholeText(), commit) })
+	case interrupted && !s.Void:
+		commit = c.withTurn(turn.Cut)
 	}
 	settled, err := commit(s)
 	if err != nil {
@@ -156,27 +161,29 @@ func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	return settled, nil
 }
 
-// endTurn writes s in the transaction that stores the answer. Nobody goes on with it after an error: if the commit isn't known, the call may
-// have been charged for an answer that is stored; else the turn's next call releases the hold.
-func (c *call) endTurn(s billing.Settlement) (settled billing.Settled, err error) {
-	c.resolved = true
-	if s.ReservedMicros == 0 {
-		_ = c.req.Turn.End(c.wholeText(), nil) // what becomes of the turn is its worker's
-		return c.commit(s)
-	}
-	done := false
-	err = c.req.Turn.End(c.wholeText(), func(ctx context.Context, step billing.Companion) (err error) {
-		s.With = step
-		if settled, err = c.Book.Settle(ctx, s); err == nil {
-			done = true
-			failpoint.Hit(failpoint.AfterCommitBeforeWrite)
+// withTurn writes a settlement in the transaction that ends the turn. Nobody goes on with it after an error: if the commit isn't known, the
+// call may have been charged for an answer that is stored; else the turn's next call releases the hold.
+func (c *call) withTurn(end func(Commit) error) func(billing.Settlement) (billing.Settled, error) {
+	return func(s billing.Settlement) (settled billing.Settled, err error) {
+		c.resolved = true
+		if s.ReservedMicros == 0 {
+			_ = end(nil) // what becomes of the turn is its worker's
+			return c.commit(s)
 		}
-		return err //nolint:wrapcheck // the turn says what was being done
-	})
-	if done {
-		return settled, nil
+		done := false
+		err = end(func(ctx context.Context, step billing.Companion) (err error) {
+			s.With = step
+			if settled, err = c.Book.Settle(ctx, s); err == nil {
+				done = true
+				failpoint.Hit(failpoint.AfterCommitBeforeWrite)
+			}
+			return err //nolint:wrapcheck // the turn says what was being done
+		})
+		if done {
+			return settled, nil
+		}
+		return settled, fmt.Errorf("ending the turn: %w", err)
 	}
-	return settled, fmt.Errorf("storing the answer: %w", err)
 }
 
 // void returns s with nothing charged and the key free again.

@@ -18,11 +18,12 @@ var errTurn = errors.New("the turn can't go on")
 // turnStep is a step of a turn that writes nothing.
 type turnStep struct {
 	replaced string
+	lost     bool
 	refused  error
 }
 
 func (turnStep) Kind() store.Kind                { return turnSteps{} }
-func (s turnStep) Ruling() (string, bool, error) { return s.replaced, false, s.refused }
+func (s turnStep) Ruling() (string, bool, error) { return s.replaced, s.lost, s.refused }
 
 type turnSteps struct{}
 
@@ -37,6 +38,7 @@ type playedTurn struct {
 
 	calls []string
 	texts []string
+	cuts  int
 }
 
 func (p *playedTurn) of(r *gateway.Request) {
@@ -56,6 +58,10 @@ func (p *playedTurn) of(r *gateway.Request) {
 			if p.stops != nil {
 				return p.stops
 			}
+			return commit(context.Background(), write, p.end)
+		},
+		Cut: func(write gateway.Commit) error {
+			p.cuts++
 			return commit(context.Background(), write, p.end)
 		},
 	}
@@ -163,6 +169,33 @@ func TestTurnThatCostsNothing(t *testing.T) {
 	require.Len(t, turn.calls, 1)
 	require.Equal(t, []string{"one two"}, turn.texts)
 	require.NoError(t, f.db.Close(t.Context()))
+}
+
+// TestInterruptedTurn: an answer that people don't want any more costs what was made of it, unless another call of the turn is paid.
+func TestInterruptedTurn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		steps       []step
+		lost        bool
+		cuts, spent int
+	}{
+		"in a text":       {steps: []step{text("one "), usage(10, 20, 0)}, cuts: 1, spent: 50},
+		"of a lost lease": {steps: []step{text("one "), usage(10, 20, 0)}, lost: true, cuts: 1},
+		"before a text":   {cuts: 1, spent: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			f := setup(t, &script{steps: append(test.steps, step{do: func() { interrupt(gateway.ErrInterrupted) }}, step{hang: true})})
+			turn := &playedTurn{end: turnStep{lost: test.lost}}
+			_, err := f.Call(ctx, request(turn.of), nil)
+			requireFailure(t, err, gateway.OutcomeClientGone)
+			require.Empty(t, turn.texts)
+			require.Equal(t, test.cuts, turn.cuts)
+			require.EqualValues(t, test.spent, f.spent(t))
+			require.Zero(t, f.held(t))
+		})
+	}
 }
 
 // TestTurnOfAWorkerThatStops: its call is cut and costs nothing, whatever the vendor reported, and the next worker's runs.

@@ -111,13 +111,17 @@ func (c *call) letGoOfPrompt() {
 // request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
 // from them.
 //
-// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit.
+// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit. So is one that people interrupt, which
+// isn't asked again.
 func (c *call) detach(ctx context.Context) context.Context {
 	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
-		if c.req.Turn != nil {
+		switch {
+		case c.req.Turn != nil && errors.Is(context.Cause(ctx), ErrInterrupted):
+			cancel(ErrInterrupted)
+		case c.req.Turn != nil:
 			cancel(ErrExiting)
-		} else if !c.drain() {
+		case !c.drain():
 			cancel(errClientGone)
 		}
 	})

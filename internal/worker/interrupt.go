@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
@@ -14,9 +15,6 @@ import (
 // watchPause is about how often a worker looks in which conversations with running model calls a person has taken over or written, in
 // whatever process. Most calls take longer, and one cheap read serves all of them.
 const watchPause = 250 * time.Millisecond
-
-// errInterrupted ends a model call whose answer is not wanted now.
-var errInterrupted = errors.New("a person has taken the conversation or written in it")
 
 // watches are the running model calls of a worker. The zero value has none.
 type watches struct {
@@ -33,7 +31,7 @@ type watch struct {
 	seen inbox.Interruption // guarded by watches.mu
 }
 
-// untilInterrupted returns a context that, once start was called, ends with errInterrupted when the turn needs no answer any more, or a
+// untilInterrupted returns a context that, once start was called, ends with [gateway.ErrInterrupted] when the turn needs no answer any more, or a
 // person's message waits to be sent. stop must be called, and may be repeated; it returns what was seen.
 func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, start func(), stop func() inbox.Interruption) {
 	held, end := context.WithCancelCause(ctx)
@@ -107,7 +105,7 @@ func (w *watches) interrupt(seen map[string]inbox.Interruption) {
 	for call := range w.running {
 		if interruption, interrupted := seen[call.turn.TurnID]; interrupted {
 			call.seen = interruption
-			call.end(errInterrupted)
+			call.end(gateway.ErrInterrupted)
 		}
 	}
 }
@@ -137,7 +135,12 @@ func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interrupti
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	if err := p.Turns.GiveWay(ctx, p.lease, turnID); err != nil {
+	err := p.Turns.GiveWay(ctx, p.lease, turnID)
+	switch {
+	case over(err):
+		p.turnEnded(endedDiscarded)
+		return nil
+	case err != nil:
 		return fmt.Errorf("giving way to a person: %w", err)
 	}
 	p.turnEnded(endedSuperseded)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -358,7 +359,7 @@ func TestOneLookServesAllCalls(t *testing.T) {
 		var mu sync.Mutex
 		stop := running(t.Context(), q, 32, 0, func(ctx context.Context, org string) {
 			<-ctx.Done()
-			if errors.Is(context.Cause(ctx), errInterrupted) {
+			if errors.Is(context.Cause(ctx), gateway.ErrInterrupted) {
 				mu.Lock()
 				defer mu.Unlock()
 				ended = append(ended, org)

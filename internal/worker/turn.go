@@ -235,6 +235,13 @@ func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedReques
 			end, err = p.answer(ctx, turn, request, text)
 			return err
 		},
+		Cut: func(commit gateway.Commit) error {
+			p.lease.Call = inboxCall(id, commit)
+			defer func() { p.lease.Call = nil }()
+			err := p.giveWay(ctx, turn.ID, inbox.Interruption{}) // an ended turn, too: its call's charge goes with the look at it
+			end, _ = ends(err)
+			return err
+		},
 	}
 	var sink gateway.Sink
 	if req.Stream {
