@@ -33,6 +33,10 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	if _, reports := p.transport.(*http.Transport); reports && hreq.ContentLength <= smallBody {
 		body.parts = [][]byte{bytes.Join(body.parts, nil)} // no transport has it yet
 		hreq.Body = io.NopCloser(bytes.NewReader(body.parts[0]))
+		if sent := body.sent; sent != nil { // a short prompt may stand in a long request
+			body.sent = nil
+			sent()
+		}
 	}
 	return hreq
 }

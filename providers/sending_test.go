@@ -62,13 +62,14 @@ func (c countedConn) Write(p []byte) (int, error) {
 // A small request is one packet, with its headers. The retry after a failed connect has all of it, too.
 func TestSmallRequestIsOnePacket(t *testing.T) {
 	t.Parallel()
-	bodies := make(chan []byte, 1)
+	bodies, sent := make(chan []byte, 1), make(chan struct{}, 1)
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || int64(len(body)) != r.ContentLength {
 			t.Errorf("%d bytes of %d: %v", len(body), r.ContentLength, err)
 		}
 		bodies <- body
+		<-sent // whatever its size, the client's request isn't needed any more
 		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"read"}}]}`)
 	}))
 	t.Cleanup(vendor.Close)
@@ -84,7 +85,7 @@ func TestSmallRequestIsOnePacket(t *testing.T) {
 	p := openaitest.New(t, providers.Config{BaseURL: vendor.URL, Timeouts: openaitest.Long, Transport: transport})
 	ask := func(prompt string) (size int, packets int64) {
 		request, before := openaitest.Ask("", false), writes.Load()
-		request.Messages[0].Content = providers.Quote(prompt)
+		request.Messages[0].Content, request.Sent = providers.Quote(prompt), func() { sent <- struct{}{} }
 		require.Equal(t, "read", providertest.Ask(t, p, request).Text)
 		body := <-bodies
 		require.Contains(t, string(body), `"`+prompt+`"`)

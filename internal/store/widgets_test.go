@@ -66,15 +66,15 @@ func TestChannelSpendIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestChannelSpend: only what the turns of this channel, begun in time, were charged.
+// TestChannelSpend: only what the turns of this channel, begun in time, were charged. A turn has one call that can be: its last.
 func TestChannelSpend(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx := t.Context()
 		createOrganization(t, db, "org_1")
-		turn := func(id, channel string, at int64) {
-			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at)
-				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3)`, id, channel, at)
+		turn := func(id, channel string, at int64, call string) {
+			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at, call_id)
+				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3, $4)`, id, channel, at, call)
 		}
 		seq := 0
 		call := func(id, request, key string, micros int64) {
@@ -92,21 +92,20 @@ func TestChannelSpend(t *testing.T) {
 		}
 		spend := func(channel string, since int64) int64 { return day(channel, since).SpentMicros }
 		require.Zero(t, spend("chn_1", 0))
-		turn("trn_1", "chn_1", 1000)
-		turn("trn_2", "chn_1", 2000)
-		turn("trn_3", "chn_2", 2000)
+		turn("trn_1", "chn_1", 1000, "call_1")
+		turn("trn_2", "chn_1", 2000, "call_2")
+		turn("trn_3", "chn_2", 2000, "call_3")
 		call("call_1", "trn_1", "", 1)
-		call("call_2", "trn_2", "", 10)
-		call("call_3", "trn_2", "", 100) // the same turn, asked again
-		call("call_4", "trn_3", "", 1000)
-		call("call_5", "trn_2", "key_1", 10_000) // a client's request id, by its own word
-		require.EqualValues(t, 111, spend("chn_1", 1000))
-		require.EqualValues(t, 110, spend("chn_1", 1001))
+		call("call_2", "trn_2", "", 100)
+		call("call_3", "trn_3", "", 1000)
+		call("call_4", "trn_2", "key_1", 10_000) // a client's request id, by its own word
+		require.EqualValues(t, 101, spend("chn_1", 1000))
+		require.EqualValues(t, 100, spend("chn_1", 1001))
 		require.EqualValues(t, 1000, spend("chn_2", 0))
 		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_2'`)
-		turn("trn_4", "chn_1", 2000)
+		turn("trn_4", "chn_1", 2000, "call_5")
 		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_4'`)
-		require.Equal(t, store.ChannelDay{SpentMicros: 111, LargestMicros: 100, Asking: 2, Calls: 3}, day("chn_1", 1000), "one of them has two calls")
+		require.Equal(t, store.ChannelDay{SpentMicros: 101, LargestMicros: 100, Asking: 2, Calls: 2}, day("chn_1", 1000), "one call runs")
 		theirs, err := db.Widgets.Spend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
 		require.NoError(t, err)
 		require.Zero(t, theirs)
