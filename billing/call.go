@@ -52,7 +52,7 @@ type Hold struct {
 	Rough bool
 	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
 	Claim *Claim
-	// With is written in the same transaction, nil for nothing. It goes before the hold and may refuse it.
+	// With is an operation for the same transaction. It is applied before the hold and may refuse it. Nil means none.
 	With Companion
 	// Room reports whether the caller has memory for a kept answer of so many bytes. It is called before the answer is read; if it
 	// returns false, the error is [ErrNoRoom]. Nil has room for any.
@@ -65,8 +65,8 @@ type Companion interface {
 	store.Op
 	// Kind applies the operation. All companions of a database have the same.
 	Kind() store.Kind
-	// Ruling returns what the operation decided. replaced is the call whose place a held one takes, so that what is reserved for it is
-	// released; empty means none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is
+	// Ruling returns the operation's decision. replaced is an earlier call that the held one replaces, whose reservation is released;
+	// empty means none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is
 	// why nothing is held or settled.
 	Ruling() (replaced string, lost bool, refused error)
 }
@@ -127,7 +127,7 @@ type Settlement struct {
 	// Claim is the one the call was held with, nil without one. In the transaction of the settlement its key is finished
 	// or released, unless another call has it by now.
 	Claim *Claim
-	// With is written in the same transaction, nil for nothing. It goes before the settlement, and decides whether the call is charged.
+	// With is an operation for the same transaction. It is applied before the settlement and decides whether the call is charged. Nil means none.
 	With Companion
 	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise the key is released and can run again.
 	Keep bool

@@ -61,7 +61,7 @@ func (b *Book) seqBefore(ctx context.Context, id WalletID, moment int64) (int64,
 	return store.ReadRow(ctx, b.db, "find a moment in a statement", store.ScanValue[int64], store.SelectSeqBefore, id.OrgID, string(id.Env), moment)
 }
 
-// numbers returns the numbers that the charges and postings of an interval have, from < number <= through; an end of 0 is open.
+// numbers returns the range of numbers of the charges and postings in an interval, from < number <= through. A bound of 0 is open.
 func (b *Book) numbers(ctx context.Context, id WalletID, since, until int64) (from, through int64, err error) {
 	through = math.MaxInt64
 	if since > 0 {
@@ -126,7 +126,7 @@ const (
 	selectCallNumber = `SELECT coalesce((SELECT wallet_seq FROM calls WHERE id = $1 AND org_id = $2 AND env = $3), 0)`
 )
 
-// Calls reads a stretch of the calls of a wallet that have ended, free ones included. It takes 2 s at most for each of its reads.
+// Calls reads a stretch of the calls of a wallet that have ended, including free calls. Each of its reads is limited to 2 s.
 func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
 	if err := id.validate(); err != nil {
 		return nil, err

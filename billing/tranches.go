@@ -240,7 +240,7 @@ func (r *ride) undo() {
 	r.clear()
 }
 
-// clear ends a decision: it is undone, or answered and can't be undone any more.
+// clear ends a decision that was undone, or whose outcome has been taken over.
 func (r *ride) clear() { r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false }
 
 // repeats reports whether a settlement of the call was decided and isn't known to have failed: then its row may exist.

@@ -31,7 +31,7 @@ func (m *Memory) faults(fs *config.Faults) {
 func (m *Memory) useFloor(log *slog.Logger) (release func()) {
 	floor := valueOr(m, Memory{}).GCFloor
 	if floor == nil {
-		log = slog.New(slog.DiscardHandler) // nobody asked for it, so nothing is missing
+		log = slog.New(slog.DiscardHandler) // the default needs no warning
 	}
 	return gcfloor.Use(valueOr(floor, DefaultGCFloor), log)
 }

@@ -43,7 +43,7 @@ var (
 )
 
 // StoreKinds are the kinds of durable operations. Every process locks their rows in this order: a turn's step that is written with a hold or a
-// settlement locks its conversation before the wallet, too.
+// settlement also locks its conversation before the wallet.
 func StoreKinds() []store.Kind { return []store.Kind{inbox.Kind, billing.Ledger} }
 
 // sharedStore is an open database with everything of which a process has one per database: its writer, the count of its

@@ -87,7 +87,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	return replay, nil
 }
 
-// beginTurn holds in the transaction that begins the turn. The turn has begun, too, when the wallet has too few credits.
+// beginTurn holds in the transaction that begins the turn. The turn also begins when the wallet has too few credits.
 func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 	var commit Commit
 	var short error

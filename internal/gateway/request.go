@@ -34,7 +34,7 @@ type Request struct {
 	BYOK bool
 	// IdempotencyKey makes a repeated request get the first one's answer and charge; empty for none.
 	IdempotencyKey string
-	// Turn is the turn of a conversation that the call answers, in place of an IdempotencyKey; nil for none.
+	// Turn is the turn of a conversation that the call answers, in place of an IdempotencyKey. Nil means none.
 	Turn *Turn
 	// Sent, if not nil, is called once or more, from any goroutine, when the vendor has the prompt and the call refers to
 	// Messages no more: a stream goes on for minutes without them. The call removes Messages from the Request for that. It
@@ -46,11 +46,11 @@ type Request struct {
 	Room func(bytes int64) bool
 }
 
-// ErrInterrupted is the cause with which a turn's worker ends the context of a call whose answer people don't want any more.
+// ErrInterrupted is the cause with which a turn's worker ends the context of a call after a person has made its answer unnecessary.
 var ErrInterrupted = errors.New("a person has taken the conversation or written in it")
 
 // Turn lets a worker's turn begin and end in the transactions of its call's hold and settlement. So the call is paid exactly if its answer is
-// stored, or isn't wanted any more; any other without a whole answer costs nothing, because the turn is asked again.
+// stored, or is no longer wanted. Any other call without a whole answer costs nothing, because the turn is asked again.
 type Turn struct {
 	// Begin begins the turn, or its next call, with the hold. It is called before the vendor is, and again when the hold is tried again with
 	// a smaller amount. Its error ends the call.
@@ -58,7 +58,7 @@ type Turn struct {
 	// End stores what becomes of the answer, with the settlement. text is the whole answer of a call without a sink. An error before commit
 	// has succeeded leaves the hold to the turn's next call, or until it expires.
 	End func(text string, commit Commit) error
-	// Cut ends the turn of a call that broke off for [ErrInterrupted] after the vendor had begun, with the settlement of what was made. Its
+	// Cut ends the turn of a call that broke off for [ErrInterrupted] after the vendor had begun, with the settlement of the text so far. Its
 	// error is as for End.
 	Cut func(commit Commit) error
 }

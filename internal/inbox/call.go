@@ -31,7 +31,7 @@ type Step interface {
 	// refused is why the call can't begin, or hasn't ended.
 	Ruling() (replaced string, lost bool, refused error)
 
-	call() *Call // nil for none
+	call() *Call // nil means none
 }
 
 // callID returns the id of the call that the operation begins or ends, "" for none.

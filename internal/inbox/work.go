@@ -60,7 +60,7 @@ type Lease struct {
 	TakenOver bool
 	// Paces are those for parts that the holder marks as sending, which sets them.
 	Paces Paces
-	// Call is the model call for which the holder begins or ends a turn, which sets it; nil for none.
+	// Call is the model call for which the holder begins or ends a turn, which sets it. Nil means none.
 	Call *Call
 
 	reading *reading // of the transaction that leased it, nil for none

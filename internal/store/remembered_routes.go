@@ -5,7 +5,7 @@ import "sync"
 // maxRemembered bounds the routes that a process remembers, in bytes with rememberedBytes for each. A memory that is full begins anew.
 const maxRemembered = 8 << 20
 
-// rememberedBytes is about how much a remembered route takes beside its texts.
+// rememberedBytes is the approximate size of a remembered route without its texts.
 const rememberedBytes = 400
 
 // routeMemory has the routes of channels that this process has read, without pending ones. They may have changed since, so each is marked
@@ -39,7 +39,7 @@ func (m *routeMemory) keys(keys []RouteKey) map[RouteKey]*Route {
 	return found
 }
 
-// learnID remembers what was read by the id of a channel; route is nil if there is none.
+// learnID remembers the route of a channel id. A nil route means that the channel has none.
 func (m *routeMemory) learnID(channelID string, route *Route) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *routeMemory) learnID(channelID string, route *Route) {
 	m.add(route)
 }
 
-// learnKeys remembers what was read by keys.
+// learnKeys remembers the routes of keys.
 func (m *routeMemory) learnKeys(keys []RouteKey, found map[RouteKey]*Route) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

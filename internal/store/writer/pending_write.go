@@ -121,7 +121,7 @@ type Sized interface{ Size() int }
 // Joint is an [Op] that carries an operation of another kind, with which it shares a savepoint. The transaction's other operations of that kind
 // are handed to the carrier's kind, too, which applies them with those that are carried: so one transaction locks their rows in one order.
 type Joint interface {
-	// Joins returns the other kind, nil for none.
+	// Joins returns the other kind. Nil means none.
 	Joins() Kind
 }
 
