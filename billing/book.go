@@ -16,7 +16,7 @@ const DefaultKeptBytes = 64 << 20
 // Book reads and changes the money of one database. Any number may be made with [NewBook].
 type Book struct {
 	db        *store.DB
-	tranches  *Tranches // nil without
+	tranches  *Tranches // off until they are started
 	keptBytes atomic.Int64
 	// prices are the ids of those prices that this process has written.
 	prices sync.Map
@@ -24,7 +24,8 @@ type Book struct {
 
 // NewBook opens the book kept in db, which must have been opened with [Ledger] among its kinds.
 func NewBook(db *store.DB) *Book {
-	b := &Book{db: db}
+	b := &Book{db: db, tranches: newTranches(db, nil)}
+	b.tranches.off = true
 	b.KeepAtMost(DefaultKeptBytes)
 	return b
 }

@@ -48,12 +48,7 @@ type Report struct {
 
 // OK reports whether no invariant is broken.
 func (r Report) OK() bool {
-	for _, examined := range r.Invariants {
-		if len(examined.Findings) > 0 {
-			return false
-		}
-	}
-	return true
+	return len(r.Findings()) == 0
 }
 
 // Findings returns the findings of all invariants.
@@ -194,15 +189,17 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-const (
-	// pageRows is how many rows of a table one statement reads, on a machine that isn't too busy for so many.
-	pageRows = 4000
-	// walletShare divides pageRows for pages of wallets: each wallet is read with everything that has moved it.
-	walletShare = 4
-)
+// pageRows is how many rows of a table one statement reads, on a machine that isn't too busy for so many.
+const pageRows = 4000
 
-// idPrefixes are the prefixes of the ids by which pages of tables are read, where these sort by time.
-var idPrefixes = map[string]string{"calls": "call", "ledger_tx": "txn"}
+// pagedTables are the tables that are read in pages: by which column, with what prefix where that sorts by time, and pageRows' divisor. Each
+// wallet is read with everything that has moved it.
+var pagedTables = map[string]struct {
+	column, prefix string
+	share          int
+}{
+	"calls": {"id", "call", 1}, "ledger_tx": {"id", "txn", 1}, "wallets": {"org_id", "", 4},
+}
 
 // recentMargin is how much older than the moment that a check begins with the rows are with which it begins: ids are made by the
 // clocks of processes.
@@ -210,25 +207,20 @@ const recentMargin = 10 * time.Minute
 
 // start returns the id after which the pages of a table begin.
 func (s *search) start(table string) string {
-	prefix := idPrefixes[table]
+	prefix := pagedTables[table].prefix
 	if s.since == 0 || prefix == "" {
 		return ""
 	}
 	return store.FirstID(prefix, s.since-recentMargin.Milliseconds())
 }
 
-// pages runs each over the rows of a table in the order of a text column, about pageRows rows at a time: after is the last
-// value of the page before, through the last one of the page. A page that takes too long is halved and read again.
-func (s *search) pages(
-	ctx context.Context, table, column string, each func(ctx context.Context, after, through string) error,
-) error {
+// pages runs each over the rows of a table, about pageRows rows at a time: after is the last value of its column in the page before, through the
+// last one of the page. A page that takes too long is halved and read again.
+func (s *search) pages(ctx context.Context, table string, each func(ctx context.Context, after, through string) error) error {
 	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
-		table, column)
-	after, most := s.start(table), s.pageRows
-	if table == "wallets" {
-		most = max(1, most/walletShare)
-	}
-	return store.ReadPages(ctx, most, func(rows int) (bool, error) { //nolint:wrapcheck // it is each's
+		table, pagedTables[table].column)
+	after := s.start(table)
+	return store.ReadPages(ctx, max(1, s.pageRows/pagedTables[table].share), func(rows int) (bool, error) { //nolint:wrapcheck // it is each's
 		var through sql.NullString
 		found := len(s.findings)
 		err := s.value(ctx, &through, query, after, rows)
@@ -244,14 +236,9 @@ func (s *search) pages(
 	})
 }
 
-// pagedRows is rows over pages of a table by its id; the query's parameters are the page's bounds.
+// pagedRows is rows over pages of a table; the query's parameters are the page's bounds.
 func (s *search) pagedRows(ctx context.Context, table, query string) error {
-	return s.pagedRowsBy(ctx, table, "id", query)
-}
-
-// pagedRowsBy is pagedRows by another text column.
-func (s *search) pagedRowsBy(ctx context.Context, table, column, query string) error {
-	return s.pages(ctx, table, column, func(ctx context.Context, after, through string) error {
+	return s.pages(ctx, table, func(ctx context.Context, after, through string) error {
 		return s.rows(ctx, query, after, through)
 	})
 }

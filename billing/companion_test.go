@@ -90,6 +90,13 @@ func TestCompanions(t *testing.T) {
 		settled, err = settle("call_3", 80, &note{}) // late: its hold is gone
 		require.NoError(t, err)
 		require.Equal(t, Settled{ChargedMicros: 60, ShortfallMicros: 20}, settled)
+
+		require.NoError(t, hold("call_4", 2, &note{}))
+		replacing := holdOf("call_5", 1)
+		replacing.With = &note{replaced: "call_4"}
+		again, other := holdOf("call_4", 3), holdOf("call_6", 4)
+		applyTogether(t, db, &holdOp{Hold: replacing}, &holdOp{Hold: again}, &holdOp{Hold: other})
+		requireWallet(t, book, 10, 8)
 		requireSoundBooks(t, db)
 	})
 }

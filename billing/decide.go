@@ -71,8 +71,8 @@ type holdRow struct {
 	wallet    WalletID
 	amount    int64
 	expiresAt int64
-	// stored: it was read. open: it stands after the batch.
-	stored, open bool
+	// stored: it was read. open: it stands after the batch. renewed: the batch has ended it, and held for the call again.
+	stored, open, renewed bool
 }
 
 // callFigures are the amounts of a call that has ended.
@@ -121,7 +121,7 @@ func (b *books) hold(h Hold) (finished string, err error) {
 		row = &holdRow{id: h.CallID}
 		b.holds[h.CallID] = row
 	}
-	row.wallet, row.amount, row.expiresAt, row.open = h.Wallet, h.AmountMicros, b.end(h), true
+	row.wallet, row.amount, row.expiresAt, row.open, row.renewed = h.Wallet, h.AmountMicros, b.end(h), true, row.stored
 	return "", nil
 }
 

@@ -2,9 +2,7 @@ package billing
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -210,12 +208,12 @@ func (b *Book) Wallet(ctx context.Context, id WalletID) (Wallet, error) {
 	if err := id.validate(); err != nil {
 		return Wallet{}, err
 	}
-	var wallet Wallet
-	err := b.db.Reader().QueryRowContext(ctx,
-		`SELECT balance_micros, held_micros FROM wallets WHERE org_id = $1 AND env = $2`, id.OrgID, string(id.Env),
-	).Scan(&wallet.BalanceMicros, &wallet.HeldMicros)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Wallet{}, fmt.Errorf("read wallet: %w", err)
+	wallet, err := store.ReadRow(ctx, b.db, "read wallet", func(row store.Row) (w Wallet, err error) {
+		err = row.Scan(&w.BalanceMicros, &w.HeldMicros)
+		return w, err
+	}, `SELECT balance_micros, held_micros FROM wallets WHERE org_id = $1 AND env = $2`, id.OrgID, string(id.Env))
+	if errors.Is(err, store.ErrNotFound) {
+		return Wallet{}, nil
 	}
-	return wallet, nil
+	return wallet, err
 }

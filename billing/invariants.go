@@ -82,9 +82,7 @@ var invariants = []invariant{
 	{
 		"K1", "the bytes of a wallet's kept answers are those of its finished keys",
 		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)",
-		func(ctx context.Context, s *search) error {
-			return s.pagedRowsBy(ctx, "wallets", "org_id", miscountedAnswers)
-		},
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", miscountedAnswers) },
 	},
 }
 
@@ -188,7 +186,7 @@ func searchKeys(ctx context.Context, s *search) error {
 // searchCosts computes the cost of calls anew, as they were charged.
 func searchCosts(ctx context.Context, s *search) error {
 	latest := s.now + clockLead // the database's clock may have been set back since
-	return s.pages(ctx, "calls", "id", func(ctx context.Context, after, through string) error {
+	return s.pages(ctx, "calls", func(ctx context.Context, after, through string) error {
 		return s.read(ctx, func(rows *sql.Rows) error {
 			var id string
 			var usage Usage
@@ -244,7 +242,7 @@ type walletEnd struct {
 }
 
 func searchStatements(ctx context.Context, s *search) error {
-	err := s.pages(ctx, "wallets", "org_id", func(ctx context.Context, after, through string) error {
+	err := s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
 		var page []walletEnd
 		err := s.read(ctx, func(rows *sql.Rows) error {
 			var w walletEnd

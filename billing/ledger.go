@@ -118,13 +118,7 @@ func (ledger) Name() string { return "ledger" }
 // outcome with few statements. A fault of the database is the fault of all operations: the writer rolls back and runs each
 // alone.
 func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
-	faults := make([]error, len(ops))
-	if err := apply(ctx, tx, ops); err != nil {
-		for i := range faults {
-			faults[i] = err
-		}
-	}
-	return faults
+	return slices.Repeat([]error{apply(ctx, tx, ops)}, len(ops))
 }
 
 func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
@@ -214,8 +208,6 @@ type batch struct {
 	calls    []callKey
 	claims   []claimKey
 	posts    []*postOp
-	// refunded are the wallets of refunded calls.
-	refunded map[string]WalletID
 	// due are the holds whose time is over, shared by the sweeps of the batch. backlog reports that there may be more of a
 	// sort.
 	due            []callKey
@@ -307,23 +299,13 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	queueClaims(tx, slices.Compact(b.claims), books)
 	queueCalls(tx, b.calls, books)
 	for _, op := range b.posts {
-		if wallet := b.walletOf(op); wallet != (WalletID{}) {
-			queueEntry(tx, entryKey{op.kind, wallet, op.ref}, books)
-		}
+		queueEntry(tx, entryKey{op.kind, op.wallet, op.ref}, books)
 	}
 	if err := tx.Flush(ctx); err != nil {
 		return nil, fmt.Errorf("read the books: %w", err)
 	}
 	books.now = tx.Now() // last, because PostgreSQL sends its clock along with the first answer
 	return books, nil
-}
-
-// walletOf returns the wallet of a posting, none for the refund of an unknown call.
-func (b *batch) walletOf(op *postOp) WalletID {
-	if op.kind == EntryRefund {
-		return b.refunded[op.ref]
-	}
-	return op.wallet
 }
 
 // findWallets adds the wallets that only the database can connect with an operation, and makes missing ones.
@@ -337,18 +319,12 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 		if op.kind != EntryRefund {
 			continue
 		}
-		var found []WalletID
-		if err := tx.Query(ctx, scanWalletID(&found), selectRefunded, op.ref); err != nil {
+		found := func(row store.Row) error { return row.Scan(&op.wallet.OrgID, &op.wallet.Env) }
+		if err := tx.Query(ctx, found, selectRefunded, op.ref); err != nil {
 			return fmt.Errorf("read a refunded call: %w", err)
 		}
-		for _, wallet := range found {
-			if b.refunded == nil {
-				b.refunded = map[string]WalletID{}
-			}
-			b.refunded[op.ref] = wallet
-			b.wallets = append(b.wallets, wallet)
-			b.calls = append(b.calls, callKey{wallet, op.ref})
-		}
+		b.wallets = append(b.wallets, op.wallet) // none for an unknown call
+		b.calls = append(b.calls, callKey{op.wallet, op.ref})
 	}
 	makeWallets(tx, b.made)
 	return nil

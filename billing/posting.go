@@ -19,37 +19,22 @@ var ErrNothingToRefund = errors.New("the call was not charged")
 // EntryKind is the sort of a ledger transaction.
 type EntryKind string
 
-// The kinds of ledger transactions; the other leg of each is a system account.
+// The kinds of ledger transactions.
 const (
-	EntryTopUp  EntryKind = "topup"  // from sys:cash
-	EntryCharge EntryKind = "charge" // to sys:revenue
-	EntryAdjust EntryKind = "adjust" // from or to sys:loss
-	EntryRefund EntryKind = "refund" // from sys:revenue
+	EntryTopUp  EntryKind = "topup"
+	EntryCharge EntryKind = "charge"
+	EntryAdjust EntryKind = "adjust"
+	EntryRefund EntryKind = "refund"
 )
 
-// Public returns the kind's name in the API and on the command line.
-func (k EntryKind) Public() string {
-	switch k {
-	case EntryTopUp:
-		return "credit"
-	case EntryAdjust:
-		return "adjustment"
-	default:
-		return string(k)
-	}
+// entryKinds are the kinds' public names, and the accounts of their other legs.
+var entryKinds = map[EntryKind]struct{ public, account string }{
+	EntryTopUp: {"credit", "sys:cash"}, EntryCharge: {"charge", "sys:revenue"},
+	EntryAdjust: {"adjustment", "sys:loss"}, EntryRefund: {"refund", "sys:revenue"},
 }
 
-// counterAccount returns the account of the entry's other leg.
-func (k EntryKind) counterAccount() string {
-	switch k {
-	case EntryTopUp:
-		return "sys:cash"
-	case EntryAdjust:
-		return "sys:loss"
-	default:
-		return "sys:revenue"
-	}
-}
+// Public returns the kind's name in the API and on the command line.
+func (k EntryKind) Public() string { return entryKinds[k].public }
 
 // Entry is one transaction of a wallet as the ledger keeps it.
 type Entry struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"strconv"
 )
@@ -121,21 +122,12 @@ func FormatMicros(micros int64) string {
 // ParseMicros parses exactly what [FormatMicros] writes: no sign but a leading minus, no leading zeros, spaces, fraction or
 // exponent. It returns [ErrMicrosSyntax], or [ErrOverflow] for a number beyond an int64.
 func ParseMicros(text string) (int64, error) {
-	digits := text
-	if digits != "" && digits[0] == '-' {
-		digits = digits[1:]
-	}
-	if digits == "" || (digits[0] == '0' && text != "0") {
+	number, ok := new(big.Int).SetString(text, 10)
+	switch {
+	case !ok || number.String() != text:
 		return 0, ErrMicrosSyntax
-	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return 0, ErrMicrosSyntax
-		}
-	}
-	micros, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	case !number.IsInt64():
 		return 0, ErrOverflow
 	}
-	return micros, nil
+	return number.Int64(), nil
 }

@@ -35,30 +35,18 @@ const (
 
 // queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
 func queueWallets(tx store.Tx, ids []WalletID, books *books) {
-	for size, chunk := range store.Padded(listSizes, ids) {
-		tx.QueueQuery(func(row store.Row) error {
-			var id WalletID
-			var env string
-			var w walletRow
-			if err := row.Scan(&id.OrgID, &env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept); err != nil {
-				return err
-			}
-			id.Env = store.Env(env)
-			w.read = w.walletState
-			books.wallets[id] = &w
-			return nil
-		}, selectWallets[size]+tx.LockRows(), walletArguments(chunk)...)
-	}
+	store.QueueListed(tx, listSizes, selectWallets, tx.LockRows(), ids, listWallet, func(row store.Row) error {
+		var id WalletID
+		var w walletRow
+		err := row.Scan(&id.OrgID, &id.Env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept)
+		w.read = w.walletState
+		books.wallets[id] = &w
+		return err
+	})
 }
 
-// walletArguments are the values of a list of wallets in a statement.
-func walletArguments(ids []WalletID) []any {
-	args := make([]any, 0, 2*len(ids))
-	for _, id := range ids {
-		args = append(args, id.OrgID, string(id.Env))
-	}
-	return args
-}
+// listWallet appends the values of a wallet in a statement with a list of them.
+func listWallet(values []any, id WalletID) []any { return append(values, id.OrgID, string(id.Env)) }
 
 // callKey names a call with its wallet.
 type callKey struct {
@@ -68,37 +56,26 @@ type callKey struct {
 
 // queueCalls reads the holds of calls and the calls that have ended.
 func queueCalls(tx store.Tx, keys []callKey, books *books) {
-	for size, chunk := range store.Padded(listSizes, keys) {
-		args := make([]any, 0, 3*len(chunk))
-		for _, key := range chunk {
-			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.id)
-		}
-		tx.QueueQuery(func(row store.Row) error {
-			var key callKey
-			var env string
-			var ended bool
-			var first, second int64
-			if err := row.Scan(&key.wallet.OrgID, &env, &key.id, &ended, &first, &second); err != nil {
-				return err
-			}
-			key.wallet.Env = store.Env(env)
-			if ended {
-				books.calls[key.id] = callFigures{key.wallet, Settled{ChargedMicros: first, ShortfallMicros: second}}
-				return nil
-			}
+	arguments := func(values []any, key callKey) []any { return append(listWallet(values, key.wallet), key.id) }
+	store.QueueListed(tx, listSizes, selectCalls, "", keys, arguments, func(row store.Row) error {
+		var key callKey
+		var ended bool
+		var first, second int64
+		err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.id, &ended, &first, &second)
+		if ended {
+			books.calls[key.id] = callFigures{key.wallet, Settled{ChargedMicros: first, ShortfallMicros: second}}
+		} else {
 			books.holds[key.id] = &holdRow{id: key.id, wallet: key.wallet, amount: first, expiresAt: second, stored: true, open: true}
-			return nil
-		}, selectCalls[size], args...)
-	}
+		}
+		return err
+	})
 }
 
 // readDueHolds returns the holds whose time is over, oldest first. It takes no lock: they are read again under that of their wallets.
 func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
 	err = tx.Query(ctx, func(row store.Row) error {
 		var key callKey
-		var env string
-		err := row.Scan(&key.wallet.OrgID, &env, &key.id)
-		key.wallet.Env = store.Env(env)
+		err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.id)
 		due = append(due, key)
 		return err
 	}, selectDueHolds, tx.Now(), int64(sweepLimit))
@@ -108,9 +85,9 @@ func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
 // scanWalletID scans wallets into ids.
 func scanWalletID(ids *[]WalletID) func(store.Row) error {
 	return func(row store.Row) error {
-		var org, env string
-		err := row.Scan(&org, &env)
-		*ids = append(*ids, WalletID{org, store.Env(env)})
+		var id WalletID
+		err := row.Scan(&id.OrgID, &id.Env)
+		*ids = append(*ids, id)
 		return err
 	}
 }
@@ -136,10 +113,6 @@ func makeWallets(tx store.Tx, ids []WalletID) {
 
 // OpenHolds counts the holds of running calls, of all wallets, but for those that are held from tranches.
 func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
-	err = b.db.Reader().QueryRowContext(ctx, `SELECT (SELECT count(*) FROM holds)
-		+ (SELECT count(*) FROM idempotency_keys WHERE done = FALSE AND reserved_micros > 0)`).Scan(&count)
-	if err != nil {
-		return 0, fmt.Errorf("counting open holds: %w", err)
-	}
-	return count, nil
+	return store.ReadRow(ctx, b.db, "count open holds", store.ScanValue[int64], `SELECT (SELECT count(*) FROM holds)
+		+ (SELECT count(*) FROM idempotency_keys WHERE done = FALSE AND reserved_micros > 0)`)
 }

@@ -2,12 +2,12 @@ package billing
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // ErrCreditsInTranches is returned when an amount would fit if a tranche of the wallet gave back what no call uses, and the process
@@ -68,13 +68,5 @@ func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) e
 // Spendable returns the most that a hold in a wallet may get, in micros: the free balance with all that its tranches hold. A part of
 // the latter may be in use. The error is one of reading.
 func (b *Book) Spendable(ctx context.Context, wallet WalletID) (micros int64, err error) {
-	var free, left int64
-	err = b.db.Reader().QueryRowContext(ctx, selectSpendable, wallet.OrgID, string(wallet.Env)).Scan(&free, &left)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("read the free balance: %w", err)
-	}
-	return addMicros(free, left)
+	return store.ReadRow(ctx, b.db, "read the free balance", store.ScanValue[int64], selectSpendable, wallet.OrgID, string(wallet.Env))
 }

@@ -20,9 +20,9 @@ const (
 
 	selectDueTranches = `SELECT DISTINCT org_id, env FROM tranches WHERE lease_until < $1 LIMIT $2`
 	// One statement, so of one moment.
-	selectSpendable = `SELECT w.balance_micros - w.held_micros, (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
+	selectSpendable = `SELECT coalesce((SELECT w.balance_micros - w.held_micros + (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
 			FROM tranches t WHERE t.org_id = w.org_id AND t.env = w.env)
-		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
+		FROM wallets w WHERE w.org_id = $1 AND w.env = $2), 0)`
 	selectSpare = `SELECT w.balance_micros - w.held_micros, EXISTS (SELECT 1 FROM tranches t
 			WHERE t.spare AND t.org_id = w.org_id AND t.env = w.env)
 		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
@@ -30,24 +30,20 @@ const (
 
 // queueTranches reads the tranches of locked wallets. They change only under that lock.
 func queueTranches(tx store.Tx, wallets []WalletID, books *books) {
-	for size, chunk := range store.Padded(listSizes, wallets) {
-		tx.QueueQuery(func(row store.Row) error {
-			tranche := &trancheRow{stored: true}
-			var env string
-			err := row.Scan(&tranche.id, &tranche.wallet.OrgID, &env, &tranche.owner, &tranche.left, &tranche.spare, &tranche.leaseUntil)
-			if err != nil {
-				return err
-			}
-			tranche.wallet.Env = store.Env(env)
-			tranche.read = tranche.trancheState
-			wallet := books.wallets[tranche.wallet]
-			if wallet == nil {
-				return fmt.Errorf("tranche %s has no wallet", tranche.id)
-			}
-			wallet.tranches = append(wallet.tranches, tranche)
-			return nil
-		}, selectTranches[size], walletArguments(chunk)...)
-	}
+	store.QueueListed(tx, listSizes, selectTranches, "", wallets, listWallet, func(row store.Row) error {
+		t := &trancheRow{stored: true}
+		err := row.Scan(&t.id, &t.wallet.OrgID, &t.wallet.Env, &t.owner, &t.left, &t.spare, &t.leaseUntil)
+		if err != nil {
+			return err
+		}
+		t.read = t.trancheState
+		wallet := books.wallets[t.wallet]
+		if wallet == nil {
+			return fmt.Errorf("tranche %s has no wallet", t.id)
+		}
+		wallet.tranches = append(wallet.tranches, t)
+		return nil
+	})
 }
 
 // readDueTranches returns the wallets with tranches whose lease is over. It takes no lock: the tranches are read again under it.

@@ -121,11 +121,8 @@ func newTranches(db *store.DB, log *slog.Logger) *Tranches {
 }
 
 // Allow switches tranches on, as they are at first, or off: then every call holds by itself, and the tranches go back as their calls
-// end. A nil Tranches is off for ever.
+// end.
 func (t *Tranches) Allow(on bool) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.off = !on
@@ -139,11 +136,8 @@ func (t *Tranches) Calls() int {
 }
 
 // Stop gives back what no call uses. A call that settles later pays from what it still has there, and after the lease from the free balance.
-// The error is one of writing; then the leases end by themselves. It waits 2 s at most, may be called again, and for nil.
+// The error is one of writing; then the leases end by themselves. It waits 2 s at most, and may be called again.
 func (t *Tranches) Stop(ctx context.Context) error {
-	if t == nil {
-		return nil
-	}
 	t.task.Stop()
 	t.Allow(false)
 	ctx, cancel := context.WithTimeout(ctx, trancheStop)
@@ -153,7 +147,7 @@ func (t *Tranches) Stop(ctx context.Context) error {
 
 // hold holds a call from a tranche if one has enough. Otherwise r is what the call's own hold is to carry, nil for nothing.
 func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
-	if t == nil || h.Claim != nil || h.AmountMicros <= 0 {
+	if h.Claim != nil || h.AmountMicros <= 0 {
 		return false, nil, nil
 	}
 	now := t.now()
@@ -184,9 +178,6 @@ func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 
 // returning returns what gives a wallet back what this process doesn't use of it, nil if it has no tranche.
 func (t *Tranches) returning(wallet WalletID) *ride {
-	if t == nil {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.wallets[wallet]
@@ -199,9 +190,6 @@ func (t *Tranches) returning(wallet WalletID) *ride {
 // settle returns what the settlement of a call carries, nil for a call that isn't held from a tranche. A tranche with less unused than in
 // use asks for more; once tranches are off, nobody else may come to return the rest.
 func (t *Tranches) settle(call Call) *ride {
-	if t == nil {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.grants[call.ID]

@@ -67,60 +67,43 @@ func (b *books) writeWallets(tx store.Tx) {
 	}
 }
 
-// writeHolds inserts new holds and deletes those that ended. Calls that began and ended within the batch have none.
+// writeHolds deletes the holds that ended, then inserts new ones. Calls that began and ended within the batch have none.
 func (b *books) writeHolds(tx store.Tx) {
 	var began, ended []*holdRow
 	for _, hold := range b.holds {
-		switch {
-		case hold.open && !hold.stored:
+		if hold.open && (!hold.stored || hold.renewed) {
 			began = append(began, hold)
-		case hold.stored && !hold.open:
+		}
+		if hold.stored && (!hold.open || hold.renewed) {
 			ended = append(ended, hold)
 		}
 	}
-	store.EachExact(listSizes, began, func(size int, chunk []*holdRow) {
-		args := make([]any, 0, 5*len(chunk))
-		for _, hold := range chunk {
-			args = append(args, hold.wallet.OrgID, string(hold.wallet.Env), hold.id, hold.amount, hold.expiresAt)
-		}
-		tx.Queue(store.AnyRows, insertHolds[size], args...)
+	store.QueueList(tx, listSizes, deleteHolds, true, ended, func(values []any, h *holdRow) []any {
+		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id)
 	})
-	store.EachExact(listSizes, ended, func(size int, chunk []*holdRow) {
-		args := make([]any, 0, 3*len(chunk))
-		for _, hold := range chunk {
-			args = append(args, hold.wallet.OrgID, string(hold.wallet.Env), hold.id)
-		}
-		tx.Queue(int64(len(chunk)), deleteHolds[size], args...)
+	store.QueueList(tx, listSizes, insertHolds, false, began, func(values []any, h *holdRow) []any {
+		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id, h.amount, h.expiresAt)
 	})
 }
 
 func (b *books) writeEntries(tx store.Tx) {
-	store.EachExact(listSizes, b.newEntries, func(size int, chunk []Entry) {
-		args := make([]any, 0, 12*len(chunk))
-		for _, e := range chunk {
-			args = append(args, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), e.Kind.counterAccount(), e.Ref, e.Note,
-				e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
-		}
-		tx.Queue(store.AnyRows, insertEntries[size], args...)
+	store.QueueList(tx, listSizes, insertEntries, false, b.newEntries, func(values []any, e Entry) []any {
+		return append(values, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), entryKinds[e.Kind].account, e.Ref, e.Note,
+			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
 	})
 }
 
 func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []callRow) {
-	store.EachExact(listSizes, calls, func(size int, chunk []callRow) {
-		args := make([]any, 0, 22*len(chunk))
-		for _, call := range chunk {
-			var price, seq, balance any
-			if call.priceID != 0 {
-				price = call.priceID
-			}
-			if call.seq > 0 {
-				seq, balance = call.seq, call.balance
-			}
-			args = append(args, call.ID, call.RequestID, call.Wallet.OrgID, string(call.Wallet.Env), call.KeyID, call.Model,
-				call.Provider, call.BYOK, call.Stream, call.Outcome, call.Usage.PromptTokens, call.Usage.CompletionTokens,
-				call.Usage.CachedPromptTokens, string(call.UsageSource), call.endedAt, max(0, call.DurationMS), price, call.reserved,
-				call.settled.ChargedMicros, call.settled.ShortfallMicros, seq, balance)
+	store.QueueList(tx, listSizes, insert, false, calls, func(values []any, c callRow) []any {
+		var price, seq, balance any
+		if c.priceID != 0 {
+			price = c.priceID
 		}
-		tx.Queue(store.AnyRows, insert[size], args...)
+		if c.seq > 0 {
+			seq, balance = c.seq, c.balance
+		}
+		return append(values, c.ID, c.RequestID, c.Wallet.OrgID, string(c.Wallet.Env), c.KeyID, c.Model, c.Provider, c.BYOK, c.Stream, c.Outcome,
+			c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.CachedPromptTokens, string(c.UsageSource), c.endedAt, max(0, c.DurationMS),
+			price, c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance)
 	})
 }

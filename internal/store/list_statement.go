@@ -38,6 +38,39 @@ func (s ListSizes) Build(text func(rows int) string) ListStatement {
 	return built
 }
 
+// QueueList queues a statement that writes items, in pieces of the sizes. arguments appends the values of an item. exact: the statement fails
+// unless it changes as many rows.
+func QueueList[T any](
+	tx Tx, sizes ListSizes, statement ListStatement, exact bool, items []T, arguments func(values []any, item T) []any,
+) {
+	EachExact(sizes, items, func(size int, piece []T) {
+		want := AnyRows
+		if exact {
+			want = int64(len(piece))
+		}
+		tx.Queue(want, statement[size], listArguments(piece, arguments)...)
+	})
+}
+
+// QueueListed queues a query of items that doesn't mind if one is named twice. lock is [Tx.LockRows] or empty.
+func QueueListed[T any](
+	tx Tx, sizes ListSizes, statement ListStatement, lock string, items []T, arguments func(values []any, item T) []any, each func(Row) error,
+) {
+	for size, piece := range Padded(sizes, items) {
+		tx.QueueQuery(each, statement[size]+lock, listArguments(piece, arguments)...)
+	}
+}
+
+func listArguments[T any](items []T, of func(values []any, item T) []any) (values []any) {
+	for i, item := range items {
+		if i == 1 {
+			values = slices.Grow(values, len(values)*(len(items)-1))
+		}
+		values = of(values, item)
+	}
+	return values
+}
+
 // RowStatement is a statement with a list of rows, which are given column by column. On SQLite it is a [ListStatement]. On PostgreSQL, where a
 // parameter costs both sides more than the value in it, and a statement about as much as a few rows, it has an array for each column:
 // any number of rows is one statement, with one text.

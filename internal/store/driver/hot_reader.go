@@ -54,16 +54,14 @@ const (
 // ScanKey reads KeyColumns, then what else the row has.
 func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
-	var env string
 	columns := append([]any{
-		&hash, &record.KeyID, &record.OrgID, &env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
+		&hash, &record.KeyID, &record.OrgID, &record.Env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
 		&record.Plan, &record.SuspendedAt, &record.HasOrgModels,
 	}, more...)
 	if err := row.Scan(columns...); err != nil {
 		return err
 	}
 	copy(record.Hash[:], hash)
-	record.Env = Env(env)
 	return nil
 }
 

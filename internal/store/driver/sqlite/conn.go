@@ -233,63 +233,37 @@ func (r resultRow) Scan(dest ...any) error {
 	return nil
 }
 
-// scanColumn copies one column, and reports whether the types fit.
+// scanColumn copies one column, and reports whether the types fit. A NULL fits a nullable value and bytes, which it makes nil.
 func scanColumn(dest any, column sqldriver.Value) bool {
+	var ok bool
 	switch to := dest.(type) {
 	case *sql.NullInt64:
-		if column == nil {
-			*to = sql.NullInt64{}
-			return true
-		}
-		to.Valid = true
-		return scanColumn(&to.Int64, column)
+		to.Int64, to.Valid = column.(int64)
+		return to.Valid || column == nil
 	case *sql.NullString:
-		if column == nil {
-			*to = sql.NullString{}
-			return true
+		to.String, to.Valid = column.(string)
+		return to.Valid || column == nil
+	case *[]byte: // which the driver has copied already
+		if *to, ok = column.([]byte); ok && *to == nil {
+			*to = []byte{}
 		}
-		to.Valid = true
-		return scanColumn(&to.String, column)
-	case *[]byte:
-		return scanBytes(to, column)
-	}
-	switch from := column.(type) {
-	case int64:
-		return scanInteger(dest, from)
-	case string:
-		to, ok := dest.(*string)
-		if ok {
-			*to = from
-		}
-		return ok
-	}
-	return false
-}
-
-func scanInteger(dest any, from int64) bool {
-	switch to := dest.(type) {
+		return ok || column == nil
+	case *string:
+		*to, ok = column.(string)
+	case *driver.Env:
+		var text string
+		text, ok = column.(string)
+		*to = driver.Env(text)
 	case *int64:
-		*to = from
+		*to, ok = column.(int64)
 	case *int:
-		*to = int(from)
+		var number int64
+		number, ok = column.(int64)
+		*to = int(number)
 	case *bool:
-		*to = from != 0
-	default:
-		return false
+		var number int64
+		number, ok = column.(int64)
+		*to = number != 0
 	}
-	return true
-}
-
-// scanBytes distinguishes NULL (nil) from an empty value. The driver has copied the bytes already.
-func scanBytes(to *[]byte, column sqldriver.Value) bool {
-	if column == nil {
-		*to = nil
-		return true
-	}
-	from, ok := column.([]byte)
-	if ok && from == nil {
-		from = []byte{}
-	}
-	*to = from
 	return ok
 }

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // part is a part of the database that the hot look-ups remember.
@@ -280,9 +282,12 @@ type result[V any] struct {
 
 // get returns the value of a key if nothing can have changed since it was read, and otherwise what read returns. A key that read
 // doesn't find isn't remembered: requests with unknown keys could fill the memory.
-func (l *lookups[K, V]) get(g *generations, key K, read func() (V, bool, error)) (value V, found bool, err error) {
+func (l *lookups[K, V]) get(r *hotReader, key K, read func() (V, bool, error)) (value V, found bool, err error) {
+	if r.isClosed() {
+		return value, false, driver.ErrClosed
+	}
 	// Loaded before the snapshot of the read: a change that is committed in between has made the number another one.
-	generation, settled := g.settled(l.of)
+	generation, settled := r.generations.settled(l.of)
 	if settled {
 		if value, found = l.recall(generation, key); found {
 			return value, true, nil
@@ -291,7 +296,7 @@ func (l *lookups[K, V]) get(g *generations, key K, read func() (V, bool, error))
 	readAt := time.Now()
 	value, found, err = read()
 	if settled && found && err == nil {
-		l.remember(g, key, result[V]{value, generation, readAt})
+		l.remember(r.generations, key, result[V]{value, generation, readAt})
 	}
 	return value, found, err
 }

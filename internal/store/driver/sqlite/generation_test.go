@@ -199,7 +199,7 @@ func TestGenerations(t *testing.T) {
 				by, writer := process(t), process(t)
 				before := rapid.Bool().Draw(t, "before")
 				by.hot.keys.recent, by.hot.keys.before = nil, nil
-				_, _, err := by.hot.keys.get(by.generations, keyHash, func() (driver.KeyRecord, bool, error) {
+				_, _, err := by.hot.keys.get(by.hot, keyHash, func() (driver.KeyRecord, bool, error) {
 					if before {
 						p.change(t, writer)
 					}
@@ -382,16 +382,16 @@ func changeSilently(t *testing.T, path, text string) {
 // TestUnknownKeysAreNotRemembered guarantees that neither unknown keys nor many known ones fill the memory.
 func TestUnknownKeysAreNotRemembered(t *testing.T) {
 	t.Parallel()
-	g := &generations{mapped: new(generationFile)}
+	r := &hotReader{generations: &generations{mapped: new(generationFile)}}
 	found := lookups[int, string]{of: identityPart}
 	for key := range 3 * maxRemembered {
-		_, ok, err := found.get(g, key, func() (string, bool, error) { return "", false, nil })
+		_, ok, err := found.get(r, key, func() (string, bool, error) { return "", false, nil })
 		require.NoError(t, err)
 		require.False(t, ok)
 	}
 	require.Empty(t, found.recent)
 	for key := range 3 * maxRemembered {
-		value, ok, err := found.get(g, key, func() (string, bool, error) { return strconv.Itoa(key), true, nil })
+		value, ok, err := found.get(r, key, func() (string, bool, error) { return strconv.Itoa(key), true, nil })
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, strconv.Itoa(key), value)

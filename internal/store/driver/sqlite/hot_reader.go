@@ -53,10 +53,7 @@ func openHotReader(ctx context.Context, path string, clock func() time.Time, sha
 
 // Key implements [driver.HotReader].
 func (r *hotReader) Key(ctx context.Context, hash [32]byte) (driver.KeyRecord, bool, error) {
-	if r.isClosed() {
-		return driver.KeyRecord{}, false, driver.ErrClosed
-	}
-	record, found, err := r.keys.get(r.generations, hash, func() (driver.KeyRecord, bool, error) { return r.readKey(ctx, hash) })
+	record, found, err := r.keys.get(r, hash, func() (driver.KeyRecord, bool, error) { return r.readKey(ctx, hash) })
 	record.NowMS = r.clock().UnixMilli() // a key that isn't read again may still expire
 	return record, found, err
 }
@@ -74,10 +71,7 @@ func (r *hotReader) readKey(ctx context.Context, hash [32]byte) (record driver.K
 
 // Models implements [driver.HotReader].
 func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, error) {
-	if r.isClosed() {
-		return nil, driver.ErrClosed
-	}
-	exceptions, _, err := r.models.get(r.generations, orgID, func() (map[string]bool, bool, error) {
+	exceptions, _, err := r.models.get(r, orgID, func() (map[string]bool, bool, error) {
 		exceptions, err := r.readModels(ctx, orgID)
 		return exceptions, true, err
 	})
@@ -103,10 +97,7 @@ func (r *hotReader) readModels(ctx context.Context, orgID string) (map[string]bo
 
 // ProviderKey implements [driver.HotReader].
 func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) (sealed []byte, found bool, err error) {
-	if r.isClosed() {
-		return nil, false, driver.ErrClosed
-	}
-	sealed, found, err = r.providerKeys.get(r.generations, id, func() (sealed []byte, found bool, err error) {
+	sealed, found, err = r.providerKeys.get(r, id, func() (sealed []byte, found bool, err error) {
 		arguments := []sqldriver.NamedValue{{Ordinal: 1, Value: id.OrgID}, {Ordinal: 2, Value: id.Provider}}
 		err = r.use(ctx, func(conn *preparedConn) error {
 			return conn.query("SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2", arguments, func(row driver.Row) error {
@@ -121,35 +112,24 @@ func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) (s
 
 // Route implements [driver.HotReader].
 func (r *hotReader) Route(ctx context.Context, channelID string) (*driver.Route, bool, error) {
-	if r.isClosed() {
-		return nil, false, driver.ErrClosed
-	}
-	return r.routesByID.get(r.generations, channelID, func() (*driver.Route, bool, error) { return r.routes.Route(ctx, channelID) })
+	return r.routesByID.get(r, channelID, func() (*driver.Route, bool, error) { return r.routes.Route(ctx, channelID) })
 }
 
 // Routes implements [driver.HotReader].
 func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found map[driver.RouteKey]*driver.Route) error {
-	if r.isClosed() {
-		return driver.ErrClosed
-	}
-	if len(keys) > 1 {
+	if len(keys) != 1 {
 		return r.routes.Routes(ctx, keys, found)
 	}
-	for _, key := range keys {
-		route, ok, err := r.routesByKey.get(r.generations, key, func() (*driver.Route, bool, error) {
-			read := map[driver.RouteKey]*driver.Route{}
-			err := r.routes.Routes(ctx, keys, read)
-			route, ok := read[key]
-			return route, ok, err
-		})
-		if err != nil {
-			return err
-		}
-		if ok {
-			found[key] = route
-		}
+	route, ok, err := r.routesByKey.get(r, keys[0], func() (*driver.Route, bool, error) {
+		read := map[driver.RouteKey]*driver.Route{}
+		err := r.routes.Routes(ctx, keys, read)
+		route, ok := read[keys[0]]
+		return route, ok, err
+	})
+	if ok {
+		found[keys[0]] = route
 	}
-	return nil
+	return err
 }
 
 // isClosed reports whether look-ups are refused, also those that would read nothing.

@@ -18,8 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modernc.org/sqlite"
-
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
@@ -158,55 +156,29 @@ func (d *Driver) Listen(
 }
 
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
-// processes don't meet; correctness doesn't depend on it.
+// processes don't meet; correctness doesn't depend on it. What it changes is announced before and after, so that nothing is remembered
+// meanwhile; the next transaction of a process ends that.
 func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
 	turns, err := openWriteLock(d.path)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := newConnector(d.path, migrationPragmas)
+	conn, err := openPool(d.path, migrationPragmas)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open SQLite: %w", err), turns.close())
+		return nil, errors.Join(err, turns.close())
 	}
-	announcing := &announcingConnector{Connector: connector, generations: d.generations}
-	conn := sql.OpenDB(announcing)
 	conn.SetMaxOpenConns(1)
 	release := turns.take(ctx.Done())
+	all := parts{identityPart: true, routePart: true}
+	d.generations.announce(all)
 	done := func() error {
 		err := conn.Close()
-		if err == nil && !announcing.failed {
-			d.generations.settle(announcing.last)
-		}
+		d.generations.announce(all)
 		release()
 		turns.close() //nolint:errcheck // a lock file that was only read
 		return err
 	}
 	return &driver.Migration{Conn: conn, Done: done}, nil
-}
-
-// announcingConnector opens connections that announce a change of everything before each COMMIT. One goroutine uses them.
-type announcingConnector struct {
-	sqldriver.Connector
-	generations *generations
-	last        announcement
-	failed      bool // a COMMIT, or what it would have committed
-}
-
-func (c *announcingConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // database/sql looks at it
-	}
-	hooks, ok := conn.(sqlite.HookRegisterer)
-	if !ok {
-		return nil, errors.Join(errors.New("open SQLite: the driver has no commit hook"), conn.Close())
-	}
-	hooks.RegisterCommitHook(func() int32 {
-		c.last = c.generations.announce(parts{identityPart: true, routePart: true})
-		return 0
-	})
-	hooks.RegisterRollbackHook(func() { c.failed = true })
-	return conn, nil
 }
 
 // Snapshot implements [driver.Driver]. It reads a copy, which is made first, in a new folder beside the database.
