@@ -68,5 +68,15 @@ func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) e
 // Spendable returns the most that a hold in a wallet may get, in micros: the free balance with all that its tranches hold. A part of
 // the latter may be in use. The error is one of reading.
 func (b *Book) Spendable(ctx context.Context, wallet WalletID) (micros int64, err error) {
-	return store.ReadRow(ctx, b.db, "read the free balance", store.ScanValue[int64], selectSpendable, wallet.OrgID, string(wallet.Env))
+	micros, err = store.ReadRow(ctx, b.db, "read the free balance", func(row store.Row) (int64, error) {
+		var free, left int64
+		if err := row.Scan(&free, &left); err != nil {
+			return 0, err
+		}
+		return addMicros(free, left)
+	}, selectSpendable, wallet.OrgID, string(wallet.Env))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return micros, err
 }

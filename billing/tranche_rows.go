@@ -20,9 +20,9 @@ const (
 
 	selectDueTranches = `SELECT DISTINCT org_id, env FROM tranches WHERE lease_until < $1 LIMIT $2`
 	// One statement, so of one moment.
-	selectSpendable = `SELECT coalesce((SELECT w.balance_micros - w.held_micros + (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
+	selectSpendable = `SELECT w.balance_micros - w.held_micros, (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
 			FROM tranches t WHERE t.org_id = w.org_id AND t.env = w.env)
-		FROM wallets w WHERE w.org_id = $1 AND w.env = $2), 0)`
+		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
 	selectSpare = `SELECT w.balance_micros - w.held_micros, EXISTS (SELECT 1 FROM tranches t
 			WHERE t.spare AND t.org_id = w.org_id AND t.env = w.env)
 		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
