@@ -636,7 +636,7 @@ func TestLeaseNeverGoesBack(t *testing.T) {
 // What a batch decided before its transaction failed is undone, and decided again as if it had not been.
 func TestFailedBatchIsDecidedAgain(t *testing.T) {
 	t.Parallel()
-	for name, recalled := range map[string]bool{"asking": false, "recalled": true} {
+	for name, recalled := range map[string]bool{"awaiting": false, "recalled": true} {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 				holder, _ := grantingBook(t, db, book)

@@ -175,7 +175,7 @@ func TestRetryAndDismiss(t *testing.T) {
 			o.refused(t, errcode.Conflict, "", http.MethodPost, path+"/"+action, "owner", "")
 			var state string
 			require.NoError(t, o.DB.Reader().QueryRowContext(t.Context(), `SELECT state FROM turns WHERE conversation_id = $1`, id).Scan(&state))
-			require.Equal(t, map[string]string{"retry": inbox.TurnAsking, "dismiss": inbox.TurnDiscarded}[action], state)
+			require.Equal(t, map[string]string{"retry": inbox.TurnAwaiting, "dismiss": inbox.TurnDiscarded}[action], state)
 		}
 		o.refused(t, errcode.NotFound, "", http.MethodPost, "/conversations/cnv_x/retry", "owner", "")
 	})

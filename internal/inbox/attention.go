@@ -154,13 +154,15 @@ func revive(ctx context.Context, s *session, c *conversationRow, turn standingTu
 	others := false
 	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&others) }, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)
-		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention') AND id <> $2)`,
+		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention') AND id <> $2)`,
 		c.id, turn.id)
 	if err != nil {
 		return fmt.Errorf("look for other turns: %w", err)
 	}
-	state := TurnAsking
-	if others || !turn.asks {
+	state := TurnAwaiting
+	if !others && turn.asks {
+		c.turnID = turn.id
+	} else {
 		state = TurnSuperseded
 		takeUp(s.tx, c.id, s.now)
 		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, turn.id)

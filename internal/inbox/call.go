@@ -61,6 +61,6 @@ func (op *turnOp) Ruling() (replaced string, lost bool, refused error) {
 	if errors.Is(op.refused, ErrDraftMode) {
 		return "", false, op.refused
 	}
-	running := op.turnState == TurnAsking && errors.Is(op.refused, ErrLeaseLost)
+	running := op.turnState == TurnAwaiting && errors.Is(op.refused, ErrLeaseLost)
 	return "", op.turnState != "" && (running || op.turnCall != op.callID()), nil
 }

@@ -96,11 +96,11 @@ func TestWhichCallIsPaid(t *testing.T) {
 		},
 		"answers have become drafts": {
 			before: func(t *testing.T, q *inboxTest, _ Lease, _ Turn) { q.exec(t, `UPDATE channels SET drafts = TRUE`) },
-			err:    ErrDraftMode, want: ruling{refused: ErrDraftMode}, state: TurnAsking,
+			err:    ErrDraftMode, want: ruling{refused: ErrDraftMode}, state: TurnAwaiting,
 		},
 		"the lease is lost": {
 			before: func(t *testing.T, q *inboxTest, _ Lease, turn Turn) { other(t, q, turn) },
-			err:    ErrLeaseLost, want: ruling{lost: true}, state: TurnAsking,
+			err:    ErrLeaseLost, want: ruling{lost: true}, state: TurnAwaiting,
 		},
 		"another worker asks again": {
 			before: func(t *testing.T, q *inboxTest, _ Lease, turn Turn) {
@@ -108,7 +108,7 @@ func TestWhichCallIsPaid(t *testing.T) {
 				require.NoError(t, q.BeginCall(t.Context(), lease, Turn{ID: turn.ID}, nil))
 				require.Equal(t, ruling{replaced: "call_1"}, *last)
 			},
-			err: ErrLeaseLost, want: ruling{lost: true}, state: TurnAsking,
+			err: ErrLeaseLost, want: ruling{lost: true}, state: TurnAwaiting,
 		},
 		"another worker has answered": {
 			before: func(t *testing.T, q *inboxTest, _ Lease, turn Turn) {
@@ -205,6 +205,24 @@ func TestCommitThatFails(t *testing.T) {
 		lease.Call = &Call{ID: "call_1", Commit: func(context.Context, Step) error { return errUncommitted }}
 		_, err := q.Answer(t.Context(), lease, turn.ID, []string{"a"}, true)
 		require.ErrorIs(t, err, errUncommitted)
-		require.Equal(t, TurnAsking, q.value(t, `SELECT state FROM turns`))
+		require.Equal(t, TurnAwaiting, q.value(t, `SELECT state FROM turns`))
+	})
+}
+
+// TestRunningTurnInOneBatch: an operation sees the turn that another one of its batch has begun.
+func TestRunningTurnInOneBatch(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		begin := &beginOp{
+			turnOp: turnOp{leased: leased{lease: lease}, turnID: store.NewID("trn")}, agentID: "agt_chn_1",
+			messageIDs: idsOf(q.open(t, lease).Waiting), request: []byte("sealed"), state: TurnAwaiting,
+		}
+		takeBack := &withdrawOp{ring: q.ring, key: messageKey{"org_1", "chn_1", q.messageID("1")}}
+		q.apply(t, begin, takeBack)
+		require.NoError(t, begin.refused)
+		require.Equal(t, TurnSuperseded, q.value(t, `SELECT state FROM turns`))
+		q.healthy(t)
 	})
 }

@@ -50,11 +50,14 @@ var sentences = []sentence{
 		WHERE t.id > $1 AND t.id <= $2 AND t.state <> 'answered'
 			AND EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id AND o.state <> 'discarded')`},
 	{"turns", `SELECT t.id, 'is ' || t.state || ' and answers no message' FROM turns t
-		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead') AND t.code <> '` + codeClosed + `'
+		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('awaiting', 'answered', 'needs_attention', 'dead') AND t.code <> '` + codeClosed + `'
 			AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id)`},
-	{"turns", `SELECT t.id, 'is asking in a conversation that is never due' FROM turns t
+	{"turns", `SELECT t.id, 'is awaiting an answer in a conversation that is never due' FROM turns t
 		LEFT JOIN conversations c ON c.id = t.conversation_id
-		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'asking' AND c.run_at IS NULL`},
+		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'awaiting' AND c.run_at IS NULL`},
+	{"turns", `SELECT t.id, 'is awaiting an answer, and its conversation does not name it' FROM turns t
+		LEFT JOIN conversations c ON c.id = t.conversation_id
+		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'awaiting' AND coalesce(c.turn_id, '') <> t.id`},
 	{"turns", `SELECT t.id, 'needs attention, and its conversation does not say so' FROM turns t
 		JOIN conversations c ON c.id = t.conversation_id
 		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'needs_attention' AND c.attention = ''`},

@@ -14,16 +14,17 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 		faults := map[string]struct{ fault, detail string }{
 			"a lost turn":        {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '` + q.messageID("1") + `'`, "names the turn trn_x, which is not of its conversation"},
 			"a foreign turn":     {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '` + q.messageID("2") + `'`, "is not of its conversation"},
-			"a superseded turn":  {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
+			"a superseded turn":  {`UPDATE turns SET state = 'superseded' WHERE state = 'awaiting'`, "which was superseded"},
 			"a person's message": {`UPDATE messages SET author = 'human' WHERE turn_id IS NOT NULL`, "is no customer's message"},
 			"a forgotten text":   {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("cid") + `'`, "waits in a conversation that is never due"},
 			"no parts":           {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
 			"parts of a running turn": {
 				`UPDATE turns SET state = 'dead' WHERE state = 'answered'`, "is dead and has parts",
 			},
-			"an empty turn":     {`UPDATE messages SET turn_id = NULL, handled = TRUE WHERE platform_message_id = '` + q.messageID("2") + `'`, "is asking and answers no message"},
-			"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("bob") + `'`, "is asking in a conversation that is never due"},
-			"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'asking'`, "needs attention, and its conversation does not say so"},
+			"an empty turn":     {`UPDATE messages SET turn_id = NULL, handled = TRUE WHERE platform_message_id = '` + q.messageID("2") + `'`, "is awaiting and answers no message"},
+			"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("bob") + `'`, "is awaiting an answer in a conversation that is never due"},
+			"an unnamed turn":   {`UPDATE conversations SET turn_id = 'another' WHERE customer_ref = '` + q.ref("bob") + `'`, "its conversation does not name it"},
+			"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'awaiting'`, "needs attention, and its conversation does not say so"},
 			"a stray part":      {`UPDATE outbound_messages SET turn_id = 'trn_x' WHERE state = 'sent'`, "belongs to the turn trn_x"},
 			"a forgotten part":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("dan") + `'`, "pending in a conversation that is never due"},
 			"a stuck part":      {`UPDATE outbound_messages SET state = 'sending', updated_at = 1 WHERE part = 0 AND state = 'pending'`, "no worker has its conversation"},
@@ -32,7 +33,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "answered"))
 		q.reply(t, "reply", "p1")
-		q.arrive(t, textOf("bob", "2", "asking"))
+		q.arrive(t, textOf("bob", "2", "awaiting"))
 		q.begin(t, q.take(t))
 		q.arrive(t, textOf("cid", "3", "waiting"), Item{Kind: Event, CustomerRef: "dan", MessageID: "4"})
 		list, err := q.Conversations(ctx, "org_1", ConversationFilter{}, pageAll)

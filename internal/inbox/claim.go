@@ -94,7 +94,7 @@ func (r *Reply) Claimable() error { return r.claimable }
 
 // Waits reports whether the assistant may still answer the text by itself: the text waits for a turn, or its turn is running.
 func (r *Reply) Waits() bool {
-	return r.TurnID == "" && !r.handled && !r.silent || r.TurnState == TurnAsking
+	return r.TurnID == "" && !r.handled && !r.silent || r.TurnState == TurnAwaiting
 }
 
 const (

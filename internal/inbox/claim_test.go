@@ -79,7 +79,7 @@ func TestClaimOfTheDead(t *testing.T) {
 	reply, err = c.Reply(t.Context(), "org_1", "chn_1", "1")
 	require.NoError(t, err)
 	require.True(t, reply.Waits())
-	require.Equal(t, []string{turnID, TurnAsking}, []string{reply.TurnID, reply.TurnState})
+	require.Equal(t, []string{turnID, TurnAwaiting}, []string{reply.TurnID, reply.TurnState})
 	require.NoError(t, reply.Claimable(), "its lease ran out")
 	lease, err = c.Claim(t.Context(), "org_1", reply.ConversationID, time.Minute)
 	require.NoError(t, err)

@@ -106,9 +106,9 @@ const selectOlder = `SELECT 1 FROM messages WHERE conversation_id = $1 AND sent_
 // askAnew lets every text that isn't answered wait again: prompts that were made for it may repeat what is deleted.
 func (op *eraseOp) askAnew(s *session, c *conversationRow) {
 	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
-		SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention'))`, c.id)
+		SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention'))`, c.id)
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
-		WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention')`, c.id, s.now)
+		WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention')`, c.id, s.now)
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
 		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
 	c.runBy(s.now)

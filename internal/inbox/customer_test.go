@@ -34,7 +34,7 @@ func TestBlock(t *testing.T) {
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", id))
 		q.arrive(t, textOf("ann", "3", "three"), Item{Kind: Blocked, CustomerRef: "ann"}, textOf("ann", "4", "four"))
 		q.idle(t)
-		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM turns WHERE state IN ('asking', 'needs_attention', 'dead')`))
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM turns WHERE state IN ('awaiting', 'needs_attention', 'dead')`))
 		c, err := q.Conversation(ctx, "org_1", id)
 		require.NoError(t, err)
 		require.NotZero(t, c.BlockedAt)

@@ -15,7 +15,7 @@
 //     conversation and compares it, so that a worker that has lost the lease changes nothing ([ErrLeaseLost]). Leases run out
 //     by the database's clock.
 //   - A text is answered by at most one turn, and a turn has one answer. A turn takes all waiting texts, in order of platform
-//     time, then arrival; a conversation has one running turn (unique index).
+//     time, then arrival. A conversation has one running turn, which its row names.
 //   - A turn names its last call ([Call]), the only one that can be charged: hold and charge are durable with its beginning and its end.
 //   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
 //     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).

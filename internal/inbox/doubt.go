@@ -58,7 +58,7 @@ const wroteIn = `EXISTS (SELECT 1 FROM outbound_messages WHERE state IN ('pendin
 const personWrote = wroteIn + `$1)`
 
 var selectInterrupted = listSizes.Statement(`WITH asked (conversation_id, turn_id) AS ({list}) SELECT turn_id,
-	NOT EXISTS (SELECT 1 FROM turns WHERE id = asked.turn_id AND state = 'asking'), `+wroteIn+`asked.conversation_id) FROM asked`, 2, 0)
+	NOT EXISTS (SELECT 1 FROM turns WHERE id = asked.turn_id AND state = 'awaiting'), `+wroteIn+`asked.conversation_id) FROM asked`, 2, 0)
 
 // Interruption is what has happened while a model was called.
 type Interruption struct {

@@ -173,7 +173,7 @@ func TestAnswersThatBecomeDrafts(t *testing.T) {
 			_, err = q.AnswerAndHandOver(ctx, lease, turn, HandoverAssistant, []string{"to one"}, sendFirst)
 			require.ErrorIs(t, err, ErrDraftMode)
 		}
-		require.Equal(t, TurnAsking, q.value(t, `SELECT state FROM turns`))
+		require.Equal(t, TurnAwaiting, q.value(t, `SELECT state FROM turns`))
 		require.NoError(t, q.Propose(ctx, lease, turn, []string{"to one"}))
 		require.NoError(t, q.Release(ctx, lease))
 		require.Equal(t, []string{"to one"}, q.drafts(t, lease.ConversationID))

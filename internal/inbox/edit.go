@@ -53,7 +53,7 @@ func (op *editOp) run(_ context.Context, s *session) error {
 	}
 	s.tx.Queue(1, `UPDATE messages SET body = $2, kind = 'text', edited = TRUE WHERE id = $1`, op.id, op.ring.Seal([]byte(op.text), aad))
 	switch {
-	case op.turn.String == TurnAsking:
+	case op.turn.String == TurnAwaiting:
 		(&turnOp{turnID: op.turnID.String}).supersede(s)
 		c.runBy(s.now)
 	case op.turn.String == TurnNeedsAttention && op.code.String == codes.Draft: // as with a new text, the next draft is about the new one

@@ -160,6 +160,9 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 	}
 	for i, op := range others {
 		if late[i] != nil {
+			if c := s.rows[op.conversation()]; c != nil { // what it reads depends on the row that the operations before it have left
+				queueConversations(s.tx, map[string]*conversationRow{c.id: c})
+			}
 			late[i].read(s)
 			if err := s.tx.Flush(ctx); err != nil {
 				return fmt.Errorf("read the queue: %w", err)

@@ -106,13 +106,15 @@ func (op *leaseOp) queueReadings(tx store.Tx) {
 	}
 }
 
+// countAttempt counts a failed attempt of a conversation's last turn, if it runs.
+const countAttempt = `UPDATE turns SET attempts = attempts + 1, updated_at = $2 WHERE id = $1 AND state = 'awaiting'`
+
 // lease gives the conversation to a worker.
 func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Lease {
 	takenOver := c.leaseUntil > 0 // it was not given back
 	if takenOver {
 		c.attempts++
-		tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
-			WHERE conversation_id = $1 AND state = 'asking'`, c.id, now)
+		tx.Queue(store.AnyRows, countAttempt, c.turnID, now)
 	}
 	c.leaseToken++
 	c.leaseUntil = now + max(1, life.Milliseconds())
@@ -246,8 +248,7 @@ func (op *releaseOp) run(_ context.Context, s *session) error {
 	switch {
 	case op.failed:
 		c.attempts++
-		s.tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
-			WHERE conversation_id = $1 AND state = 'asking'`, c.id, s.now)
+		s.tx.Queue(store.AnyRows, countAttempt, c.turnID, s.now)
 		return nil
 	case op.wait > 0:
 		return nil
@@ -266,7 +267,7 @@ type workLeft struct {
 // read queues the reading. It doesn't count the part with the id without, "" for none.
 func (w *workLeft) read(tx store.Tx, conversationID, without string) {
 	tx.QueueQuery(func(row store.Row) error { return row.Scan(&w.begun, &w.texts) }, `SELECT
-		EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking')
+		EXISTS (SELECT 1 FROM `+runningTurn+`)
 			OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND id <> $2),
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
 }

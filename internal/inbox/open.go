@@ -23,8 +23,7 @@ const (
 
 // The statements of Open. LIMIT has an expression, because SQLite plans a statement with LIMIT $2 again for every value that is bound.
 const (
-	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
-		WHERE conversation_id = $1 AND state = 'asking'`
+	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM ` + runningTurn
 	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template, file_id,
 			COALESCE((SELECT min(received_at) FROM messages m WHERE m.turn_id = outbound_messages.turn_id), 0) FROM outbound_messages
 		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
@@ -40,7 +39,7 @@ const (
 	openedColumns = conversationColumns + `, lease_token, lease_until, run_at,
 		EXISTS (SELECT 1 FROM organizations o WHERE o.id = conversations.org_id AND o.suspended_at IS NOT NULL),
 		EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = conversations.org_id),
-		EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking'),
+		EXISTS (SELECT 1 FROM turns WHERE id = conversations.turn_id AND state = 'awaiting'),
 		EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')), `
 	openedRow = ` OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
 		(SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND created_at >= $3 AND author = 'assistant' AND part = 0)

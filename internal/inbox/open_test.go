@@ -128,8 +128,8 @@ func TestOperationsOfOneTransaction(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, q *inboxTest, lease leased){
 		"a turn, and another of the same texts": func(t *testing.T, q *inboxTest, lease leased) {
 			ids := idsOf(q.open(t, lease.lease).Waiting)
-			first := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_1"}, messageIDs: ids, state: TurnAsking}
-			second := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_2"}, messageIDs: ids, state: TurnAsking}
+			first := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_1"}, messageIDs: ids, state: TurnAwaiting}
+			second := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_2"}, messageIDs: ids, state: TurnAwaiting}
 			q.apply(t, first, second)
 			require.NoError(t, first.refused)
 			require.ErrorIs(t, second.refused, ErrEnded)

@@ -26,7 +26,7 @@ import (
 // Conditions on the turns of a conversation $1. The first has turns without an answer, which may still get one, the second turns whose
 // answer waits with nothing of it sent.
 const (
-	withoutAnswer = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`
+	withoutAnswer = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention', 'dead')`
 	withoutPart   = `SELECT t.id FROM outbound_messages o JOIN turns t ON t.id = o.turn_id WHERE o.conversation_id = $1
 		AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND o.resends = 0
 		AND t.code IN ('', '` + codeNotice + `')`

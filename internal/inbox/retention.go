@@ -106,7 +106,7 @@ func sweepConversations(ctx context.Context, db *store.DB, retention store.Reten
 const selectSweepable = `SELECT page.id,
 		(SELECT 1 FROM messages WHERE conversation_id = page.id AND received_at < $3 AND turn_id IS NULL AND (handled OR page.run_at IS NULL)
 			LIMIT 1) IS NOT NULL
-		OR (SELECT 1 FROM turns WHERE conversation_id = page.id AND updated_at < $3 AND state <> 'asking' LIMIT 1) IS NOT NULL
+		OR (SELECT 1 FROM turns WHERE conversation_id = page.id AND updated_at < $3 AND state <> 'awaiting' LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM outbound_messages WHERE conversation_id = page.id AND created_at < $3 AND turn_id IS NULL LIMIT 1) IS NOT NULL
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
 	FROM (SELECT id, updated_at, run_at FROM conversations WHERE ` + laterOfOrganization + ` ORDER BY id LIMIT $4) AS page ORDER BY page.id`
@@ -148,7 +148,7 @@ type sweepOp struct {
 func (op *sweepOp) conversation() string { return op.id }
 
 const (
-	selectOldTurns = `SELECT id FROM turns t WHERE conversation_id = $1 AND updated_at < $2 AND state <> 'asking'
+	selectOldTurns = `SELECT id FROM turns t WHERE conversation_id = $1 AND updated_at < $2 AND state <> 'awaiting'
 		AND NOT EXISTS (SELECT 1 FROM outbound_messages WHERE turn_id = t.id AND state IN ('pending', 'sending'))
 		ORDER BY id LIMIT $3`
 	// An open text of a conversation that is due gets its answer first; while a person has the conversation, it is due for none.

@@ -147,7 +147,7 @@ func TestForEachStanding(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, changed)
 		require.Empty(t, last, "no more")
-		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM turns WHERE state = 'asking'`))
+		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM turns WHERE state = 'awaiting'`))
 		require.Equal(t, "no_agent", q.attention(t, noAgent))
 
 		changed, _, err = q.ForEachStanding(ctx, "usr_1", "org_1", ConversationFilter{}, pageAll, q.Dismiss)

@@ -19,7 +19,7 @@ func (q *Queue) BeginCall(ctx context.Context, lease Lease, turn Turn, messageID
 	op := turnOp{leased: leased{lease: lease}, turnID: turn.ID}
 	request := q.ring.Seal(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID))
 	if len(messageIDs) > 0 {
-		return q.begin(ctx, &beginOp{turnOp: op, agentID: turn.AgentID, messageIDs: messageIDs, request: request, state: TurnAsking})
+		return q.begin(ctx, &beginOp{turnOp: op, agentID: turn.AgentID, messageIDs: messageIDs, request: request, state: TurnAwaiting})
 	}
 	if turn.Request == nil {
 		request = nil
@@ -56,9 +56,12 @@ func (op *beginOp) Ruling() (replaced string, lost bool, refused error) { return
 func (op *beginOp) read(s *session) {
 	op.running = ""
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.running, &op.runningCall) },
-		`SELECT id, call_id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversation())
+		`SELECT id, call_id FROM `+runningTurn, op.conversation())
 	queueOpenTexts(s.tx, op.conversation(), &op.open)
 }
+
+// runningTurn selects the running turn of a conversation $1 from the turns.
+const runningTurn = `turns WHERE id = (SELECT turn_id FROM conversations WHERE id = $1) AND state = 'awaiting'`
 
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
 	balance_micros, attempts, created_at, updated_at, call_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`
@@ -103,6 +106,8 @@ func (op *beginOp) run(_ context.Context, s *session) error {
 	}
 	if op.state == TurnNeedsAttention {
 		c.attention = op.code
+	} else {
+		c.turnID = op.turnID
 	}
 	return nil
 }
@@ -149,7 +154,7 @@ func (op *turnOp) asking(s *session) *conversationRow {
 	switch {
 	case c == nil:
 		return nil
-	case op.turnState == TurnAsking:
+	case op.turnState == TurnAwaiting:
 		return c
 	case op.turnState == TurnDiscarded:
 		op.refused = ErrHandedOver
@@ -159,7 +164,7 @@ func (op *turnOp) asking(s *session) *conversationRow {
 	return nil
 }
 
-const endTurn = `UPDATE turns SET state = $1, code = $2, balance_micros = $3, updated_at = $4 WHERE id = $5 AND state = 'asking'`
+const endTurn = `UPDATE turns SET state = $1, code = $2, balance_micros = $3, updated_at = $4 WHERE id = $5 AND state = 'awaiting'`
 
 // end ends a running turn in a state.
 func (op *turnOp) end(s *session, state, code string, balance sql.NullInt64) {

@@ -100,7 +100,7 @@ func (op *withdrawOp) read(s *session) {
 		`SELECT id, created_at FROM outbound_messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''
 			AND state = 'sent'`, op.key.orgID, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.asking) },
-		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversationID)
+		`SELECT id FROM `+runningTurn, op.conversationID)
 	s.tx.QueueQuery(func(row store.Row) error {
 		madeAt, err := store.ScanValue[int64](row)
 		op.drafted = madeAt >= op.at

@@ -17,7 +17,7 @@ const (
 
 // States of a turn.
 const (
-	TurnAsking         = "asking"          // running: its request is stored, its answer isn't
+	TurnAwaiting       = "awaiting"        // running: its request is stored, its answer isn't
 	TurnAnswered       = "answered"        // its answer is stored as outbound messages
 	TurnSuperseded     = "superseded"      // the next turn answers its texts together with newer ones
 	TurnDiscarded      = "discarded"       // a person took the conversation over, or the customer blocked the channel

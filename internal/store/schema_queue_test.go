@@ -18,7 +18,7 @@ func queueRows(t *testing.T, db *store.DB) {
 		created_at, updated_at) VALUES ('agt_1', 'org_1', 'one', 'a/b', '', FALSE, 0, 0, 0, FALSE, 0, 1, 1)`)
 	createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Type: "photo_dm", ExternalID: "x", AgentID: "agt_1"})
 	fillChannel(t, db, "org_1", "chn_1", 2, 1)
-	write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'chn_1/cnv_000/0'`)
+	write(t, db, `UPDATE turns SET state = 'awaiting' WHERE id = 'chn_1/cnv_000/0'`)
 }
 
 // What must never stand in the tables of customer messages is refused by them, whatever the code above does.
@@ -59,7 +59,6 @@ func TestConstraintsOfTheQueue(t *testing.T) {
 		`UPDATE messages SET kind = 'image'`:                                                                               nil,
 		`UPDATE turns SET state = 'lost'`:                                                                                  nil,
 		`UPDATE turns SET attempts = -1`:                                                                                   nil,
-		turn + `VALUES ('trn_2', 'org_1', 'chn_1', 'chn_1/cnv_000', 'a', 'asking', '', 0, 1, 1)`:                           nil, // a second running one
 		`UPDATE outbound_messages SET part = -1`:                                                                           nil,
 		`UPDATE outbound_messages SET author = 'customer'`:                                                                 nil,
 		`UPDATE outbound_messages SET author = 'human'`:                                                                    nil, // with a turn
@@ -73,7 +72,7 @@ func TestConstraintsOfTheQueue(t *testing.T) {
 		channel + `VALUES ('chn_2', 'org_1', 'chat_app', 'two', 'x', 'pending', 1, 1, 1)`:                              nil,
 		channel + `VALUES ('chn_3', 'org_1', 'bot', 'three', '', 'active', 1, 1, 1)`:                                   nil,
 		channel + `VALUES ('chn_4', 'org_1', 'bot', 'four', '', 'active', 1, 1, 1)`:                                    nil,
-		`UPDATE turns SET state = 'asking' WHERE id = 'chn_1/cnv_001/0'`:                                               nil, // of the other conversation
+		`UPDATE turns SET state = 'awaiting' WHERE id = 'chn_1/cnv_001/0'`:                                             nil, // of the other conversation
 		turn + `VALUES ('trn_2', 'org_1', 'chn_1', 'chn_1/cnv_000', 'a', 'superseded', '', 0, 1, 1)`:                   nil,
 		out + `VALUES ('msg_3', 'org_1', 'chn_1', 'c', NULL, 0, 'human', $1, 'failed', 'internal_error', '', 0, 1, 1)`: {[]byte("b")},
 		out + `VALUES ('msg_4', 'org_1', 'chn_1', 'c', NULL, 0, 'human', $1, 'pending', '', '', 0, 1, 1)`:              {[]byte("b")},
@@ -114,7 +113,6 @@ func TestIndexesOfTheQueue(t *testing.T) {
 		"messages_open":              `SELECT id FROM messages WHERE conversation_id = 'c' AND turn_id IS NULL AND NOT handled`,
 		"messages_turn":              `SELECT id FROM messages WHERE turn_id = 't'`,
 		"messages_conversation":      `SELECT id FROM messages WHERE conversation_id = 'c' ORDER BY received_at, id LIMIT 10`,
-		"turns_asking":               `SELECT id FROM turns WHERE conversation_id = 'c' AND state = 'asking'`,
 		"turns_conversation":         `SELECT id FROM turns WHERE conversation_id = 'c' LIMIT 50`,
 		"outbound_messages_open":     `SELECT id FROM outbound_messages WHERE conversation_id = 'c' AND state IN ('pending', 'sending')`,
 		"outbound_messages_platform": `SELECT id FROM outbound_messages WHERE channel_id = 'c' AND platform_message_id = 'p' AND platform_message_id <> ''`,

@@ -141,7 +141,6 @@ var foundWithout = map[string]string{
 	"channels (type, external_id)":      "a platform names its account, and an account has one organization",
 	"message_tombstones (hash)":         "a hash over the id of a channel",
 	"chunks (seq)":                      "the number in the index of words",
-	"turns (conversation_id)":           "an id of this program",
 	"outbound_messages (turn_id, part)": "an id of this program",
 }
 

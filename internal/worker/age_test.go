@@ -102,7 +102,7 @@ func TestATurnBecomesTooOld(t *testing.T) {
 	}
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
-	require.Equal(t, []string{"asking"}, h.turns(t, acme))
+	require.Equal(t, []string{"awaiting"}, h.turns(t, acme))
 	h.pass(t, 2*time.Hour)
 	h.hurry(t)
 	h.drain(t, h.worker())

@@ -197,7 +197,7 @@ func TestFailedCalls(t *testing.T) {
 			}
 			h.say(t, bot, "lan", "hello")
 			for try := range maxTries {
-				require.Equal(t, []string{"asking"}, orAsking(h.turns(t, acme)), "try %d", try)
+				require.Equal(t, []string{"awaiting"}, orAsking(h.turns(t, acme)), "try %d", try)
 				h.drain(t, h.worker())
 				require.Len(t, h.vendor.calls(), try+1, "one call, then a pause")
 				h.hurry(t)
@@ -285,7 +285,7 @@ func TestStandingPausesGrow(t *testing.T) {
 
 func orAsking(turns []string) []string {
 	if len(turns) == 0 {
-		return []string{"asking"} // not begun yet
+		return []string{"awaiting"} // not begun yet
 	}
 	return turns
 }
@@ -325,7 +325,7 @@ func TestABrokenAnswerIsNotPaid(t *testing.T) {
 		}
 		h.say(t, bot, "lan", "hello")
 		h.drain(t, h.worker())
-		require.Equal(t, []string{"asking"}, h.turns(t, acme))
+		require.Equal(t, []string{"awaiting"}, h.turns(t, acme))
 		require.Zero(t, h.spent(t, acme))
 		h.hurry(t)
 		h.drain(t, h.worker())

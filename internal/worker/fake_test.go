@@ -86,7 +86,7 @@ func (q *fakeQueue) OpenLeased(_ context.Context, lease inbox.Lease, _ int) (inb
 	request, err := (&storedRequest{Model: lease.OrgID, Messages: []message{{"user", "hi"}}}).encode()
 	return inbox.Work{
 		Conversation: inbox.Conversation{State: inbox.StateAssistant}, Channel: store.Channel{State: store.ChannelActive},
-		Agent: &store.Agent{}, Turn: &inbox.Turn{ID: lease.ConversationID, Request: request, State: inbox.TurnAsking},
+		Agent: &store.Agent{}, Turn: &inbox.Turn{ID: lease.ConversationID, Request: request, State: inbox.TurnAwaiting},
 	}, err
 }
 

@@ -68,7 +68,7 @@ func TestAMissingPlatformStandsStill(t *testing.T) {
 		require.Equal(t, []string{"You said: good morning", "You said: and now?"}, h.texts())
 		require.Equal(t, 2, seen.all()["leased"])
 		require.Equal(t, append(before, "customer: still there?"), h.lines(t, acme, "lan"))
-		require.Equal(t, []string{"asking"}, h.turns(t, acme)[:1])
+		require.Equal(t, []string{"awaiting"}, h.turns(t, acme)[:1])
 		for _, customer := range []string{"lan", "minh"} {
 			require.Empty(t, h.conversation(t, acme, customer).Attention)
 		}

@@ -310,7 +310,7 @@ func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedR
 		turn.Request = begins.Request
 	}
 	if turn.State == "" {
-		turn.State = inbox.TurnAsking
+		turn.State = inbox.TurnAwaiting
 		p.traceJoined(p.work.Waiting)
 		p.Observer.TurnBegan(p.work.Channel.Type, p.waited(request.Since))
 	}

@@ -342,7 +342,7 @@ func (w *world) run(p plan) {
 // unsettled counts what a worker still has to do.
 func (w *world) unsettled() (n int) {
 	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(), `SELECT (SELECT count(*) FROM conversations WHERE run_at IS NOT NULL)
-		+ (SELECT count(*) FROM turns WHERE state IN ('asking', 'needs_attention'))`).Scan(&n))
+		+ (SELECT count(*) FROM turns WHERE state IN ('awaiting', 'needs_attention'))`).Scan(&n))
 	return n
 }
 

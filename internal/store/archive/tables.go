@@ -43,7 +43,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +
-		"retried_at:int closed_until:int doubt_since:int"},
+		"retried_at:int closed_until:int doubt_since:int turn_id"},
 	{"customer_aliases", "org_id channel_id alias conversation_id"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int edited:bool"},

@@ -479,8 +479,8 @@ CREATE TABLE id_keys (
 -- waiting_told is its value that people were told of. attention_told is the attention that they were told of since the last answer.
 -- handover_reason is why a person has the conversation, or had it last. retried_at is when a person last had answered again what stood: from
 -- then on its age counts anew. closed_until is until when the customer has been told that the business is closed. doubt_since is since when
--- a message of unknown delivery waits for a person to look at it, or 0. The foreign key, which costs only a new conversation something,
--- keeps what comes in late from outliving a channel that is being deleted.
+-- a message of unknown delivery waits for a person to look at it, or 0. turn_id is the last turn that ran, or ''. The foreign key, which
+-- costs only a new conversation something, keeps what comes in late from outliving a channel that is being deleted.
 CREATE TABLE conversations (
 	id               TEXT   NOT NULL PRIMARY KEY,
 	org_id           TEXT   NOT NULL,
@@ -508,6 +508,7 @@ CREATE TABLE conversations (
 	retried_at       BIGINT NOT NULL DEFAULT 0,
 	closed_until     BIGINT NOT NULL DEFAULT 0,
 	doubt_since      BIGINT NOT NULL DEFAULT 0,
+	turn_id          TEXT   NOT NULL DEFAULT '',
 	FOREIGN KEY (org_id, channel_id) REFERENCES channels (org_id, id)
 ) {hot table};
 CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
@@ -559,14 +560,16 @@ CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;
 -- One answer of an assistant: the request is stored, sealed, before the model is called, and a retry sends the stored one under the turn's id.
 -- 'answered': the outbound rows exist. code says why a turn stands or ended without an answer; balance_micros is what the wallet had free
 -- when it was refused. draft is the proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others. A
--- conversation has one running turn. call_id is the last call that was begun for it, the only one that can have been charged; '' for none.
+-- turn is running while it is 'awaiting' and its conversation names it, so that a conversation has one. 'awaiting' is as long as 'answered':
+-- SQLite writes a long request again with each change of the row's length. call_id is the last call that was begun for the turn, the only
+-- one that can have been charged; '' for none.
 CREATE TABLE turns (
 	id              TEXT   NOT NULL PRIMARY KEY,
 	org_id          TEXT   NOT NULL,
 	channel_id      TEXT   NOT NULL,
 	conversation_id TEXT   NOT NULL,
 	agent_id        TEXT   NOT NULL,
-	state           TEXT   NOT NULL CHECK (state IN ('asking', 'answered', 'superseded', 'discarded', 'needs_attention', 'dead')),
+	state           TEXT   NOT NULL CHECK (state IN ('awaiting', 'answered', 'superseded', 'discarded', 'needs_attention', 'dead')),
 	code            TEXT   NOT NULL,
 	balance_micros  BIGINT,
 	attempts        BIGINT NOT NULL CHECK (attempts >= 0),
@@ -578,7 +581,6 @@ CREATE TABLE turns (
 ) {hot table};
 CREATE INDEX turns_conversation ON turns (conversation_id, id);
 CREATE INDEX turns_attention ON turns (updated_at) WHERE state IN ('needs_attention', 'dead');
-CREATE UNIQUE INDEX turns_asking ON turns (conversation_id) WHERE state = 'asking';
 CREATE INDEX turns_channel ON turns (channel_id, created_at);
 
 -- What goes to the customer, part by part. author 'human' wrote through the API and has no turn. platform_message_id is set once the platform
