@@ -75,7 +75,7 @@ func topUp(t *testing.T, book *Book, micros int64) {
 func lapse(t *testing.T, db *store.DB, callID string) {
 	t.Helper()
 	execute(t, db, `UPDATE holds SET expires_at = 1 WHERE id = $1`, callID)
-	execute(t, db, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1 AND done = FALSE`, callID)
+	execute(t, db, `UPDATE running_keys SET expires_at = 1 WHERE call_id = $1`, callID)
 }
 
 // sweep sweeps the books and returns the calls that lost their holds.

@@ -149,13 +149,16 @@ func TestCheckFinds(t *testing.T) {
 			do(`UPDATE holds SET expires_at = 1 WHERE id = 'call_open'`)
 		}, []string{"L6"}},
 		"a late key": {func(do statement) {
-			do(`UPDATE idempotency_keys SET until = 1 WHERE call_id = 'call_keyed'`)
+			do(`UPDATE running_keys SET expires_at = 1 WHERE call_id = 'call_keyed'`)
 		}, []string{"L6"}},
 		"a hold of a call that has ended": {func(do statement) {
 			do(`UPDATE holds SET id = 'call_void' WHERE id = 'call_open'`)
 		}, []string{"L10"}},
 		"a key in progress of a call that has ended": {func(do statement) {
-			do(`UPDATE idempotency_keys SET call_id = 'call_void' WHERE call_id = 'call_keyed'`)
+			do(`UPDATE running_keys SET call_id = 'call_void' WHERE call_id = 'call_keyed'`)
+		}, []string{"L10"}},
+		"a key in progress that another call has finished": {func(do statement) {
+			do(`UPDATE running_keys SET key_hash = (SELECT key_hash FROM idempotency_keys WHERE call_id = 'call_kept')`)
 		}, []string{"L10"}},
 		"a finished key without its call": {func(do statement) {
 			do(`UPDATE idempotency_keys SET call_id = 'call_none' WHERE call_id = 'call_kept'`)
@@ -208,7 +211,6 @@ func TestRulesOfTheDatabase(t *testing.T) {
 			`UPDATE calls SET charged_micros = 5 WHERE id = 'call_void'`, `UPDATE calls SET wallet_seq = 9, balance_micros = 1 WHERE id = 'call_void'`,
 			`UPDATE calls SET byok = NOT byok WHERE id = 'call_void'`,
 			`UPDATE calls SET charged_micros = 5, wallet_seq = 2, balance_micros = 1 WHERE id = 'call_void'`,
-			`UPDATE idempotency_keys SET done = NOT done`,
 		} {
 			require.Error(t, tryExecute(t, db, statement), statement)
 		}

@@ -51,8 +51,8 @@ func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte)
 		return false, err
 	}
 	var busy bool
-	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
-		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND done = FALSE AND until >= `+
+	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM running_keys
+		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND expires_at >= `+
 		clockSQL[b.db.Engine()]+`)`, wallet.OrgID, string(wallet.Env), keyHash[:]).Scan(&busy)
 	if err != nil {
 		return false, fmt.Errorf("read claim: %w", err)
@@ -67,7 +67,7 @@ var clockSQL = map[store.Engine]string{
 }
 
 // finishedKey is the row of a key whose call has ended.
-const finishedKey = ` WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.done`
+const finishedKey = ` WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4`
 
 // replay reads the finished call that a hold met. The transcript may be large: it is read outside the writer, and only when
 // [Hold.Room] allows its length. found is false if the row has expired since.

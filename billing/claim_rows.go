@@ -1,82 +1,94 @@
 package billing
 
 import (
-	"fmt"
+	"context"
 	"slices"
-	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 var (
-	selectClaims = listSizes.Build(func(keys int) string {
-		match := make([]string, keys)
-		for i := range match {
-			match[i] = fmt.Sprintf("(org_id = $%d AND env = $%d AND key_hash = $%d)", 3*i+1, 3*i+2, 3*i+3)
-		}
-		return `SELECT org_id, env, key_hash, fingerprint, call_id, done, reserved_micros, kept_bytes, until
-			FROM idempotency_keys WHERE ` + strings.Join(match, " OR ") + ` ORDER BY org_id, env, key_hash`
-	})
-	insertClaims = listSizes.Statement(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, done, reserved_micros,
-		kept_bytes, until) {list}`, 9, 0)
+	claimTypes    = []string{"text", "text", "bytea"}
+	claimRowTypes = append(slices.Clip(claimTypes), "bytea", "text", "bigint", "bigint")
+
+	selectRunning = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
+		SELECT i, fingerprint, call_id, reserved_micros, expires_at FROM wanted CROSS JOIN running_keys k`+isWanted, wantedTypes...)
+	selectFinished = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
+		SELECT i, fingerprint, call_id, kept_bytes, until FROM wanted CROSS JOIN idempotency_keys k`+isWanted, wantedTypes...)
+	wantedTypes = append([]string{"bigint"}, claimTypes...)
+
+	insertRunning = listSizes.Rows(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at) {list}`,
+		claimRowTypes...)
+	insertFinished = listSizes.Rows(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) {list}`,
+		claimRowTypes...)
+	insertAnswers = listSizes.Rows(`INSERT INTO kept_answers (org_id, env, call_id, response) {list}`, "text", "text", "text", "bytea")
 )
 
 const (
-	selectDueClaims = `SELECT org_id, env, key_hash FROM idempotency_keys WHERE done = $1 AND until < $2 ORDER BY until LIMIT $3`
+	isWanted = ` WHERE k.org_id = wanted.org_id AND k.env = wanted.env AND k.key_hash = wanted.key_hash`
 
-	// The row must be as it was read: that of the same call, in the same state.
-	finishClaim = `UPDATE idempotency_keys SET done = $1, reserved_micros = 0, kept_bytes = $2, until = $3
-		WHERE org_id = $4 AND env = $5 AND key_hash = $6 AND call_id = $7 AND done = $8`
-	deleteClaim = `DELETE FROM idempotency_keys
-		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4 AND done = $5`
-	insertAnswer = `INSERT INTO kept_answers (org_id, env, call_id, response) VALUES ($1, $2, $3, $4)`
-	deleteAnswer = `DELETE FROM kept_answers WHERE org_id = $1 AND env = $2 AND call_id = $3`
+	selectDueRunning  = `SELECT org_id, env, key_hash FROM running_keys WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
+	selectDueFinished = `SELECT org_id, env, key_hash FROM idempotency_keys WHERE until < $1 ORDER BY until LIMIT $2`
+
+	// The row must be as it was read: that of the same call.
+	deleteRunning  = `DELETE FROM running_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
+	deleteFinished = `DELETE FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
+	deleteAnswer   = `DELETE FROM kept_answers WHERE org_id = $1 AND env = $2 AND call_id = $3`
 )
 
-// queueClaims locks claims, sorted by key, until the transaction ends, and reads them.
-func queueClaims(tx store.Tx, keys []claimKey, books *books) {
-	for size, chunk := range store.Padded(listSizes, keys) {
-		args := make([]any, 0, 3*len(chunk))
-		for _, key := range chunk {
-			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:])
-		}
-		tx.QueueQuery(func(row store.Row) error {
-			var key claimKey
-			var claim claimRow
-			var env string
-			var hash, fingerprint []byte
-			err := row.Scan(&key.wallet.OrgID, &env, &hash, &fingerprint, &claim.callID, &claim.done, &claim.reserved, &claim.kept,
-				&claim.until)
-			if err != nil {
-				return err
-			}
-			key.wallet.Env = store.Env(env)
-			copy(key.hash[:], hash)
-			copy(claim.fingerprint[:], fingerprint)
-			claim.read = claim.claimState
-			books.claims[key] = &claim
-			return nil
-		}, selectClaims[size]+tx.LockRows(), args...)
+// queueClaims reads claims in progress, or those of calls that have ended. The lock of their wallets protects both.
+func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
+	statement := selectRunning
+	if done {
+		statement = selectFinished
 	}
+	numbers := make([]int64, len(keys))
+	for i := range keys {
+		numbers[i] = int64(i)
+	}
+	statement.QueueLookup(tx, func(row store.Row) error {
+		claim := &claimRow{claimState: claimState{done: done}}
+		amount := &claim.reserved
+		if done {
+			amount = &claim.kept
+		}
+		var i int
+		var fingerprint []byte
+		if err := row.Scan(&i, &fingerprint, &claim.callID, amount, &claim.until); err != nil {
+			return err
+		}
+		copy(claim.fingerprint[:], fingerprint)
+		claim.read = claim.claimState
+		books.claims[keys[i]] = claim
+		return nil
+	}, append([]any{numbers}, claimColumns(keys)...)...)
 }
 
-// collectClaimKeys scans the keys of claims into keys.
-func collectClaimKeys(keys *[]claimKey) func(store.Row) error {
-	return func(row store.Row) error {
+// claimColumns returns the key of each claim as columns.
+func claimColumns(keys []claimKey) []any {
+	orgs, envs, hashes := make([]string, len(keys)), make([]string, len(keys)), make([][]byte, len(keys))
+	for i := range keys {
+		orgs[i], envs[i], hashes[i] = keys[i].wallet.OrgID, string(keys[i].wallet.Env), keys[i].hash[:]
+	}
+	return []any{orgs, envs, hashes}
+}
+
+// readDueClaims returns the keys of claims whose time is over, oldest first. It takes no lock: they are read again under that of their wallets.
+func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKey, err error) {
+	err = tx.Query(ctx, func(row store.Row) error {
 		var key claimKey
 		var env string
 		var hash []byte
-		if err := row.Scan(&key.wallet.OrgID, &env, &hash); err != nil {
-			return err
-		}
+		err := row.Scan(&key.wallet.OrgID, &env, &hash)
 		key.wallet.Env = store.Env(env)
 		copy(key.hash[:], hash)
-		*keys = append(*keys, key)
-		return nil
-	}
+		due = append(due, key)
+		return err
+	}, text, tx.Now(), int64(sweepLimit))
+	return due, err
 }
 
-// writeClaims deletes before it inserts: a key may go from a call to another within a batch, or be claimed anew by the call that had it.
+// writeClaims deletes each changed claim as it was read before it inserts those that stand, so that a key may go from a call to another.
 func (b *books) writeClaims(tx store.Tx) {
 	keys := make([]claimKey, 0, len(b.claims))
 	for key, claim := range b.claims {
@@ -85,34 +97,55 @@ func (b *books) writeClaims(tx store.Tx) {
 		}
 	}
 	slices.SortFunc(keys, claimKey.compare)
-	inserted := keys[:0:0]
-	for _, key := range keys {
-		claim, org, env := b.claims[key], key.wallet.OrgID, string(key.wallet.Env)
-		read := &claim.read
-		finishes := claim.done && claim.callID == read.callID
-		switch {
-		case finishes:
-			tx.Queue(1, finishClaim, claim.done, claim.kept, claim.until, org, env, key.hash[:], read.callID, read.done)
-		case read.exists():
-			tx.Queue(1, deleteClaim, org, env, key.hash[:], read.callID, read.done)
+	var running, finished, kept []claimKey
+	for i, key := range keys {
+		claim := b.claims[key]
+		if read := &claim.read; read.exists() {
+			text := deleteRunning
+			if read.done {
+				text = deleteFinished
+			}
+			tx.Queue(1, text, key.wallet.OrgID, string(key.wallet.Env), keys[i].hash[:], read.callID)
 			if read.kept > 0 {
-				tx.Queue(1, deleteAnswer, org, env, read.callID)
+				tx.Queue(1, deleteAnswer, key.wallet.OrgID, string(key.wallet.Env), read.callID)
 			}
 		}
-		if claim.exists() && !finishes {
-			inserted = append(inserted, key)
-		}
-		if len(claim.response) > 0 {
-			tx.Queue(store.AnyRows, insertAnswer, org, env, claim.callID, claim.response)
+		switch {
+		case !claim.exists():
+		case !claim.done:
+			running = append(running, key)
+		default:
+			finished = append(finished, key)
+			if claim.kept > 0 {
+				kept = append(kept, key)
+			}
 		}
 	}
-	store.EachExact(listSizes, inserted, func(size int, chunk []claimKey) {
-		args := make([]any, 0, 9*len(chunk))
-		for _, key := range chunk {
-			claim := b.claims[key]
-			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:], claim.fingerprint[:], claim.callID, claim.done,
-				claim.reserved, claim.kept, claim.until)
+	b.insertClaims(tx, insertRunning, running)
+	b.insertClaims(tx, insertFinished, finished)
+	b.insertAnswers(tx, kept)
+}
+
+// insertClaims inserts claims into one of the two tables.
+func (b *books) insertClaims(tx store.Tx, insert store.RowStatement, keys []claimKey) {
+	fingerprints, calls := make([][]byte, len(keys)), make([]string, len(keys))
+	amounts, ends := make([]int64, len(keys)), make([]int64, len(keys))
+	for i, key := range keys {
+		claim := b.claims[key]
+		amounts[i] = claim.reserved
+		if claim.done {
+			amounts[i] = claim.kept
 		}
-		tx.Queue(store.AnyRows, insertClaims[size], args...)
-	})
+		fingerprints[i], calls[i], ends[i] = claim.fingerprint[:], claim.callID, claim.until
+	}
+	insert.Queue(tx, append(claimColumns(keys), fingerprints, calls, amounts, ends)...)
+}
+
+func (b *books) insertAnswers(tx store.Tx, keys []claimKey) {
+	calls, answers := make([]string, len(keys)), make([][]byte, len(keys))
+	for i, key := range keys {
+		calls[i], answers[i] = b.claims[key].callID, b.claims[key].response
+	}
+	columns := claimColumns(keys)
+	insertAnswers.Queue(tx, columns[0], columns[1], calls, answers)
 }

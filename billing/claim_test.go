@@ -85,7 +85,7 @@ func (k keyed) lapse(call string) {
 // age lets the time of a finished key be over.
 func (k keyed) age(call string) {
 	k.Helper()
-	execute(k.T, k.db, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1 AND done`, call)
+	execute(k.T, k.db, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1`, call)
 }
 
 // sweep returns how many calls lost what was held for them.
@@ -105,7 +105,8 @@ func (k keyed) requireWallet(balance, held int64) {
 func (k keyed) requireClaims(want ...string) {
 	k.Helper()
 	rows, err := k.db.Reader().QueryContext(k.Context(),
-		`SELECT call_id || CASE WHEN done THEN ' done' ELSE ' in progress' END FROM idempotency_keys WHERE org_id = $1 ORDER BY call_id`,
+		`SELECT call_id || ' in progress' AS claim FROM running_keys WHERE org_id = $1
+			UNION ALL SELECT call_id || ' done' FROM idempotency_keys WHERE org_id = $1 ORDER BY claim`,
 		k.wallet.OrgID)
 	require.NoError(k, err)
 	defer rows.Close()
@@ -143,11 +144,11 @@ var idempotencyRows = map[string]func(k keyed){
 			require.Equal(k, int64(60), reserved)
 			return until
 		}
-		require.InDelta(k, now+time.Minute.Milliseconds(), until(`SELECT until, reserved_micros FROM idempotency_keys`), 30_000)
+		require.InDelta(k, now+time.Minute.Milliseconds(), until(`SELECT expires_at, reserved_micros FROM running_keys`), 30_000)
 		require.Zero(k, count(k.T, k.db, `SELECT count(*) FROM holds`))
 		k.requireWallet(100, 60)
 		require.Equal(k, Settled{ChargedMicros: 25}, k.settle("call_1", "key", 25, true, "sealed"))
-		require.InDelta(k, now+KeyLife.Milliseconds(), until(`SELECT until, 60 FROM idempotency_keys WHERE done AND reserved_micros = 0`), 30_000)
+		require.InDelta(k, now+KeyLife.Milliseconds(), until(`SELECT until, 60 FROM idempotency_keys`), 30_000)
 		k.requireKept(len("sealed"))
 	},
 	"replay: the same call, its charge and transcript": func(k keyed) {
@@ -295,7 +296,7 @@ var idempotencyRows = map[string]func(k keyed){
 		k.runs("call_1", "key", "other content", 70)
 		k.requireClaims("call_1 in progress")
 		k.requireWallet(100, 70)
-		require.Equal(k, 70, count(k.T, k.db, `SELECT reserved_micros FROM idempotency_keys`))
+		require.Equal(k, 70, count(k.T, k.db, `SELECT reserved_micros FROM running_keys`))
 		k.refused(ErrKeyReused, "call_2", "key", "content", 60)
 		require.Equal(k, Settled{ChargedMicros: 25}, k.settle("call_1", "key", 25, true, "sealed"))
 		k.requireWallet(75, 0)
@@ -677,7 +678,7 @@ func (p *passingTime) age(ctx context.Context, call string) error {
 	defer p.mu.Unlock()
 	return storetest.Insist(func() error {
 		return p.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-			tx.Queue(store.AnyRows, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1 AND done`, call)
+			tx.Queue(store.AnyRows, `UPDATE idempotency_keys SET until = 1 WHERE call_id = $1`, call)
 			return nil
 		})
 	})

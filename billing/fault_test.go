@@ -100,8 +100,8 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				"call_finishes in progress", "call_kept done", "call_lost in progress", "call_releases in progress", "call_swept in progress",
 			}
 			rows := `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM ledger_tx) + (SELECT count(*) FROM idempotency_keys)
-				+ (SELECT count(*) FROM kept_answers) + (SELECT count(*) FROM prices) + (SELECT count(*) FROM tranches)
-				+ (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
+				+ (SELECT count(*) FROM running_keys) + (SELECT count(*) FROM kept_answers) + (SELECT count(*) FROM prices)
+				+ (SELECT count(*) FROM tranches) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
 			before := count(t, db, rows)
 
 			ops := func() []store.Op {

@@ -18,7 +18,7 @@ type invariant struct {
 var invariants = []invariant{
 	{
 		"L4", "what a wallet holds is what its running calls and its tranches have reserved",
-		"the wallet's rows in holds, in idempotency_keys (reserved_micros) and in tranches (left_micros)",
+		"the wallet's rows in holds, in running_keys (reserved_micros) and in tranches (left_micros)",
 		func(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) },
 	},
 	{
@@ -34,7 +34,7 @@ var invariants = []invariant{
 	{
 		"L10", "no call that has ended has a hold or a key in progress, and a finished key names a call of its wallet and, " +
 			"where an answer is kept, that answer",
-		"the call in holds, idempotency_keys (call_id), kept_answers and calls",
+		"the call in holds, running_keys and idempotency_keys (call_id), kept_answers and calls",
 		searchKeys,
 	},
 	{
@@ -95,7 +95,7 @@ const (
 		FROM wallets w FULL JOIN (
 			SELECT org_id, env, sum(micros) AS micros FROM (
 				SELECT org_id, env, amount_micros AS micros FROM holds
-				UNION ALL SELECT org_id, env, reserved_micros FROM idempotency_keys WHERE done = FALSE
+				UNION ALL SELECT org_id, env, reserved_micros FROM running_keys
 				UNION ALL SELECT org_id, env, left_micros FROM tranches
 			) AS reservations GROUP BY org_id, env
 		) r ON r.org_id = w.org_id AND r.env = w.env) AS wallets WHERE held <> reserved`
@@ -103,10 +103,13 @@ const (
 		FROM wallets WHERE held_micros < 0 OR held_micros > balance_micros`
 	lateReservations = `SELECT id, 'a hold that expired at ' || expires_at FROM holds WHERE expires_at < $1
 		UNION ALL SELECT id, 'a tranche leased until ' || lease_until FROM tranches WHERE lease_until < $1
-		UNION ALL SELECT call_id, 'a key in progress until ' || until FROM idempotency_keys WHERE done = FALSE AND until < $1`
+		UNION ALL SELECT call_id, 'a key in progress until ' || expires_at FROM running_keys WHERE expires_at < $1`
 
-	endedHolds  = `SELECT h.id, 'it has ended and has a hold' FROM holds h JOIN calls c ON c.id = h.id`
-	keysOfCalls = `SELECT k.org_id, k.env, k.key_hash, k.call_id, k.done, c.id IS NOT NULL, coalesce(length(a.response), 0) = k.kept_bytes
+	endedHolds = `SELECT h.id, 'it has ended and has a hold' FROM holds h JOIN calls c ON c.id = h.id
+		UNION ALL SELECT r.call_id, 'it has ended and its key is in progress' FROM running_keys r JOIN calls c ON c.id = r.call_id
+		UNION ALL SELECT r.call_id, 'its key is in progress and finished by ' || k.call_id FROM running_keys r
+			JOIN idempotency_keys k ON k.org_id = r.org_id AND k.env = r.env AND k.key_hash = r.key_hash`
+	keysOfCalls = `SELECT k.org_id, k.env, k.key_hash, k.call_id, c.id IS NOT NULL, coalesce(length(a.response), 0) = k.kept_bytes
 		FROM idempotency_keys k
 		LEFT JOIN calls c ON c.id = k.call_id AND c.org_id = k.org_id AND c.env = k.env
 		LEFT JOIN kept_answers a ON a.org_id = k.org_id AND a.env = k.env AND a.call_id = k.call_id
@@ -158,16 +161,14 @@ func searchKeys(ctx context.Context, s *search) error {
 		err = s.read(ctx, func(row *sql.Rows) error {
 			var hash []byte
 			var call string
-			var done, ended, kept bool
-			if err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &hash, &call, &done, &ended, &kept); err != nil {
+			var ended, kept bool
+			if err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &hash, &call, &ended, &kept); err != nil {
 				return err
 			}
 			copy(key.hash[:], hash)
 			read++
 			switch {
-			case !done && ended:
-				s.add(call, "it has ended and its key is in progress")
-			case done && !ended:
+			case !ended:
 				s.add(call, "its key is finished, and it has no row in its wallet")
 			case !kept:
 				s.add(call, "its kept answer is not of the length that its key says")

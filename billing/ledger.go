@@ -205,9 +205,13 @@ type batch struct {
 	made []WalletID
 	// tranched are the wallets of which the tranches are read.
 	tranched []WalletID
-	calls    []callKey
-	claims   []claimKey
-	posts    []*postOp
+	// held are the calls whose holds are read, and ended those of which it is read whether they have ended.
+	held, ended []callKey
+	// running are the claims that are read while they are in progress, and finished those that are read after it.
+	running, finished []claimKey
+	// settles are the settlements of calls that may have a reservation of their own.
+	settles []*settleOp
+	posts   []*postOp
 	// due are the holds whose time is over, shared by the sweeps of the batch. backlog reports that there may be more of a
 	// sort.
 	due            []callKey
@@ -221,9 +225,16 @@ func (b *batch) add(op store.Op) error {
 	b.records = b.records && isSettle && settle.recorded
 	switch op := op.(type) {
 	case *holdOp:
-		b.addCall(op.Wallet, op.CallID, op.Claim)
+		b.wallets = append(b.wallets, op.Wallet)
+		b.ended = append(b.ended, callKey{op.Wallet, op.CallID})
+		if op.Claim == nil {
+			b.held = append(b.held, callKey{op.Wallet, op.CallID})
+		} else {
+			key := claimKey{op.Wallet, op.Claim.KeyHash}
+			b.made, b.running, b.finished = append(b.made, op.Wallet), append(b.running, key), append(b.finished, key)
+		}
 		if replaced, _, _ := ruling(op.With); replaced != "" {
-			b.calls = append(b.calls, callKey{op.Wallet, replaced})
+			b.held = append(b.held, callKey{op.Wallet, replaced})
 		}
 		if op.ride != nil || op.recalls {
 			b.tranched = append(b.tranched, op.Wallet)
@@ -232,13 +243,21 @@ func (b *batch) add(op store.Op) error {
 		if op.recorded {
 			return nil
 		}
-		if op.ride == nil || op.ride.repeats() {
-			b.addCall(op.Call.Wallet, op.Call.ID, op.Claim)
-		}
-		if op.ride != nil {
-			b.wallets = append(b.wallets, op.Call.Wallet)
+		b.wallets = append(b.wallets, op.Call.Wallet)
+		switch {
+		case op.ride != nil:
 			b.tranched = append(b.tranched, op.Call.Wallet)
+			if op.ride.repeats() {
+				b.ended = append(b.ended, callKey{op.Call.Wallet, op.Call.ID})
+			}
+			return nil
+		case op.Claim != nil:
+			b.made = append(b.made, op.Call.Wallet)
+			b.running = append(b.running, claimKey{op.Call.Wallet, op.Claim.KeyHash})
+		default:
+			b.held = append(b.held, callKey{op.Call.Wallet, op.Call.ID})
 		}
+		b.settles = append(b.settles, op)
 	case *postOp:
 		b.posts = append(b.posts, op)
 		if op.kind == EntryRefund {
@@ -262,25 +281,16 @@ func (b *batch) add(op store.Op) error {
 	return nil
 }
 
-func (b *batch) addCall(wallet WalletID, id string, claim *Claim) {
-	b.wallets = append(b.wallets, wallet)
-	b.calls = append(b.calls, callKey{wallet, id})
-	if claim != nil {
-		b.made = append(b.made, wallet)
-		b.claims = append(b.claims, claimKey{wallet, claim.KeyHash})
-	}
-}
-
 // read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change (a call) or
 // is read again (a hold, a claim); all else is read once the wallets are locked, and changes only under that lock. On PostgreSQL the locks
 // and what is read under them share a round trip: each statement sees what was committed before it began.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
 		wallets:   make(map[WalletID]*walletRow, len(b.wallets)),
-		holds:     make(map[string]*holdRow, len(b.calls)),
+		holds:     make(map[string]*holdRow, len(b.held)),
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
-		claims:    make(map[claimKey]*claimRow, len(b.claims)),
+		claims:    make(map[claimKey]*claimRow, len(b.running)),
 		newPrices: map[int64]pricedModel{},
 	}
 	if b.records {
@@ -292,23 +302,70 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	}
 	slices.SortFunc(b.wallets, WalletID.compare)
 	b.wallets = slices.Compact(b.wallets)
-	slices.SortFunc(b.claims, claimKey.compare)
 	slices.SortFunc(b.tranched, WalletID.compare)
-	queueWallets(tx, b.wallets, books)
-	queueTranches(tx, slices.Compact(b.tranched), books)
-	queueClaims(tx, slices.Compact(b.claims), books)
-	queueCalls(tx, b.calls, books)
-	for _, op := range b.posts {
-		queueEntry(tx, entryKey{op.kind, op.wallet, op.ref}, books)
+	b.tranched = slices.Compact(b.tranched)
+	if err := b.readLocked(ctx, tx, books); err != nil {
+		return nil, err
 	}
-	if err := tx.Flush(ctx); err != nil {
-		return nil, fmt.Errorf("read the books: %w", err)
+	missing := slices.DeleteFunc(b.made, func(id WalletID) bool { return books.wallets[id] != nil })
+	if len(missing) > 0 {
+		makeWallets(tx, missing) // after another transaction that makes them, whose rows are read then
+		if err := b.readLocked(ctx, tx, books); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.readLate(ctx, tx, books); err != nil {
+		return nil, err
 	}
 	books.now = tx.Now() // last, because PostgreSQL sends its clock along with the first answer
 	return books, nil
 }
 
-// findWallets adds the wallets that only the database can connect with an operation, and makes missing ones.
+// readLocked locks the wallets and reads what is under their locks.
+func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error {
+	queueWallets(tx, b.wallets, books)
+	queueTranches(tx, b.tranched, books)
+	queueHolds(tx, b.held, books)
+	queueClaims(tx, false, b.running, books)
+	queueClaims(tx, true, b.finished, books)
+	queueEnded(tx, b.ended, books)
+	for _, op := range b.posts {
+		queueEntry(tx, entryKey{op.kind, op.wallet, op.ref}, books)
+	}
+	if err := tx.Flush(ctx); err != nil {
+		return fmt.Errorf("read the books: %w", err)
+	}
+	return nil
+}
+
+// readLate reads whether calls without a reservation have ended, and which calls have finished their keys. A reservation ends with its call,
+// so that nothing else has to be read of a call that has one.
+func (b *batch) readLate(ctx context.Context, tx store.Tx, books *books) error {
+	var ended []callKey
+	var finished []claimKey
+	for _, op := range b.settles {
+		if op.Claim == nil && books.holds[op.Call.ID] != nil {
+			continue
+		}
+		if op.Claim != nil {
+			key := claimKey{op.Call.Wallet, op.Claim.KeyHash}
+			if claim := books.claims[key]; claim == nil {
+				finished = append(finished, key)
+			} else if claim.callID == op.Call.ID && !claim.done {
+				continue
+			}
+		}
+		ended = append(ended, callKey{op.Call.Wallet, op.Call.ID})
+	}
+	queueEnded(tx, ended, books)
+	queueClaims(tx, true, finished, books)
+	if err := tx.Flush(ctx); err != nil {
+		return fmt.Errorf("read what late calls have left: %w", err)
+	}
+	return nil
+}
+
+// findWallets adds the wallets that only the database can connect with an operation.
 func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 	if b.sweep {
 		if err := b.findDue(ctx, tx); err != nil {
@@ -324,9 +381,8 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 			return fmt.Errorf("read a refunded call: %w", err)
 		}
 		b.wallets = append(b.wallets, op.wallet) // none for an unknown call
-		b.calls = append(b.calls, callKey{op.wallet, op.ref})
+		b.ended = append(b.ended, callKey{op.wallet, op.ref})
 	}
-	makeWallets(tx, b.made)
 	return nil
 }
 
@@ -335,7 +391,7 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 	if b.due, err = readDueHolds(ctx, tx); err != nil {
 		return fmt.Errorf("read due holds: %w", err)
 	}
-	b.calls = append(b.calls, b.due...)
+	b.held = append(b.held, b.due...)
 	for _, due := range b.due {
 		b.wallets = append(b.wallets, due.wallet)
 	}
@@ -346,18 +402,24 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 	b.wallets = append(b.wallets, lapsed...)
 	b.tranched = append(b.tranched, lapsed...)
 	b.backlog = len(b.due) == sweepLimit || len(lapsed) == sweepLimit
-	for _, done := range []bool{false, true} {
-		var keys []claimKey
-		if err := tx.Query(ctx, collectClaimKeys(&keys), selectDueClaims, done, tx.Now(), int64(sweepLimit)); err != nil {
-			return fmt.Errorf("read keys whose time is over: %w", err)
-		}
-		b.claims = append(b.claims, keys...)
-		for _, key := range keys {
-			b.wallets = append(b.wallets, key.wallet)
-		}
-		b.backlog = b.backlog || len(keys) == sweepLimit
+	if b.running, err = b.findDueClaims(ctx, tx, selectDueRunning, b.running); err != nil {
+		return err
 	}
-	return nil
+	b.finished, err = b.findDueClaims(ctx, tx, selectDueFinished, b.finished)
+	return err
+}
+
+// findDueClaims adds the claims whose time is over to a list of those that are read.
+func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, claims []claimKey) ([]claimKey, error) {
+	keys, err := readDueClaims(ctx, tx, text)
+	if err != nil {
+		return nil, fmt.Errorf("read keys whose time is over: %w", err)
+	}
+	for _, key := range keys {
+		b.wallets = append(b.wallets, key.wallet)
+	}
+	b.backlog = b.backlog || len(keys) == sweepLimit
+	return append(claims, keys...), nil
 }
 
 // decide sets every result anew: an operation may be decided again after a fault.

@@ -389,7 +389,9 @@ func (*clockSteps) shift(t *testing.T, db *store.DB, wallet WalletID, by time.Du
 	require.NoError(t, err)
 	execute(t, db, `UPDATE wallets SET moved_at = moved_at + $1, recall_until = recall_until + $1 WHERE org_id = $2`,
 		by.Milliseconds(), wallet.OrgID)
-	for table, column := range map[string]string{"holds": "expires_at", "idempotency_keys": "until", "tranches": "lease_until"} {
+	for table, column := range map[string]string{
+		"holds": "expires_at", "running_keys": "expires_at", "idempotency_keys": "until", "tranches": "lease_until",
+	} {
 		execute(t, db, `UPDATE `+table+` SET `+column+` = `+column+` + $1 WHERE org_id = $2 AND `+column+` >= $3`,
 			by.Milliseconds(), wallet.OrgID, now)
 	}

@@ -2,9 +2,7 @@ package billing
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -12,18 +10,9 @@ import (
 var (
 	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
 		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
-	// A call is running with a hold of its own, or has ended, or neither.
-	selectCalls = listSizes.Build(func(calls int) string {
-		ids := make([]string, calls)
-		for i := range ids {
-			ids[i] = fmt.Sprintf("$%d", 3*i+3)
-		}
-		holds := store.ListSizes{calls}.Statement(`SELECT org_id, env, id, FALSE AS ended, amount_micros, expires_at
-			FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
-		return holds[0] + `
-			UNION ALL SELECT org_id, env, id, TRUE, charged_micros, shortfall_micros FROM calls WHERE id IN (` +
-			strings.Join(ids, ",") + `)`
-	})
+	selectHolds = listSizes.Rows(`WITH wanted (i, org_id, env, id) AS ({list}) SELECT i, amount_micros, expires_at
+		FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, "bigint", "text", "text", "text")
+	selectEnded = listSizes.Statement(`SELECT id, org_id, env, charged_micros, shortfall_micros FROM calls WHERE id IN {list}`, 1, 0)
 )
 
 const (
@@ -54,19 +43,34 @@ type callKey struct {
 	id     string
 }
 
-// queueCalls reads the holds of calls and the calls that have ended.
-func queueCalls(tx store.Tx, keys []callKey, books *books) {
-	arguments := func(values []any, key callKey) []any { return append(listWallet(values, key.wallet), key.id) }
-	store.QueueListed(tx, listSizes, selectCalls, "", keys, arguments, func(row store.Row) error {
-		var key callKey
-		var ended bool
-		var first, second int64
-		err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.id, &ended, &first, &second)
-		if ended {
-			books.calls[key.id] = callFigures{key.wallet, Settled{ChargedMicros: first, ShortfallMicros: second}}
-		} else {
-			books.holds[key.id] = &holdRow{id: key.id, wallet: key.wallet, amount: first, expiresAt: second, stored: true, open: true}
+// queueHolds reads the holds of calls.
+func queueHolds(tx store.Tx, keys []callKey, books *books) {
+	numbers, orgs := make([]int64, len(keys)), make([]string, len(keys))
+	envs, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		numbers[i], orgs[i], envs[i], ids[i] = int64(i), key.wallet.OrgID, string(key.wallet.Env), key.id
+	}
+	selectHolds.QueueLookup(tx, func(row store.Row) error {
+		var i int
+		var amount, expiresAt int64
+		if err := row.Scan(&i, &amount, &expiresAt); err != nil {
+			return err
 		}
+		books.holds[keys[i].id] = &holdRow{
+			id: keys[i].id, wallet: keys[i].wallet, amount: amount, expiresAt: expiresAt, stored: true, open: true,
+		}
+		return nil
+	}, numbers, orgs, envs, ids)
+}
+
+// queueEnded reads the calls that have ended.
+func queueEnded(tx store.Tx, keys []callKey, books *books) {
+	arguments := func(values []any, key callKey) []any { return append(values, key.id) }
+	store.QueueListed(tx, listSizes, selectEnded, "", keys, arguments, func(row store.Row) error {
+		var id string
+		var call callFigures
+		err := row.Scan(&id, &call.wallet.OrgID, &call.wallet.Env, &call.settled.ChargedMicros, &call.settled.ShortfallMicros)
+		books.calls[id] = call
 		return err
 	})
 }
@@ -114,5 +118,5 @@ func makeWallets(tx store.Tx, ids []WalletID) {
 // OpenHolds counts the holds of running calls, of all wallets, but for those that are held from tranches.
 func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
 	return store.ReadRow(ctx, b.db, "count open holds", store.ScanValue[int64], `SELECT (SELECT count(*) FROM holds)
-		+ (SELECT count(*) FROM idempotency_keys WHERE done = FALSE AND reserved_micros > 0)`)
+		+ (SELECT count(*) FROM running_keys WHERE reserved_micros > 0)`)
 }

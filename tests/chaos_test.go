@@ -240,7 +240,7 @@ func (r *chaosRun) awaitQuiet(t *testing.T) {
 	r.gateways[0].await("what was left behind to expire", patience, func() bool {
 		var open int
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM holds)
-			+ (SELECT count(*) FROM tranches) + (SELECT count(*) FROM idempotency_keys WHERE done = FALSE)`).Scan(&open))
+			+ (SELECT count(*) FROM tranches) + (SELECT count(*) FROM running_keys)`).Scan(&open))
 		return open == 0
 	})
 }

@@ -52,7 +52,7 @@ func TestLostHold(t *testing.T) {
 		}
 		table := "holds"
 		if key != "" {
-			table = "idempotency_keys" // the row of the key holds
+			table = "running_keys" // the row of the key holds
 		}
 		o.loseCommit(t, table, begin, func() { requireError(t, <-answers, "internal_error") })
 		require.Empty(t, s.Calls(), "called without knowing of the hold")

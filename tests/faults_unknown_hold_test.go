@@ -86,7 +86,8 @@ func TestLostCommitsLeaveNothingRunning(t *testing.T) {
 	require.NotContains(t, o.log.String(), sweptCredits, "holds were left to expire")
 	require.Positive(t, c.voids(t))
 	var taken int
-	require.NoError(t, c.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE org_id = $1`, c.OrgID).Scan(&taken))
+	require.NoError(t, c.db.Reader().QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM running_keys WHERE org_id = $1)
+		+ (SELECT count(*) FROM idempotency_keys WHERE org_id = $1)`, c.OrgID).Scan(&taken))
 	require.Zero(t, taken, "keys are taken by calls that failed")
 	o.requireReady(200)
 	o.requireFewGoroutines(t, goodDay)

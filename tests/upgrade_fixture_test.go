@@ -127,7 +127,7 @@ func moveTimes(t testing.TB, location store.Location) {
 	defer disconnect()
 	var ran int64
 	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(ends) FROM (SELECT expires_at AS ends FROM holds
-		UNION ALL SELECT until FROM idempotency_keys WHERE done = FALSE) AS holds`).Scan(&ran))
+		UNION ALL SELECT expires_at FROM running_keys) AS holds`).Scan(&ran))
 	age := time.Now().UnixMilli() - ran
 	for table, columns := range storetest.Columns(t, conn, location.Engine) {
 		var moved []string

@@ -307,7 +307,7 @@ func (r *wreck) awaitQuiet(t *testing.T) {
 			+ (SELECT count(*) FROM outbound_messages WHERE state IN ('pending', 'sending'))
 			+ (SELECT count(*) FROM media WHERE state = 'waiting' OR message_id IS NULL)
 			+ (SELECT count(*) FROM turns WHERE state = 'needs_attention' AND code <> 'media_message')
-			+ (SELECT count(*) FROM holds) + (SELECT count(*) FROM idempotency_keys WHERE done = FALSE)`).Scan(&open))
+			+ (SELECT count(*) FROM holds) + (SELECT count(*) FROM running_keys)`).Scan(&open))
 		return open == 0
 	})
 }

@@ -153,6 +153,7 @@ var readWhole = []string{
 	"AS reservations GROUP BY org_id",                      // doctor L4: the same, and all that is reserved
 	"'a hold that expired at '", "'it has ended and has a", // doctor L6 and L10: rows of running calls
 	"FROM holds WHERE expires_at < $1", "(SELECT count(*) FROM holds)", // the sweeper and a metric: the same
+	"FROM running_keys WHERE expires_at < $1",             // the sweeper: rows of running calls
 	"FROM tranches WHERE lease_until < $1",                // the sweeper: a few rows for each process
 	"LEFT JOIN prices p ON p.id = c.price_id AND p.model", // doctor P1: a page of calls with the prices, which are few
 	"SELECT 1 FROM organizations LIMIT 1",                 // ping: one row
@@ -274,8 +275,10 @@ func fillTables(t *testing.T, db *store.DB) {
 			cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq,
 			balance_micros) SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', i + 0, 1,
 			i + 0, 1, 1, 0, 2 * i + 1, 5`+from(calls),
-		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, done, reserved_micros, kept_bytes, until)
-			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'call_' || i, TRUE, 0, 32, 4000000000000`+from(calls),
+		`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at)
+			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'call_running_' || i, 0, 4000000000000`+from(calls),
+		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until)
+			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'call_' || i, 32, 4000000000000`+from(calls),
 		`INSERT INTO kept_answers (org_id, env, call_id, response) SELECT `+org+`, 'test', 'call_' || i, `+hash+from(calls),
 		`INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, debounce_ms, debounce_max_ms, supersede, pause_ms,
 			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),

@@ -234,7 +234,8 @@ func TestConstraints(t *testing.T) {
 		const hold = `INSERT INTO holds (org_id, env, id, amount_micros, expires_at) `
 		const call = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
 			cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros) `
-		const key = `INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, done, reserved_micros, kept_bytes, until) `
+		const running = `INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at) `
+		const key = `INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) `
 		const tx = `INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id) `
 		write(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
 		write(t, db, `INSERT INTO wallets (org_id, env, balance_micros, held_micros) VALUES ('org_1', 'live', 100, 100)`)
@@ -244,7 +245,8 @@ func TestConstraints(t *testing.T) {
 		write(t, db, call+`VALUES ('call_1', `+told+`, 5, 5, 0, 1, 10)`)
 		write(t, db, call+`VALUES ('call_2', `+told+`, 5, 0, 0, NULL, NULL)`) // a void may change
 		hash, other := make([]byte, 32), bytes.Repeat([]byte{1}, 32)
-		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'call_1', FALSE, 5, 0, 1)`, hash)
+		write(t, db, running+`VALUES ('org_1', 'live', $1, $1, 'call_1', 5, 1)`, hash)
+		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'call_2', 0, 1)`, hash)
 		write(t, db, tx+`VALUES ('txn_1', 'org_1', 'live', 2, 'topup', 'sys:cash', 'r', '', 1, 1, 1, 'aud_1')`)
 
 		for statement, arguments := range map[string][]any{
@@ -276,12 +278,14 @@ func TestConstraints(t *testing.T) {
 			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, -1)`:                                nil,
 			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 1, 10)`:                                nil, // the number of another charge
 			call + `VALUES ('call_1', ` + told + `, 5, 5, 0, 3, 10)`:                                nil,
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', TRUE, 0, 0, 1)`:                       {hash},
-			key + `VALUES ('org_1', 'test', $1, $1, 'call_2', TRUE, 0, 0, 1)`:                       {hash[:31]},
-			key + `VALUES ('org_1', 'live', $1, $1, '', TRUE, 0, 0, 1)`:                             {other},
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', TRUE, 1, 0, 1)`:                       {other}, // done, and holds
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', FALSE, 0, 1, 1)`:                      {other}, // running, and keeps an answer
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_2', FALSE, -1, 0, 1)`:                     {other},
+			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', 0, 1)`:                            {hash},
+			running + `VALUES ('org_1', 'test', $1, $1, 'call_2', 0, 1)`:                            {hash[:31]},
+			running + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                  {other},
+			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', -1, 1)`:                           {other},
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', 0, 1)`:                                {hash},
+			key + `VALUES ('org_1', 'test', $1, $1, 'call_1', 0, 1)`:                                {hash[:31]},
+			key + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                      {other},
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', -1, 1)`:                               {other},
 			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                    {other},
 			`INSERT INTO prices VALUES (1, 'm', 1, -1, 1)`:                                          nil,
 			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 'r', '', 1, 1, 1, '')`:  nil, // the reference of another

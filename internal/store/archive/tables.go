@@ -24,7 +24,8 @@ var allTables = [...]struct{ name, columns string }{
 	{"calls", "id request_id org_id env key_id model provider byok:bool stream:bool outcome prompt_tokens:int " +
 		"completion_tokens:int cached_tokens:int usage_source ended_at:int duration_ms:int price_id:int reserved_micros:int " +
 		"charged_micros:int shortfall_micros:int wallet_seq:int balance_micros:int"},
-	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes call_id done:bool reserved_micros:int kept_bytes:int until:int"},
+	{"running_keys", "org_id env key_hash:bytes fingerprint:bytes call_id reserved_micros:int expires_at:int"},
+	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes call_id kept_bytes:int until:int"},
 	{"kept_answers", "org_id env call_id response:bytes"},
 	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +
 		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int handover:bool handover_words handover_reply " +

@@ -261,23 +261,32 @@ CREATE TABLE calls (
 CREATE INDEX calls_uncharged ON calls (org_id, env, ended_at) WHERE wallet_seq IS NULL;
 CREATE UNIQUE INDEX calls_charges ON calls (org_id, env, wallet_seq) WHERE wallet_seq IS NOT NULL;
 
--- key_hash is the SHA-256 of the client's Idempotency-Key. A row counts until the moment until. While its call runs, reserved_micros are held
--- for it; when that is done, kept_bytes is the length of its answer in kept_answers, 0 for one that isn't kept.
-CREATE TABLE idempotency_keys (
-	org_id          TEXT    NOT NULL,
-	env             TEXT    NOT NULL CHECK (env IN ('live', 'test')),
-	key_hash        BYTEA   NOT NULL CHECK (length(key_hash) = 32),
-	fingerprint     BYTEA   NOT NULL CHECK (length(fingerprint) = 32),
-	call_id         TEXT    NOT NULL CHECK (call_id <> ''),
-	done            BOOLEAN NOT NULL,
-	reserved_micros BIGINT  NOT NULL CHECK (reserved_micros >= 0),
-	kept_bytes      BIGINT  NOT NULL CHECK (kept_bytes >= 0),
-	until           BIGINT  NOT NULL,
-	PRIMARY KEY (org_id, env, key_hash),
-	CHECK (NOT done OR reserved_micros = 0),
-	CHECK (done OR kept_bytes = 0)
+-- An Idempotency-Key while its call runs, with what is reserved for the call; key_hash is the SHA-256 of the client's key. The row ends with
+-- its call, so the table is small: a hash may be on any page, and a batch of calls changes few.
+CREATE TABLE running_keys (
+	org_id          TEXT   NOT NULL,
+	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	key_hash        BYTEA  NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint     BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	call_id         TEXT   NOT NULL CHECK (call_id <> ''),
+	reserved_micros BIGINT NOT NULL CHECK (reserved_micros >= 0),
+	expires_at      BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env, key_hash)
 ) {hot table};
-CREATE INDEX idempotency_keys_until ON idempotency_keys (done, until);
+
+-- An Idempotency-Key after its call. A row counts until the moment until. kept_bytes is the length of its answer in kept_answers, 0 for one
+-- that isn't kept. No key is here and in running_keys.
+CREATE TABLE idempotency_keys (
+	org_id      TEXT   NOT NULL,
+	env         TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	call_id     TEXT   NOT NULL CHECK (call_id <> ''),
+	kept_bytes  BIGINT NOT NULL CHECK (kept_bytes >= 0),
+	until       BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env, key_hash)
+) {table};
+CREATE INDEX idempotency_keys_until ON idempotency_keys (until);
 
 -- The sealed answers of calls with an Idempotency-Key.
 CREATE TABLE kept_answers (
@@ -787,7 +796,7 @@ CREATE TRIGGER calls_no_truncate BEFORE TRUNCATE ON calls FOR EACH STATEMENT EXE
 ALTER TABLE rate_windows SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE wallets SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE holds SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
-ALTER TABLE idempotency_keys SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
+ALTER TABLE running_keys SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
 ALTER TABLE conversations SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 ALTER TABLE messages SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
 ALTER TABLE turns SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000);
