@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,104 +20,103 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-type agents struct{ *Deps }
-
 // usualAgent is the size in bytes of an agent with instructions of 100,000 characters, unless most of them are escaped.
 const usualAgent = 128 << 10
 
-func (g *agents) register(s *endpoint.Server) {
-	const all, one = "/agents", "/agents/{id}"
-	members := operations{s, handlers.RoleMember}
-	endpoint.Register(s, endpoint.Operation{
-		ID: "createAgent", Route: members.route(http.MethodPost, all, identity.AgentsWrite, "Create an agent"), UsualAnswer: usualAgent,
-	}, g.create)
-	addForTestKeys(members, "listAgents", http.MethodGet, all, identity.AgentsRead,
-		"List the agents, oldest first; GET /agents/{id} has the instructions", g.list)
-	// The list of [v1.Models] for login sessions, which /v1 doesn't accept.
-	addForTestKeys(members, "listAgentModels", http.MethodGet, all+"/models", identity.AgentsRead,
-		"List the models that an agent can have", g.listModels)
-	addForTestKeys(members, "getAgent", http.MethodGet, one, identity.AgentsRead, "Get an agent", g.get)
-	endpoint.Register(s, endpoint.Operation{
-		ID: "updateAgent", Route: members.route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent"), UsualAnswer: usualAgent,
-	}, g.update)
-	add(members, "deleteAgent", http.MethodDelete, one, identity.AgentsWrite, "Delete an agent; its channels have no agent then", g.remove)
-	g.registerPlayground(s)
-}
+// The operations on agents.
+var (
+	CreateAgent = operation(answering(usualAgent, members("createAgent", "POST /agents", identity.AgentsWrite,
+		"Create an agent")), (*Deps).createAgent)
+	ListAgents = operation(testKeys(members("listAgents", "GET /agents", identity.AgentsRead,
+		"List the agents, oldest first; GET /agents/{id} has the instructions")), (*Deps).listAgents)
+	ListAgentModels = operation(testKeys(members("listAgentModels", "GET /agents/models", identity.AgentsRead,
+		"List the models that an agent can have")), (*Deps).listAgentModels)
+	GetAgent = operation(testKeys(members("getAgent", "GET /agents/{id}", identity.AgentsRead,
+		"Get an agent")), (*Deps).getAgent)
+	UpdateAgent = operation(answering(usualAgent, members("updateAgent", "PATCH /agents/{id}", identity.AgentsWrite,
+		"Change an agent")), (*Deps).updateAgent)
+	DeleteAgent = operation(members("deleteAgent", "DELETE /agents/{id}", identity.AgentsWrite,
+		"Delete an agent; its channels have no agent then"), (*Deps).deleteAgent)
+	TryAgent = operation(streaming(testKeys(members("tryAgent", "POST /agents/{id}/playground", identity.ChatWrite,
+		"Try an agent: its answer as a stream in the form of /v1/chat/completions, charged like any call"))), (*Deps).tryAgent)
+)
 
-func (g *agents) create(
+var agentOperations = []Operation{CreateAgent, ListAgents, ListAgentModels, GetAgent, UpdateAgent, DeleteAgent, TryAgent}
+
+func (d *Deps) createAgent(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body agentCreation },
 ) (*endpoint.JSON[agentObject], error) {
-	agent := store.Agent{ID: store.NewID("agt"), OrgID: principal.OrgID, CreatedAt: g.Now().UnixMilli()}
+	agent := store.Agent{ID: store.NewID("agt"), OrgID: principal.OrgID, CreatedAt: d.Now().UnixMilli()}
 	agent.UpdatedAt = agent.CreatedAt
 	if err := in.Body.change().apply(&agent); err != nil {
 		return nil, err
 	}
-	if err := g.checkModel(ctx, principal, agent.Model); err != nil {
+	if err := d.checkModel(ctx, principal, agent.Model); err != nil {
 		return nil, err
 	}
-	if err := g.checkKnowledgeBases(ctx, principal, agent.KnowledgeBaseIDs); err != nil {
+	if err := d.checkKnowledgeBases(ctx, principal, agent.KnowledgeBaseIDs); err != nil {
 		return nil, err
 	}
-	if err := g.DB.Agents.Create(ctx, principal.Actor(), agent); err != nil {
+	if err := d.DB.Agents.Create(ctx, principal.Actor(), agent); err != nil {
 		return nil, agentConflict(err, handlers.Internal(fmt.Errorf("creating an agent: %w", err)))
 	}
 	return endpoint.Answer(showAgent(&agent)), nil
 }
 
-func (g *agents) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AgentSummaryObject], error) {
-	return listRows(ctx, principal, in, g.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
+func (d *Deps) listAgents(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AgentSummaryObject], error) {
+	return listRows(ctx, principal, in, d.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
 }
 
-func (g *agents) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[agentObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedAgents, in.ID, g.DB.Agents.ByID, showAgent)
+func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[agentObject], error) {
+	return getRow(ctx, d, principal, store.OwnedAgents, in.ID, d.DB.Agents.ByID, showAgent)
 }
 
-// update changes the fields that the body names, and leaves those that another request changes at the same time.
-func (g *agents) update(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[agentObject], error) {
-	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
+// updateAgent changes the fields that the body names, and leaves those that another request changes at the same time.
+func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[agentObject], error) {
+	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
 	}
 	if err := in.Body.apply(&agent); err != nil {
 		return nil, err
 	}
 	// An agent with a model that is no longer available can still be changed.
 	if in.Body.Model != nil {
-		if err := g.checkModel(ctx, principal, agent.Model); err != nil {
+		if err := d.checkModel(ctx, principal, agent.Model); err != nil {
 			return nil, err
 		}
 	}
-	if err := g.checkKnowledgeBases(ctx, principal, in.Body.KnowledgeBaseIDs); err != nil {
+	if err := d.checkKnowledgeBases(ctx, principal, in.Body.KnowledgeBaseIDs); err != nil {
 		return nil, err
 	}
-	err = g.DB.Agents.Update(ctx, principal.Actor(), principal.OrgID, in.ID, in.Body.apply)
+	err = d.DB.Agents.Update(ctx, principal.Actor(), principal.OrgID, in.ID, in.Body.apply)
 	if refused, ok := errors.AsType[*handlers.Error](err); ok { // together with what was changed since
 		return nil, refused
 	}
 	if err != nil {
-		return nil, agentConflict(err, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err))
+		return nil, agentConflict(err, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err))
 	}
-	return g.get(ctx, principal, &in.PathID)
+	return d.getAgent(ctx, principal, &in.PathID)
 }
 
-func (g *agents) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedAgents, in.ID, g.DB.Agents.Delete)
+func (d *Deps) deleteAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedAgents, in.ID, d.DB.Agents.Delete)
 }
 
 // checkModel refuses a model that the organization can't call.
-func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, id string) error {
+func (d *Deps) checkModel(ctx context.Context, principal *identity.Principal, id string) error {
 	unsupported := &handlers.Error{
 		Code: errcode.UnsupportedModel, Field: "model",
 		Message: "The model does not exist or is not enabled for the organization. GET " + handlers.ModelsPath + " lists those that are.",
 	}
-	model, ok := g.Models.Model(id)
+	model, ok := d.Models.Model(id)
 	if !ok {
 		return unsupported
 	}
 	if !principal.HasOrgModels {
 		return nil
 	}
-	exceptions, err := g.DB.Organizations.Models(ctx, principal.OrgID)
+	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
 	if err != nil {
 		return handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}
@@ -144,16 +142,16 @@ func agentConflict(err, otherwise error) error {
 }
 
 // checkKnowledgeBases refuses knowledge bases that aren't the organization's.
-func (g *agents) checkKnowledgeBases(ctx context.Context, principal *identity.Principal, ids []string) error {
+func (d *Deps) checkKnowledgeBases(ctx context.Context, principal *identity.Principal, ids []string) error {
 	for _, id := range ids {
 		if !handlers.WellFormedID(id) {
 			return unknownKnowledgeBase()
 		}
-		_, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, id)
+		_, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, id)
 		if err == nil {
 			continue
 		}
-		err = g.refuse(ctx, principal, store.OwnedKnowledgeBases, id, err)
+		err = d.refuse(ctx, principal, store.OwnedKnowledgeBases, id, err)
 		if handlers.AsError(err).Code == errcode.NotFound {
 			return unknownKnowledgeBase()
 		}
@@ -360,13 +358,14 @@ type agentModelsObject struct {
 	Data []agentModelObject `json:"data"`
 }
 
-func (g *agents) listModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[agentModelsObject], error) {
-	exceptions, err := g.DB.Organizations.Models(ctx, principal.OrgID)
+// listAgentModels lists what [v1.Models] does, for login sessions, which /v1 does not accept.
+func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[agentModelsObject], error) {
+	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}
 	models := agentModelsObject{Data: []agentModelObject{}}
-	for _, model := range g.Models.Models() {
+	for _, model := range d.Models.Models() {
 		if v1.Enabled(&model, exceptions, principal) {
 			models.Data = append(models.Data, showAgentModel(&model))
 		}

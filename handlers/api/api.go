@@ -1,5 +1,5 @@
-// Package api has the operations of the organization API: one type per group (agents, channels, wallet, …), each with the
-// routes, bodies and answers of its group. Package endpoint checks credentials, scopes, roles and bodies before they run.
+// Package api has the operations of the organization API as values, in one list for each group (agents, channels, wallet, …), with their
+// routes, bodies and answers. Package endpoint checks credentials, scopes, roles and bodies before they run.
 //
 // Invariants:
 //   - An operation reads and writes rows of the principal's organization only; an id of another organization is forbidden and
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -125,57 +126,91 @@ func serve(d *Deps) *endpoint.Server {
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
 	d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
-	(&session{d}).register(s)
-	(&members{d}).register(s)
-	(&apiKeys{d}).register(s)
-	(&providerKeys{d}).register(s)
-	(&auditLog{d}).register(s)
-	(&agents{d}).register(s)
-	(&knowledgeBases{d}).register(s)
-	(&documents{d}).register(s)
-	(&channels{d}).register(s)
-	(&conversations{d}).register(s)
-	(&wallet{d}).register(s)
-	(&eventEndpoints{d}).register(s)
+	for _, group := range [][]Operation{
+		sessionOperations, memberOperations, apiKeyOperations, providerKeyOperations, auditOperations, agentOperations, knowledgeBaseOperations,
+		documentOperations, channelOperations, conversationOperations, walletOperations, eventEndpointOperations,
+	} {
+		for _, o := range group {
+			o.Register(s, d)
+		}
+	}
+	d.describeCredentials(s)
 	widget.Register(s)
-	(&organization{d}).register(s)
+	for _, o := range organizationOperations {
+		o.Register(s, d)
+	}
 	return s
 }
 
-// operations adds operations to a server that need the role of a login session or, of an API key, a scope.
-type operations struct {
-	server *endpoint.Server
-	role   handlers.Role
+// Operation is an operation of the organization API.
+type Operation = endpoint.Any[*Deps]
+
+// operation makes an operation of its description and the method that does it.
+func operation[I, O any](
+	o endpoint.Operation, do func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error),
+) endpoint.Op[*Deps, I, O] {
+	return endpoint.Op[*Deps, I, O]{Operation: o, Do: do}
 }
 
 // noScope is the scope of operations that no API key may use.
 const noScope identity.Scope = ""
 
-func (o operations) route(method, path string, scope identity.Scope, summary string) handlers.Route {
-	return handlers.Route{Method: method, Path: path, Scope: scope, Role: o.role, Summary: summary}
+// members describes an operation that every person of the organization may use, and API keys with the scope. route is a method and a path.
+func members(id, route string, scope identity.Scope, summary string) endpoint.Operation {
+	method, path, _ := strings.Cut(route, " ")
+	return endpoint.Operation{
+		ID: id, Route: handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleMember, Summary: summary},
+	}
 }
 
-// testRoute is route for an operation that keys of the test environment may use ([handlers.Route].TestKeys).
-func (o operations) testRoute(method, path string, scope identity.Scope, summary string) handlers.Route {
-	route := o.route(method, path, scope, summary)
-	route.TestKeys = true
-	return route
+// administrators is members for administrators only.
+func administrators(id, route string, scope identity.Scope, summary string) endpoint.Operation {
+	o := members(id, route, scope, summary)
+	o.Role = handlers.RoleAdministrator
+	return o
 }
 
-// add adds an operation that is described by its route and its types alone.
-func add[I, O any](
-	o operations, id, method, path string, scope identity.Scope, summary string,
-	serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
-) {
-	endpoint.Register(o.server, endpoint.Operation{ID: id, Route: o.route(method, path, scope, summary)}, serve)
+// public describes an operation that needs no credentials.
+func public(id, route, summary string) endpoint.Operation {
+	o := members(id, route, noScope, summary)
+	o.Role, o.Public = "", true
+	return o
 }
 
-// addForTestKeys is add for an operation that keys of the test environment may use.
-func addForTestKeys[I, O any](
-	o operations, id, method, path string, scope identity.Scope, summary string,
-	serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
-) {
-	endpoint.Register(o.server, endpoint.Operation{ID: id, Route: o.testRoute(method, path, scope, summary)}, serve)
+// testKeys lets keys of the test environment use an operation, too ([handlers.Route].TestKeys).
+func testKeys(o endpoint.Operation) endpoint.Operation {
+	o.TestKeys = true
+	return o
+}
+
+// acting describes a POST that makes nothing new.
+func acting(o endpoint.Operation) endpoint.Operation {
+	o.Status = http.StatusOK
+	return o
+}
+
+// streaming describes an operation whose answer is a stream of chunks.
+func streaming(o endpoint.Operation) endpoint.Operation {
+	o.Stream = true
+	return acting(o)
+}
+
+// reading sets the largest body.
+func reading(bytes int64, o endpoint.Operation) endpoint.Operation {
+	o.MaxBody = bytes
+	return o
+}
+
+// answering sets the size of a large answer.
+func answering(bytes int64, o endpoint.Operation) endpoint.Operation {
+	o.UsualAnswer = bytes
+	return o
+}
+
+// containing describes an answer by media type.
+func containing(content map[string]*huma.MediaType, o endpoint.Operation) endpoint.Operation {
+	o.Content = content
+	return o
 }
 
 // missing returns the error for an id that the organization doesn't have: forbidden when it is another organization's, else

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -60,28 +59,28 @@ type apiKeyCreation struct {
 	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
 }
 
-type apiKeys struct{ *Deps }
+// The operations on API keys.
+var (
+	CreateAPIKey = operation(testKeys(administrators("createAPIKey", "POST /api-keys", identity.APIKeysWrite,
+		"Create an API key, which is shown this once")), (*Deps).createAPIKey)
+	ListAPIKeys = operation(testKeys(administrators("listAPIKeys", "GET /api-keys", identity.APIKeysRead,
+		"List the API keys, revoked ones too, oldest first")), (*Deps).listAPIKeys)
+	GetAPIKey = operation(testKeys(administrators("getAPIKey", "GET /api-keys/{id}", identity.APIKeysRead,
+		"Get an API key")), (*Deps).getAPIKey)
+	RevokeAPIKey = operation(testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
+		"Revoke an API key for good, from the next request on")), (*Deps).revokeAPIKey)
+)
 
-func (g *apiKeys) register(s *endpoint.Server) {
-	const all, one = "/api-keys", "/api-keys/{id}"
-	administrators := operations{s, handlers.RoleAdministrator}
-	addForTestKeys(administrators, "createAPIKey", http.MethodPost, all, identity.APIKeysWrite,
-		"Create an API key, which is shown this once", g.create)
-	addForTestKeys(administrators, "listAPIKeys", http.MethodGet, all, identity.APIKeysRead,
-		"List the API keys, revoked ones too, oldest first", g.list)
-	addForTestKeys(administrators, "getAPIKey", http.MethodGet, one, identity.APIKeysRead, "Get an API key", g.get)
-	addForTestKeys(administrators, "revokeAPIKey", http.MethodDelete, one, identity.APIKeysWrite,
-		"Revoke an API key for good, from the next request on", g.revoke)
-}
+var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey}
 
-func (g *apiKeys) create(
+func (d *Deps) createAPIKey(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation },
 ) (*endpoint.JSON[issuedKey], error) {
 	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
 	set(&request.Name, in.Body.Name)
 	set(&request.Env, in.Body.Environment)
 	if in.Body.ExpiresInDays != nil {
-		at, err := identity.ExpiryInDays(g.Now(), *in.Body.ExpiresInDays)
+		at, err := identity.ExpiryInDays(d.Now(), *in.Body.ExpiresInDays)
 		if err != nil {
 			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.",
 				identity.MinExpiryDays, identity.MaxExpiryDays)
@@ -91,7 +90,7 @@ func (g *apiKeys) create(
 	if err := withinRights(principal, request); err != nil {
 		return nil, err
 	}
-	key, err := identity.CreateAPIKey(ctx, g.DB, principal.Actor(), request)
+	key, err := identity.CreateAPIKey(ctx, d.DB, principal.Actor(), request)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
 	}
@@ -132,23 +131,23 @@ func withinRights(principal *identity.Principal, request identity.KeyRequest) er
 	return nil
 }
 
-func (g *apiKeys) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[APIKeyObject], error) {
-	return listRows(ctx, principal, in, g.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
+func (d *Deps) listAPIKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[APIKeyObject], error) {
+	return listRows(ctx, principal, in, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
 }
 
-func (g *apiKeys) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[APIKeyObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedAPIKeys, in.ID, g.DB.APIKeys.ByID, showAPIKey)
+func (d *Deps) getAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[APIKeyObject], error) {
+	return getRow(ctx, d, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.ByID, showAPIKey)
 }
 
-func (g *apiKeys) revoke(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+func (d *Deps) revokeAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
 	if principal.Env == store.Test {
-		key, err := g.DB.APIKeys.ByID(ctx, principal.OrgID, in.ID)
+		key, err := d.DB.APIKeys.ByID(ctx, principal.OrgID, in.ID)
 		if err != nil {
-			return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
+			return nil, d.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
 		}
 		if key.Env != store.Test {
 			return nil, handlers.LiveOnly()
 		}
 	}
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedAPIKeys, in.ID, g.DB.APIKeys.Revoke)
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.Revoke)
 }

@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"strings"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -35,13 +33,14 @@ func shownActor(actor string) string {
 	return actor
 }
 
-type auditLog struct{ *Deps }
+// The operation on the audit log.
+var (
+	ListAuditLog = operation(administrators("listAuditLog", "GET /audit-log", noScope,
+		"List who changed what, newest first"), (*Deps).listAuditLog)
+)
 
-func (g *auditLog) register(s *endpoint.Server) {
-	add(operations{s, handlers.RoleAdministrator}, "listAuditLog", http.MethodGet, "/audit-log", noScope,
-		"List who changed what, newest first", g.list)
-}
+var auditOperations = []Operation{ListAuditLog}
 
-func (g *auditLog) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[auditObject], error) {
-	return listRows(ctx, principal, in, g.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
+func (d *Deps) listAuditLog(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[auditObject], error) {
+	return listRows(ctx, principal, in, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,88 +22,92 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-type channels struct{ *Deps }
+// The operations on channels.
+var (
+	CreateChannel = operation(administrators("createChannel", "POST /channels", identity.ChannelsWrite,
+		"Connect a channel"), (*Deps).createChannel)
+	ListChannels = operation(testKeys(members("listChannels", "GET /channels", identity.ChannelsRead,
+		"List the channels, oldest first")), (*Deps).listChannels)
+	GetChannel = operation(testKeys(members("getChannel", "GET /channels/{id}", identity.ChannelsRead,
+		"Get a channel")), (*Deps).getChannel)
+	UpdateChannel = operation(administrators("updateChannel", "PATCH /channels/{id}", identity.ChannelsWrite,
+		"Change a channel or its credentials"), (*Deps).updateChannel)
+	DeleteChannel = operation(administrators("deleteChannel", "DELETE /channels/{id}", identity.ChannelsWrite,
+		"Delete a channel"), (*Deps).deleteChannel)
+	ListTemplates = operation(members("listTemplates", "GET /channels/{id}/templates", identity.ChannelsRead,
+		"List the templates that a channel's platform has approved"), (*Deps).listTemplates)
+	VerifyChannel = operation(acting(administrators("verifyChannel", "POST /channels/{id}/verify", identity.ChannelsWrite,
+		"Ask the platform again whose account the channel's credentials belong to")), (*Deps).verifyChannel)
+)
 
-func (g *channels) register(s *endpoint.Server) {
-	const all, one, read, write = "/channels", "/channels/{id}", identity.ChannelsRead, identity.ChannelsWrite
-	members, administrators := operations{s, handlers.RoleMember}, operations{s, handlers.RoleAdministrator}
-	add(administrators, "createChannel", http.MethodPost, all, write, "Connect a channel", g.create)
-	addForTestKeys(members, "listChannels", http.MethodGet, all, read, "List the channels, oldest first", g.list)
-	addForTestKeys(members, "getChannel", http.MethodGet, one, read, "Get a channel", g.get)
-	add(administrators, "updateChannel", http.MethodPatch, one, write, "Change a channel or its credentials", g.update)
-	add(administrators, "deleteChannel", http.MethodDelete, one, write, "Delete a channel", g.remove)
-	add(members, "listTemplates", http.MethodGet, one+"/templates", read, "List the templates that a channel's platform has approved", g.templates)
-	g.describeCredentials(s)
-	endpoint.Register(s, endpoint.Operation{ID: "verifyChannel", Status: http.StatusOK, Route: administrators.route(http.MethodPost, one+"/verify",
-		write, "Ask the platform again whose account the channel's credentials belong to")}, g.verify)
-}
+var channelOperations = []Operation{CreateChannel, ListChannels, GetChannel, UpdateChannel, DeleteChannel, ListTemplates, VerifyChannel}
 
-// create stores the channel before it asks the platform, so that a request beyond the plan's limit or with a taken name causes
+// createChannel stores the channel before it asks the platform, so that a request beyond the plan's limit or with a taken name causes
 // no call.
-func (g *channels) create(
+func (d *Deps) createChannel(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
 ) (*endpoint.JSON[channelObject], error) {
-	channel, credentials, err := in.Body.channel(g.Catalog, principal.OrgID)
+	channel, credentials, err := in.Body.channel(d.Catalog, principal.OrgID)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkAgent(ctx, principal, channel.AgentID); err != nil {
+	if err := d.checkAgent(ctx, principal, channel.AgentID); err != nil {
 		return nil, err
 	}
 	var question *question
 	if channel.State == store.ChannelPending {
-		if question, err = g.questions.account(ctx, &channel, firstCredentials); err != nil {
+		if question, err = d.questions.account(ctx, &channel, firstCredentials); err != nil {
 			return nil, err
 		}
 		defer question.end()
 	}
-	channel.CreatedAt = g.Now().UnixMilli()
+	channel.CreatedAt = d.Now().UnixMilli()
 	channel.UpdatedAt = channel.CreatedAt
 	if in.Body.Credentials != nil {
-		channel.Credentials = g.sealCredentials(&channel, credentials)
+		channel.Credentials = d.sealCredentials(&channel, credentials)
 	}
-	err = g.DB.Channels.Create(ctx, principal.Actor(), channel, g.Plans.ChannelLimit(principal.Plan))
+	err = d.DB.Channels.Create(ctx, principal.Actor(), channel, d.Plans.ChannelLimit(principal.Plan))
 	if errors.Is(err, store.ErrConflict) && channel.State == store.ChannelPending {
-		err = g.takeOver(ctx, principal, question, &channel, credentials, err)
+		err = d.takeOver(ctx, principal, question, &channel, credentials, err)
 	}
 	if err != nil {
 		return nil, channelRefusal(err, handlers.Internal(fmt.Errorf("creating a channel: %w", err)))
 	}
-	if channel.State == store.ChannelPending && g.proven(ctx, question, &channel, credentials) {
-		err := g.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, channel.ID, store.ChannelActive)
+	if channel.State == store.ChannelPending && d.proven(ctx, question, &channel, credentials) {
+		err := d.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, channel.ID, store.ChannelActive)
 		if err == nil {
-			return g.get(ctx, principal, &endpoint.PathID{ID: channel.ID})
+			return d.getChannel(ctx, principal, &endpoint.PathID{ID: channel.ID})
 		}
 		// The channel is there, and can be verified again.
-		g.Logger.Error("a new channel could not be activated", "channel", channel.ID, "error", err)
+		d.Logger.Error("a new channel could not be activated", "channel", channel.ID, "error", err)
 	}
-	return endpoint.Answer(g.show(&channel)), nil
+	return endpoint.Answer(d.showChannel(&channel)), nil
 }
 
-func (g *channels) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelObject], error) {
-	show, err := g.shown(ctx, principal)
+func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelObject], error) {
+	show, err := d.channelShower(ctx, principal)
 	if err != nil {
 		return nil, err
 	}
-	return listRows(ctx, principal, in, g.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
+	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
 }
 
-func (g *channels) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
-	show, err := g.shown(ctx, principal)
+func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
+	show, err := d.channelShower(ctx, principal)
 	if err != nil {
 		return nil, err
 	}
-	return getRow(ctx, g.Deps, principal, store.OwnedChannels, in.ID, g.DB.Channels.ByID, show)
+	return getRow(ctx, d, principal, store.OwnedChannels, in.ID, d.DB.Channels.ByID, show)
 }
 
-// shown is show for channels that may send already: it also shows pauses that platforms have asked for.
-func (g *channels) shown(ctx context.Context, principal *identity.Principal) (func(*store.Channel) channelObject, error) {
-	closed, err := g.DB.Channels.ClosedUntil(ctx, principal.OrgID)
+// channelShower is showChannel for channels that may send already: it also shows pauses that platforms have asked for.
+func (d *Deps) channelShower(ctx context.Context, principal *identity.Principal) (func(*store.Channel) channelObject, error) {
+	closed, err := d.DB.Channels.ClosedUntil(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the pauses of channels: %w", err))
 	}
 	return func(channel *store.Channel) channelObject {
-		object := g.show(channel)
+		object := d.showChannel(channel)
 		if until := closed[channel.ID]; until > 0 {
 			object.ThrottledUntil = new(endpoint.Timestamp(until))
 			if object.State == store.ChannelActive {
@@ -115,10 +118,12 @@ func (g *channels) shown(ctx context.Context, principal *identity.Principal) (fu
 	}, nil
 }
 
-func (g *channels) update(ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange]) (*endpoint.JSON[channelObject], error) {
-	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
+func (d *Deps) updateChannel(
+	ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange],
+) (*endpoint.JSON[channelObject], error) {
+	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	var change store.ChannelChange
 	if in.Body.Name != nil {
@@ -131,7 +136,7 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 	if in.Body.AgentID.given {
 		agentID := ""
 		set(&agentID, in.Body.AgentID.value)
-		if err := g.checkAgent(ctx, principal, agentID); err != nil {
+		if err := d.checkAgent(ctx, principal, agentID); err != nil {
 			return nil, err
 		}
 		change.AgentID = &agentID
@@ -143,64 +148,64 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 		return nil, err
 	}
 	if in.Body.Credentials != nil {
-		credentials, err := in.Body.Credentials.checked(g.Catalog, channel.Type)
+		credentials, err := in.Body.Credentials.checked(d.Catalog, channel.Type)
 		if err != nil {
 			return nil, err
 		}
-		change.Credentials = g.sealCredentials(&channel, credentials)
-		if change.State, err = g.stateAfter(ctx, &channel, credentials); err != nil {
+		change.Credentials = d.sealCredentials(&channel, credentials)
+		if change.State, err = d.stateAfter(ctx, &channel, credentials); err != nil {
 			return nil, err
 		}
 	}
-	if err := g.DB.Channels.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
-		return nil, channelRefusal(err, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err))
+	if err := d.DB.Channels.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
+		return nil, channelRefusal(err, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err))
 	}
-	return g.get(ctx, principal, &in.PathID)
+	return d.getChannel(ctx, principal, &in.PathID)
 }
 
-func (g *channels) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedChannels, in.ID, g.DB.Channels.Delete)
+func (d *Deps) deleteChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedChannels, in.ID, d.DB.Channels.Delete)
 }
 
-// verify asks the platform again for a channel that isn't active. The result is the state in the answer.
-func (g *channels) verify(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
-	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
+// verifyChannel asks the platform again for a channel that isn't active. The result is the state in the answer.
+func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
+	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	if channel.State == store.ChannelActive || channel.Credentials == nil || channel.LostExternalID != "" {
-		return g.get(ctx, principal, in)
+		return d.getChannel(ctx, principal, in)
 	}
-	credentials, err := webhook.OpenCredentials(g.Ring, channel.OrgID, channel.ID, channel.Credentials)
+	credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	question, err := g.questions.account(ctx, &channel, channel.CredentialsVersion)
+	question, err := d.questions.account(ctx, &channel, channel.CredentialsVersion)
 	if err != nil {
 		return nil, err
 	}
 	defer question.end()
-	if g.proven(ctx, question, &channel, credentials) {
-		if err := g.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, in.ID, store.ChannelActive); err != nil {
-			return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+	if d.proven(ctx, question, &channel, credentials) {
+		if err := d.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, in.ID, store.ChannelActive); err != nil {
+			return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 		}
 	}
-	return g.get(ctx, principal, in)
+	return d.getChannel(ctx, principal, in)
 }
 
 // checkAgent refuses an agent that isn't the organization's; "" is none.
-func (g *channels) checkAgent(ctx context.Context, principal *identity.Principal, id string) error {
+func (d *Deps) checkAgent(ctx context.Context, principal *identity.Principal, id string) error {
 	if id == "" {
 		return nil
 	}
 	if !handlers.WellFormedID(id) {
 		return unknownAgent()
 	}
-	_, err := g.DB.Agents.ByID(ctx, principal.OrgID, id)
+	_, err := d.DB.Agents.ByID(ctx, principal.OrgID, id)
 	if err == nil {
 		return nil
 	}
-	err = g.refuse(ctx, principal, store.OwnedAgents, id, err)
+	err = d.refuse(ctx, principal, store.OwnedAgents, id, err)
 	if handlers.AsError(err).Code == errcode.NotFound {
 		return unknownAgent()
 	}
@@ -251,20 +256,20 @@ type channelObject struct {
 	UpdatedAt string `json:"updatedAt"         format:"date-time"`
 }
 
-func (g *channels) show(channel *store.Channel) channelObject {
+func (d *Deps) showChannel(channel *store.Channel) channelObject {
 	object := channelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: endpoint.TextOrNull(channel.ExternalID),
 		LostExternalID: endpoint.TextOrNull(channel.LostExternalID), AgentID: endpoint.TextOrNull(channel.AgentID), State: channel.State,
-		WebhookURL:        endpoint.TextOrNull(g.Catalog.WebhookURL(g.BaseURL, channel.Type, channel.ID)),
+		WebhookURL:        endpoint.TextOrNull(d.Catalog.WebhookURL(d.BaseURL, channel.Type, channel.ID)),
 		AnswerRulesObject: showAnswerRules(&channel.Answers),
 		CreatedAt:         endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
 	}
-	switch kind, ok := g.Catalog.Find(channel.Type); {
+	switch kind, ok := d.Catalog.Find(channel.Type); {
 	case !ok:
 		object.UnavailableReason = new(missingPlatform(channel.Type))
 	case channel.State == store.ChannelActive && kind.RenewAhead > 0 && channel.Credentials != nil:
-		credentials, err := webhook.OpenCredentials(g.Ring, channel.OrgID, channel.ID, channel.Credentials)
-		if err == nil && kind.Expiring(credentials, g.Now()) {
+		credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
+		if err == nil && kind.Expiring(credentials, d.Now()) {
 			object.State = stateExpiring
 		}
 	}
@@ -323,11 +328,11 @@ func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string
 }
 
 // describeCredentials adds the catalog's channel types and credential fields to the schemas of the channels' bodies.
-func (g *channels) describeCredentials(s *endpoint.Server) {
+func (d *Deps) describeCredentials(s *endpoint.Server) {
 	schemas := s.Description().Components.Schemas
 	credentials := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
 	usedBy := map[string][]string{}
-	for _, t := range g.Catalog.Types() {
+	for _, t := range d.Catalog.Types() {
 		for _, field := range t.Credentials {
 			usedBy[field.Name] = append(usedBy[field.Name], string(t.Type))
 		}
@@ -341,7 +346,7 @@ func (g *channels) describeCredentials(s *endpoint.Server) {
 		described.Description = schema.Properties["credentials"].Description
 		schema.Properties["credentials"] = &described
 		if kind := schema.Properties["type"]; kind != nil {
-			for _, name := range g.Catalog.TypeNames() {
+			for _, name := range d.Catalog.TypeNames() {
 				kind.Enum = append(kind.Enum, name)
 			}
 			kind.PrecomputeMessages()
@@ -412,15 +417,15 @@ const identifyTimeout = 10 * time.Second
 
 // proven asks the platform the question whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever
 // the reason: the channel can be verified again.
-func (g *channels) proven(ctx context.Context, question *question, channel *store.Channel, credentials platforms.Credentials) bool {
+func (d *Deps) proven(ctx context.Context, question *question, channel *store.Channel, credentials platforms.Credentials) bool {
 	question.asked = true
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	ids, err := g.Platforms.Identify(ctx, &platforms.Channel{
+	ids, err := d.Platforms.Identify(ctx, &platforms.Channel{
 		Type: platforms.Type(channel.Type), ExternalID: channel.ExternalID, Credentials: credentials,
 	})
 	if err != nil {
-		g.Logger.Info("a platform did not say whose credentials a channel has", "channel", channel.ID, "type", channel.Type, "error", err)
+		d.Logger.Info("a platform did not say whose credentials a channel has", "channel", channel.ID, "type", channel.Type, "error", err)
 		return false
 	}
 	return slices.Contains(ids, channel.ExternalID)
@@ -429,18 +434,18 @@ func (g *channels) proven(ctx context.Context, question *question, channel *stor
 // takeOver creates a channel that was refused because of a conflict, when the cause is a pending channel of another
 // organization that claims the same external id, and the platform confirms that the id belongs to these credentials.
 // Otherwise it returns the refusal.
-func (g *channels) takeOver(
+func (d *Deps) takeOver(
 	ctx context.Context, principal *identity.Principal, question *question, channel *store.Channel, credentials platforms.Credentials, refusal error,
 ) error {
-	possible, err := g.DB.Channels.TakeOverPossible(ctx, *channel)
+	possible, err := d.DB.Channels.TakeOverPossible(ctx, *channel)
 	if err != nil {
 		return fmt.Errorf("looking for a pending claim: %w", err)
 	}
-	if !possible || !g.proven(ctx, question, channel, credentials) {
+	if !possible || !d.proven(ctx, question, channel, credentials) {
 		return refusal
 	}
 	channel.State = store.ChannelActive
-	if err := g.DB.Channels.TakeOver(ctx, principal.Actor(), store.PlatformConfirmed, *channel, g.Plans.ChannelLimit(principal.Plan)); err != nil {
+	if err := d.DB.Channels.TakeOver(ctx, principal.Actor(), store.PlatformConfirmed, *channel, d.Plans.ChannelLimit(principal.Plan)); err != nil {
 		return fmt.Errorf("taking an external id over: %w", err)
 	}
 	return nil
@@ -448,7 +453,7 @@ func (g *channels) takeOver(
 
 // stateAfter returns the channel's state after a change of credentials; nil leaves it. A channel that has been active keeps its
 // claim of the external id.
-func (g *channels) stateAfter(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) (*string, error) {
+func (d *Deps) stateAfter(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) (*string, error) {
 	active := store.ChannelActive
 	switch {
 	case channel.State == store.ChannelNeedsReauth:
@@ -456,18 +461,18 @@ func (g *channels) stateAfter(ctx context.Context, channel *store.Channel, crede
 	case channel.State != store.ChannelPending, channel.LostExternalID != "":
 		return nil, nil //nolint:nilnil // the state stays
 	}
-	question, err := g.questions.account(ctx, channel, channel.CredentialsVersion+1)
+	question, err := d.questions.account(ctx, channel, channel.CredentialsVersion+1)
 	if err != nil {
 		return nil, err
 	}
 	defer question.end()
-	if !g.proven(ctx, question, channel, credentials) {
+	if !d.proven(ctx, question, channel, credentials) {
 		return nil, nil //nolint:nilnil // the state stays
 	}
 	return &active, nil
 }
 
 // sealCredentials makes the stored form of the channel's credentials.
-func (g *channels) sealCredentials(channel *store.Channel, credentials platforms.Credentials) []byte {
-	return g.Ring.Seal(handlers.Marshal(credentials), vault.ChannelCredentials(channel.OrgID, channel.ID))
+func (d *Deps) sealCredentials(channel *store.Channel, credentials platforms.Credentials) []byte {
+	return d.Ring.Seal(handlers.Marshal(credentials), vault.ChannelCredentials(channel.OrgID, channel.ID))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -97,9 +96,9 @@ type conversationObject struct {
 	UpdatedAt       string  `json:"updatedAt"      format:"date-time"`
 }
 
-func (g *conversations) show(c *inbox.Conversation) conversationObject {
+func (d *Deps) showConversation(c *inbox.Conversation) conversationObject {
 	paused := c.PausedUntil
-	if paused <= g.Now().UnixMilli() {
+	if paused <= d.Now().UnixMilli() {
 		paused = 0
 	}
 	return conversationObject{
@@ -112,34 +111,50 @@ func (g *conversations) show(c *inbox.Conversation) conversationObject {
 	}
 }
 
-type conversations struct{ *Deps }
+// The operations on conversations.
+var (
+	ListConversations = operation(members("listConversations", "GET /conversations", identity.ConversationsRead,
+		"List the conversations, oldest first unless order says otherwise"), (*Deps).listConversations)
+	GetConversation = operation(members("getConversation", "GET /conversations/{id}", identity.ConversationsRead,
+		"Get a conversation"), (*Deps).getConversation)
+	DeleteConversation = operation(members("deleteConversation", "DELETE /conversations/{id}", identity.ConversationsWrite,
+		"Erase a conversation: everything that is stored about the customer"), (*Deps).deleteConversation)
+	ListMessages = operation(members("listMessages", "GET /conversations/{id}/messages", identity.ConversationsRead,
+		"List a conversation's messages of both directions, oldest first unless order says otherwise"), (*Deps).listMessages)
+	SendMessage = operation(reading(maxMessageBody, members("sendMessage", "POST /conversations/{id}/messages", identity.ConversationsWrite,
+		"Write to the customer as a human")), (*Deps).sendMessage)
+	HandOver = operation(acting(members("handOver", "POST /conversations/{id}/handover", identity.ConversationsWrite,
+		"Take a conversation from the agent")), (*Deps).handOver)
+	HandBack = operation(acting(members("handBack", "POST /conversations/{id}/handback", identity.ConversationsWrite,
+		"Give a conversation back to the agent")), (*Deps).handBack)
+	BlockCustomer = operation(acting(members("blockCustomer", "POST /conversations/{id}/block", identity.ConversationsWrite,
+		"Let the agent answer nothing of the customer any more")), (*Deps).blockCustomer)
+	UnblockCustomer = operation(acting(members("unblockCustomer", "POST /conversations/{id}/unblock", identity.ConversationsWrite,
+		"Let the agent answer the customer again")), (*Deps).unblockCustomer)
+	ListDrafts = operation(members("listDrafts", "GET /conversations/{id}/drafts", identity.ConversationsRead,
+		"List the answers that the agent proposes: one, or none"), (*Deps).listDrafts)
+	SendDraft = operation(members("sendDraft", "POST /conversations/{id}/drafts/{draftId}/send", identity.ConversationsWrite,
+		"Send a proposed answer, as it is or changed"), (*Deps).sendDraft)
+	DiscardDraft = operation(members("discardDraft", "DELETE /conversations/{id}/drafts/{draftId}", identity.ConversationsWrite,
+		"Discard a proposed answer"), (*Deps).discardDraft)
+	GetFile = operation(containing(fileContent(), members("getFile", "GET /conversations/{id}/files/{fileId}", identity.ConversationsRead,
+		"Get a file that the customer sent, or was sent")), (*Deps).getFile)
+	ExportConversation = operation(containing(exportContent, members("exportConversation", "GET /conversations/{id}/export",
+		identity.ConversationsRead, "Get everything that is stored about the customer, as one file")), (*Deps).exportConversation)
+	RetryConversation = operation(acting(members("retryConversation", "POST /conversations/{id}/retry", identity.ConversationsWrite,
+		"Let the agent answer again what stands unanswered")), (*Deps).retryConversation)
+	DismissConversation = operation(acting(members("dismissConversation", "POST /conversations/{id}/dismiss", identity.ConversationsWrite,
+		"End a conversation's attention without an answer")), (*Deps).dismissConversation)
+	ActOnConversations = operation(acting(members("actOnConversations", "POST /conversations", identity.ConversationsWrite,
+		"Retry or dismiss a page of the conversations that need attention")), (*Deps).actOnConversations)
+	ResendMessage = operation(acting(members("resendMessage", "POST /conversations/{id}/messages/{messageId}/resend", identity.ConversationsWrite,
+		"Send a message again that wasn't delivered, or perhaps not")), (*Deps).resendMessage)
+)
 
-func (g *conversations) register(s *endpoint.Server) {
-	const all, one, read, write = "/conversations", "/conversations/{id}", identity.ConversationsRead, identity.ConversationsWrite
-	members := operations{s, handlers.RoleMember}
-	add(members, "listConversations", http.MethodGet, all, read, "List the conversations, oldest first unless order says otherwise", g.list)
-	add(members, "getConversation", http.MethodGet, one, read, "Get a conversation", g.get)
-	add(members, "deleteConversation", http.MethodDelete, one, write, "Erase a conversation: everything that is stored about the customer", g.remove)
-	add(members, "listMessages", http.MethodGet, one+"/messages", read,
-		"List a conversation's messages of both directions, oldest first unless order says otherwise", g.listMessages)
-	endpoint.Register(s, endpoint.Operation{
-		ID: "sendMessage", Route: members.route(http.MethodPost, one+"/messages", write, "Write to the customer as a human"), MaxBody: maxMessageBody,
-	}, g.sendMessage)
-	act := func(id, path, summary string) endpoint.Operation {
-		return endpoint.Operation{ID: id, Status: http.StatusOK, Route: members.route(http.MethodPost, path, write, summary)}
-	}
-	endpoint.Register(s, act("handOver", one+"/handover", "Take a conversation from the agent"), g.handOver)
-	endpoint.Register(s, act("handBack", one+"/handback", "Give a conversation back to the agent"), g.handBack)
-	endpoint.Register(s, act("blockCustomer", one+"/block", "Let the agent answer nothing of the customer any more"), g.block)
-	endpoint.Register(s, act("unblockCustomer", one+"/unblock", "Let the agent answer the customer again"), g.unblock)
-	g.registerDrafts(members)
-	g.registerFile(s, members.route(http.MethodGet, one+"/files/{fileId}", read, "Get a file that the customer sent, or was sent"))
-	g.registerExport(s, members.route(http.MethodGet, one+"/export", read, "Get everything that is stored about the customer, as one file"))
-	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
-	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
-	endpoint.Register(s, act("actOnConversations", all, "Retry or dismiss a page of the conversations that need attention"), g.actOnAll)
-	endpoint.Register(s, act("resendMessage", one+"/messages/{messageId}/resend", "Send a message again that wasn't delivered, or perhaps not"),
-		g.resend)
+var conversationOperations = []Operation{
+	ListConversations, GetConversation, DeleteConversation, ListMessages, SendMessage, HandOver, HandBack, BlockCustomer, UnblockCustomer,
+	ListDrafts, SendDraft, DiscardDraft, GetFile, ExportConversation, RetryConversation, DismissConversation, ActOnConversations,
+	ResendMessage,
 }
 
 type conversationQuery struct {
@@ -153,7 +168,7 @@ type conversationQuery struct {
 	Order     string `query:"order" enum:"oldest,recent" default:"oldest" doc:"recent: whose customer wrote last comes first"`
 }
 
-func (g *conversations) list(
+func (d *Deps) listConversations(
 	ctx context.Context, principal *identity.Principal, in *conversationQuery,
 ) (*endpoint.JSON[endpoint.ListObject[conversationObject]], error) {
 	page, err := in.Page()
@@ -164,37 +179,37 @@ func (g *conversations) list(
 		ChannelID: in.ChannelID, Code: in.Code, State: in.State, Attention: in.Attention, Waiting: in.Waiting,
 		Recent: in.Order == "recent",
 	}
-	conversations, err := g.Conversations.Conversations(ctx, principal.OrgID, filter, page)
+	conversations, err := d.Conversations.Conversations(ctx, principal.OrgID, filter, page)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("listing conversations: %w", err))
 	}
-	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, g.show), nil
+	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, d.showConversation), nil
 }
 
-func (g *conversations) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedConversations, in.ID, g.Conversations.Conversation, g.show)
+func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
+	return getRow(ctx, d, principal, store.OwnedConversations, in.ID, d.Conversations.Conversation, d.showConversation)
 }
 
-func (g *conversations) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.DeleteConversation)
+func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.DeleteConversation)
 }
 
-func (g *conversations) handOver(
+func (d *Deps) handOver(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.HandOver); err != nil {
+	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandOver); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, in)
+	return d.getConversation(ctx, principal, in)
 }
 
-func (g *conversations) handBack(
+func (d *Deps) handBack(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.HandBack); err != nil {
+	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandBack); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, in)
+	return d.getConversation(ctx, principal, in)
 }
 
 // MessageObject is one line of a conversation as the API shows it.
@@ -227,20 +242,20 @@ type messagesInput struct {
 	Order string `query:"order" enum:"oldest,newest" default:"oldest" doc:"newest: the newest message comes first"`
 }
 
-func (g *conversations) listMessages(
+func (d *Deps) listMessages(
 	ctx context.Context, principal *identity.Principal, in *messagesInput,
 ) (*endpoint.JSON[endpoint.ListObject[MessageObject]], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
 	}
-	read := g.Conversations.Messages
+	read := d.Conversations.Messages
 	if in.Order == "newest" {
-		read = g.Conversations.LatestMessages
+		read = d.Conversations.LatestMessages
 	}
 	messages, err := read(ctx, principal.OrgID, in.ID, page)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
 	return endpoint.Listed(in.PageQuery, messages, func(row *inbox.Message) string { return row.ID }, showMessage), nil
 }
@@ -267,10 +282,10 @@ type messageInput struct {
 
 // sendMessage queues a message. Whatever would make the platform refuse it is checked before, but for one that was queued before under
 // the same key.
-func (g *conversations) sendMessage(
+func (d *Deps) sendMessage(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 ) (*endpoint.Replayable[sentMessage], error) {
-	queue, err := g.queueOf(&in.Body)
+	queue, err := d.queueOf(&in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -278,21 +293,21 @@ func (g *conversations) sendMessage(
 	if err != nil {
 		return nil, err
 	}
-	conversation, channel, err := g.place(ctx, principal, in.ID)
+	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if key != nil {
-		sent, err := g.Conversations.SentUnder(ctx, principal.OrgID, *key)
+		sent, err := d.Conversations.SentUnder(ctx, principal.OrgID, *key)
 		if err != nil || len(sent) > 0 {
-			return g.showSent(ctx, principal, in.ID, sent, true, err)
+			return d.showSent(ctx, principal, in.ID, sent, true, err)
 		}
 	}
 	messages, replayed, err := queue(ctx, principal, in, &channel, &conversation, key)
 	if refusal, ok := errors.AsType[*handlers.Error](err); ok {
 		return nil, refusal
 	}
-	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+	return d.showSent(ctx, principal, in.ID, messages, replayed, err)
 }
 
 // queueMessage queues a message with one kind of content. Its error is public, or one of the queue.
@@ -302,7 +317,7 @@ type queueMessage func(
 ) (messages []inbox.Message, replayed bool, err error)
 
 // queueOf returns what queues the message, or refuses one that has not exactly one content.
-func (g *conversations) queueOf(body *messageCreation) (queueMessage, error) {
+func (d *Deps) queueOf(body *messageCreation) (queueMessage, error) {
 	switch {
 	case body.Text == "" && body.Template == nil && body.File == nil:
 		return nil, handlers.InvalidRequest("text", "text is required, or template or file.")
@@ -311,63 +326,63 @@ func (g *conversations) queueOf(body *messageCreation) (queueMessage, error) {
 	case body.File != nil && (body.Text != "" || body.Template != nil):
 		return nil, handlers.InvalidRequest("file", "A message with a file has neither text nor template.")
 	case body.File != nil:
-		return g.queueFile, nil
+		return d.queueFile, nil
 	case body.Template != nil:
-		return g.queueTemplate, nil
+		return d.queueTemplate, nil
 	}
-	return g.queueText, nil
+	return d.queueText, nil
 }
 
 // queueText queues a text. The error is public, or one of the queue.
-func (g *conversations) queueText(
+func (d *Deps) queueText(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error) {
-	if err := g.checkSendable(channel, conversation, inbox.KindText); err != nil {
+	if err := d.checkSendable(channel, conversation, inbox.KindText); err != nil {
 		return nil, false, err
 	}
-	parts, err := g.split(channel, in.Body.Text)
+	parts, err := d.splitDraft(channel, in.Body.Text)
 	if err != nil {
 		return nil, false, err
 	}
 	if key != nil {
-		return g.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
+		return d.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
 	}
-	messages, err = g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
+	messages, err = d.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
 	return messages, false, err
 }
 
 // queueTemplate queues a template, which its platform is asked for first. The error is public, or one of the queue.
-func (g *conversations) queueTemplate(
+func (d *Deps) queueTemplate(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error) {
-	if !g.Platforms.HasTemplates(platforms.Type(channel.Type)) {
+	if !d.Platforms.HasTemplates(platforms.Type(channel.Type)) {
 		return nil, false, handlers.InvalidRequest("template", "Channels of type %s have no templates.", channel.Type)
 	}
-	if err := g.checkSendable(channel, conversation, inbox.KindTemplate); err != nil {
+	if err := d.checkSendable(channel, conversation, inbox.KindTemplate); err != nil {
 		return nil, false, err
 	}
-	template, err := g.fillTemplate(ctx, channel, in.Body.Template)
+	template, err := d.fillTemplate(ctx, channel, in.Body.Template)
 	if err != nil {
 		return nil, false, err
 	}
-	messages, replayed, err = g.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, template.text, template.stored, key)
+	messages, replayed, err = d.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, template.text, template.stored, key)
 	if err == nil && !replayed {
 		template.forgive() // sending has a pace of its own
 	}
 	return messages, replayed, err
 }
 
-// place reads a conversation and its channel.
-func (g *conversations) place(
+// placeMessage reads a conversation and its channel.
+func (d *Deps) placeMessage(
 	ctx context.Context, principal *identity.Principal, id string,
 ) (conversation inbox.Conversation, channel store.Channel, err error) {
-	conversation, err = g.Conversations.Conversation(ctx, principal.OrgID, id)
+	conversation, err = d.Conversations.Conversation(ctx, principal.OrgID, id)
 	if err != nil {
-		return conversation, channel, g.refuse(ctx, principal, store.OwnedConversations, id, err)
+		return conversation, channel, d.refuse(ctx, principal, store.OwnedConversations, id, err)
 	}
-	channel, err = g.DB.Channels.ByID(ctx, principal.OrgID, conversation.ChannelID)
+	channel, err = d.DB.Channels.ByID(ctx, principal.OrgID, conversation.ChannelID)
 	if errors.Is(err, store.ErrNotFound) {
 		err = &handlers.Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
 	} else if err != nil {
@@ -397,7 +412,7 @@ func sendKey(in *endpoint.KeyHeader, content string) (*inbox.SendKey, error) {
 }
 
 // showSent returns the answer of a message that was queued, now or, replayed, before; or the public form of the reason why it wasn't.
-func (g *conversations) showSent(
+func (d *Deps) showSent(
 	ctx context.Context, principal *identity.Principal, id string, messages []inbox.Message, replayed bool, err error,
 ) (*endpoint.Replayable[sentMessage], error) {
 	switch {
@@ -406,7 +421,7 @@ func (g *conversations) showSent(
 			Code: errcode.IdempotencyKeyReused, Message: "This Idempotency-Key was used with another message within 24 hours.", Cause: err,
 		}
 	case err != nil:
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, id, err)
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, id, err)
 	case len(messages) == 0:
 		return nil, handlers.Internal(errors.New("the queue took a message and returned none"))
 	}
@@ -419,20 +434,20 @@ func (g *conversations) showSent(
 
 // checkSendable returns an error if the channel, the conversation or the platform's window doesn't allow a message of the kind that a
 // person writes.
-func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, messageKind string) error {
+func (d *Deps) checkSendable(channel *store.Channel, conversation *inbox.Conversation, messageKind string) error {
 	if err := usable(channel); err != nil {
 		return err
 	}
 	if conversation.State == inbox.StateClosed {
 		return customerBlocked(nil)
 	}
-	return g.checkWindow(channel, conversation, inbox.AuthorHuman, messageKind)
+	return d.checkWindow(channel, conversation, inbox.AuthorHuman, messageKind)
 }
 
 // checkWindow returns an error if the window is over in which the platform lets the author write text to the customer, or if this build
 // doesn't contain the platform.
-func (g *conversations) checkWindow(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
-	kind, ok := g.Catalog.Find(channel.Type)
+func (d *Deps) checkWindow(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
+	kind, ok := d.Catalog.Find(channel.Type)
 	if !ok {
 		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}
 	}
@@ -440,7 +455,7 @@ func (g *conversations) checkWindow(channel *store.Channel, conversation *inbox.
 	if author == inbox.AuthorHuman {
 		window = kind.PersonalWindow()
 	}
-	if messageKind == inbox.KindTemplate || kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
+	if messageKind == inbox.KindTemplate || kind.Window == 0 || d.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
 		return nil
 	}
 	return &handlers.Error{

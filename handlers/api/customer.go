@@ -6,46 +6,43 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-func (g *conversations) block(
+func (d *Deps) blockCustomer(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.Block); err != nil {
+	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Block); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, in)
+	return d.getConversation(ctx, principal, in)
 }
 
-func (g *conversations) unblock(
+func (d *Deps) unblockCustomer(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.Unblock); err != nil {
+	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Unblock); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, in)
+	return d.getConversation(ctx, principal, in)
 }
 
-// registerExport adds the export of a conversation, whose form is [inbox.Queue.Export]'s.
-func (g *conversations) registerExport(s *endpoint.Server, route handlers.Route) {
-	endpoint.Register(s, endpoint.Operation{ID: "exportConversation", Route: route, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: &huma.Schema{
-			Type: huma.TypeObject, AdditionalProperties: true,
-			Description: "The members conversation, messages and turns, with texts, names and the platform's ids",
-		}},
-	}}, g.export)
+// exportContent describes the export of a conversation, whose form is [inbox.Queue.Export]'s.
+var exportContent = map[string]*huma.MediaType{
+	"application/json": {Schema: &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: true,
+		Description: "The members conversation, messages and turns, with texts, names and the platform's ids",
+	}},
 }
 
-func (g *conversations) export(
+func (d *Deps) exportConversation(
 	_ context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.Stream, error) {
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
 		begun := false
-		err := g.Conversations.Export(r.Context(), principal.OrgID, in.ID, w, func() {
+		err := d.Conversations.Export(r.Context(), principal.OrgID, in.ID, w, func() {
 			begun = true
 			h := w.Header()
 			h.Set("Content-Type", "application/json")
@@ -58,7 +55,7 @@ func (g *conversations) export(
 		case err != nil && begun:
 			panic(http.ErrAbortHandler) // a part must not be taken for the whole
 		case err != nil:
-			return g.refuse(r.Context(), principal, store.OwnedConversations, in.ID, err)
+			return d.refuse(r.Context(), principal, store.OwnedConversations, in.ID, err)
 		}
 		return nil
 	}), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -23,18 +22,19 @@ const (
 	knowledgeRetryAfter = 5 * time.Second
 )
 
-type documents struct{ *Deps }
+// The operations on the documents of knowledge bases.
+var (
+	CreateDocument = operation(reading(MaxDocumentBody, members("createDocument", "POST /knowledge-bases/{id}/documents",
+		identity.KnowledgeBasesWrite, "Add a document; a large one is ingested in the background")), (*Deps).createDocument)
+	ListDocuments = operation(testKeys(members("listDocuments", "GET /knowledge-bases/{id}/documents", identity.KnowledgeBasesRead,
+		"List the documents of a knowledge base, oldest first")), (*Deps).listDocuments)
+	GetDocument = operation(testKeys(members("getDocument", "GET /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesRead,
+		"Get a document, and how far its ingestion is")), (*Deps).getDocument)
+	DeleteDocument = operation(members("deleteDocument", "DELETE /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesWrite,
+		"Delete a document"), (*Deps).deleteDocument)
+)
 
-func (g *documents) register(s *endpoint.Server) {
-	const all, one = "/knowledge-bases/{id}/documents", "/knowledge-bases/{id}/documents/{docId}"
-	const read, write = identity.KnowledgeBasesRead, identity.KnowledgeBasesWrite
-	members := operations{s, handlers.RoleMember}
-	endpoint.Register(s, endpoint.Operation{ID: "createDocument", MaxBody: MaxDocumentBody, Route: members.route(http.MethodPost, all, write,
-		"Add a document; a large one is ingested in the background")}, g.create)
-	addForTestKeys(members, "listDocuments", http.MethodGet, all, read, "List the documents of a knowledge base, oldest first", g.list)
-	addForTestKeys(members, "getDocument", http.MethodGet, one, read, "Get a document, and how far its ingestion is", g.get)
-	add(members, "deleteDocument", http.MethodDelete, one, write, "Delete a document", g.remove)
-}
+var documentOperations = []Operation{CreateDocument, ListDocuments, GetDocument, DeleteDocument}
 
 // DocumentPath names a document in a path. It is exported for the framework, see [endpoint.PathID].
 type DocumentPath struct {
@@ -43,19 +43,19 @@ type DocumentPath struct {
 	DocumentID string `path:"docId"`
 }
 
-func (g *documents) create(
+func (d *Deps) createDocument(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation],
 ) (*endpoint.JSON[documentObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
-	document, err := g.Knowledge.Ingest(ctx, principal.Actor(), knowledge.Upload{
+	document, err := d.Knowledge.Ingest(ctx, principal.Actor(), knowledge.Upload{
 		OrgID: principal.OrgID, KnowledgeBaseID: in.ID, Name: name, MediaType: knowledge.MediaType(in.Body.MediaType),
 		Content: in.Body.Content,
-	}, g.Plans.KnowledgeLimit(principal.Plan))
+	}, d.Plans.KnowledgeLimit(principal.Plan))
 	if err != nil {
-		return nil, documentRefusal(err, func() error { return g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err) })
+		return nil, documentRefusal(err, func() error { return d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err) })
 	}
 	return endpoint.Answer(showDocument(&document)), nil
 }
@@ -96,55 +96,55 @@ type documentList struct {
 	endpoint.PageQuery
 }
 
-func (g *documents) list(
+func (d *Deps) listDocuments(
 	ctx context.Context, principal *identity.Principal, in *documentList,
 ) (*endpoint.JSON[endpoint.ListObject[documentObject]], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	if _, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
 	}
-	documents, err := g.Knowledge.Documents(ctx, principal.OrgID, in.ID, page)
+	documents, err := d.Knowledge.Documents(ctx, principal.OrgID, in.ID, page)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("listing documents: %w", err))
 	}
 	return endpoint.Listed(in.PageQuery, documents, func(row *store.Document) string { return row.ID }, showDocument), nil
 }
 
-func (g *documents) get(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.JSON[documentObject], error) {
+func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.JSON[documentObject], error) {
 	if !handlers.WellFormedID(in.DocumentID) {
-		return nil, g.refuseDocument(ctx, principal, in, store.ErrNotFound)
+		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}
-	document, err := g.Knowledge.Document(ctx, principal.OrgID, in.ID, in.DocumentID)
+	document, err := d.Knowledge.Document(ctx, principal.OrgID, in.ID, in.DocumentID)
 	if err != nil {
-		return nil, g.refuseDocument(ctx, principal, in, err)
+		return nil, d.refuseDocument(ctx, principal, in, err)
 	}
 	return endpoint.Answer(showDocument(&document)), nil
 }
 
-func (g *documents) remove(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.Empty, error) {
+func (d *Deps) deleteDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.Empty, error) {
 	if !handlers.WellFormedID(in.DocumentID) {
-		return nil, g.refuseDocument(ctx, principal, in, store.ErrNotFound)
+		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}
-	if err := g.Knowledge.DeleteDocument(ctx, principal.Actor(), principal.OrgID, in.ID, in.DocumentID); err != nil {
-		return nil, g.refuseDocument(ctx, principal, in, err)
+	if err := d.Knowledge.DeleteDocument(ctx, principal.Actor(), principal.OrgID, in.ID, in.DocumentID); err != nil {
+		return nil, d.refuseDocument(ctx, principal, in, err)
 	}
 	return &endpoint.Empty{}, nil
 }
 
 // refuseDocument returns the error for a document that isn't in the knowledge base, which may itself be unknown or another
 // organization's.
-func (g *documents) refuseDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath, err error) error {
+func (d *Deps) refuseDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return handlers.Internal(fmt.Errorf("document %s: %w", in.DocumentID, err))
 	}
-	if _, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	if _, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	if !handlers.WellFormedID(in.DocumentID) {
 		return handlers.NotFound("There is no document with this id.")
 	}
-	return g.refuse(ctx, principal, store.OwnedDocuments, in.DocumentID, err)
+	return d.refuse(ctx, principal, store.OwnedDocuments, in.DocumentID, err)
 }

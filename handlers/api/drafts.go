@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -24,16 +23,6 @@ type Drafts interface {
 	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
 }
 
-func (g *conversations) registerDrafts(members operations) {
-	const drafts = "/conversations/{id}/drafts"
-	add(members, "listDrafts", http.MethodGet, drafts, identity.ConversationsRead,
-		"List the answers that the agent proposes: one, or none", g.listDrafts)
-	add(members, "sendDraft", http.MethodPost, drafts+"/{draftId}/send", identity.ConversationsWrite,
-		"Send a proposed answer, as it is or changed", g.sendDraft)
-	add(members, "discardDraft", http.MethodDelete, drafts+"/{draftId}", identity.ConversationsWrite,
-		"Discard a proposed answer", g.discardDraft)
-}
-
 // draftObject is a proposed answer as the API shows it.
 type draftObject struct {
 	ID        string `json:"id"`
@@ -45,12 +34,12 @@ func showDraft(d *inbox.Draft) draftObject {
 	return draftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
 }
 
-func (g *conversations) listDrafts(
+func (d *Deps) listDrafts(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[endpoint.ListObject[draftObject]], error) {
-	drafts, err := g.Conversations.Drafts(ctx, principal.OrgID, in.ID)
+	drafts, err := d.Conversations.Drafts(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
 	return endpoint.Listed(endpoint.PageQuery{}, drafts, func(d *inbox.Draft) string { return d.ID }, showDraft), nil
 }
@@ -76,49 +65,49 @@ type draftWish struct {
 
 // sendDraft queues a draft as a message of the person who sends it. Whatever would make the platform refuse it is checked before, but for
 // one that was queued before under the same key.
-func (g *conversations) sendDraft(
+func (d *Deps) sendDraft(
 	ctx context.Context, principal *identity.Principal, in *draftInput,
 ) (*endpoint.Replayable[sentMessage], error) {
 	key, err := sendKey(&in.KeyHeader, "draft\n"+in.ID+"\n"+in.DraftID+"\n"+in.Body.Text)
 	if err != nil {
 		return nil, err
 	}
-	conversation, channel, err := g.place(ctx, principal, in.ID)
+	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if key != nil {
-		sent, err := g.Conversations.SentUnder(ctx, principal.OrgID, *key)
+		sent, err := d.Conversations.SentUnder(ctx, principal.OrgID, *key)
 		if err != nil || len(sent) > 0 {
-			return g.showSent(ctx, principal, in.ID, sent, true, err)
+			return d.showSent(ctx, principal, in.ID, sent, true, err)
 		}
 	}
-	if err := g.checkSendable(&channel, &conversation, inbox.KindText); err != nil {
+	if err := d.checkSendable(&channel, &conversation, inbox.KindText); err != nil {
 		return nil, err
 	}
-	parts, changed, err := g.draftParts(ctx, principal, in, &channel)
+	parts, changed, err := d.draftParts(ctx, principal, in, &channel)
 	if err != nil {
 		return nil, err
 	}
-	messages, replayed, err := g.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed, key)
+	messages, replayed, err := d.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed, key)
 	if errors.Is(err, inbox.ErrEnded) {
 		return nil, draftGone(err)
 	}
-	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+	return d.showSent(ctx, principal, in.ID, messages, replayed, err)
 }
 
 // draftParts returns the messages that the draft is sent as: the text of the body, or what was proposed.
-func (g *conversations) draftParts(
+func (d *Deps) draftParts(
 	ctx context.Context, principal *identity.Principal, in *draftInput, channel *store.Channel,
 ) (parts []string, changed bool, err error) {
 	if in.Body.Text != "" {
-		parts, err = g.split(channel, in.Body.Text)
+		parts, err = d.splitDraft(channel, in.Body.Text)
 		return parts, true, err
 	}
-	drafts, err := g.Conversations.Drafts(ctx, principal.OrgID, in.ID)
+	drafts, err := d.Conversations.Drafts(ctx, principal.OrgID, in.ID)
 	switch {
 	case err != nil:
-		return nil, false, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, false, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	case len(drafts) == 0 || drafts[0].ID != in.DraftID:
 		return nil, false, draftGone(nil)
 	case drafts[0].Unreadable:
@@ -129,9 +118,9 @@ func (g *conversations) draftParts(
 	return drafts[0].Parts, false, nil
 }
 
-// split cuts a person's text into messages.
-func (g *conversations) split(channel *store.Channel, text string) ([]string, error) {
-	kind, _ := g.Catalog.Find(channel.Type)
+// splitDraft cuts a person's text into messages.
+func (d *Deps) splitDraft(channel *store.Channel, text string) ([]string, error) {
+	kind, _ := d.Catalog.Find(channel.Type)
 	parts := platforms.Split(kind.Limit, text)
 	switch {
 	case len(parts) == 0:
@@ -143,13 +132,13 @@ func (g *conversations) split(channel *store.Channel, text string) ([]string, er
 	return parts, nil
 }
 
-func (g *conversations) discardDraft(ctx context.Context, principal *identity.Principal, in *DraftPath) (*endpoint.Empty, error) {
-	err := g.Conversations.DiscardDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID)
+func (d *Deps) discardDraft(ctx context.Context, principal *identity.Principal, in *DraftPath) (*endpoint.Empty, error) {
+	err := d.Conversations.DiscardDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID)
 	switch {
 	case errors.Is(err, inbox.ErrEnded):
 		return nil, draftGone(err)
 	case err != nil:
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, fmt.Errorf("discarding a draft: %w", err))
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, fmt.Errorf("discarding a draft: %w", err))
 	}
 	return &endpoint.Empty{}, nil
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -30,13 +29,13 @@ type EventEndpointObject struct {
 	UpdatedAt      string            `json:"updatedAt"      format:"date-time"`
 }
 
-func (g *eventEndpoints) show(e *store.EventEndpoint) EventEndpointObject {
+func (d *Deps) showEventEndpoint(e *store.EventEndpoint) EventEndpointObject {
 	object := EventEndpointObject{
 		ID: e.ID, URL: e.URL, Events: e.Events, State: e.State, DisabledReason: endpoint.TextOrNull(e.Reason),
 		FailingSince: endpoint.TimestampOrNull(e.FailingSince),
 		CreatedAt:    endpoint.Timestamp(e.CreatedAt), UpdatedAt: endpoint.Timestamp(e.UpdatedAt),
 	}
-	if e.OldSecret != nil && e.OldSecretUntil > g.Now().UnixMilli() {
+	if e.OldSecret != nil && e.OldSecretUntil > d.Now().UnixMilli() {
 		object.OldSecretUntil = endpoint.TimestampOrNull(e.OldSecretUntil)
 	}
 	return object
@@ -104,31 +103,35 @@ type sentTest struct {
 	EventID string `json:"eventId" doc:"The header webhook-id of every try"`
 }
 
-type eventEndpoints struct{ *Deps }
+// The operations on event endpoints.
+var (
+	CreateEventEndpoint = operation(administrators("createEventEndpoint", "POST /event-endpoints", identity.EventEndpointsWrite,
+		"Create an event endpoint; its secret is shown this once"), (*Deps).createEventEndpoint)
+	ListEventEndpoints = operation(administrators("listEventEndpoints", "GET /event-endpoints", identity.EventEndpointsRead,
+		"List the event endpoints, oldest first"), (*Deps).listEventEndpoints)
+	GetEventEndpoint = operation(administrators("getEventEndpoint", "GET /event-endpoints/{id}", identity.EventEndpointsRead,
+		"Get an event endpoint"), (*Deps).getEventEndpoint)
+	UpdateEventEndpoint = operation(administrators("updateEventEndpoint", "PATCH /event-endpoints/{id}", identity.EventEndpointsWrite,
+		"Change an event endpoint, or make a disabled one active again"), (*Deps).updateEventEndpoint)
+	DeleteEventEndpoint = operation(administrators("deleteEventEndpoint", "DELETE /event-endpoints/{id}", identity.EventEndpointsWrite,
+		"Delete an event endpoint with its deliveries"), (*Deps).deleteEventEndpoint)
+	RotateEventSecret = operation(administrators("rotateEventSecret", "POST /event-endpoints/{id}/rotate-secret", identity.EventEndpointsWrite,
+		"Replace an event endpoint's secret; the old one signs for another 24 hours, too"), (*Deps).rotateEventSecret)
+	TestEventEndpoint = operation(administrators("testEventEndpoint", "POST /event-endpoints/{id}/test", identity.EventEndpointsWrite,
+		"Send the event endpoint.test to an event endpoint"), (*Deps).testEventEndpoint)
+	ListEventDeliveries = operation(administrators("listEventDeliveries", "GET /event-endpoints/{id}/deliveries", identity.EventEndpointsRead,
+		"List an event endpoint's deliveries of the last 30 days, newest first"), (*Deps).listEventDeliveries)
+)
 
-func (g *eventEndpoints) register(s *endpoint.Server) {
-	const all, one = "/event-endpoints", "/event-endpoints/{id}"
-	administrators := operations{s, handlers.RoleAdministrator}
-	add(administrators, "createEventEndpoint", http.MethodPost, all, identity.EventEndpointsWrite,
-		"Create an event endpoint; its secret is shown this once", g.create)
-	add(administrators, "listEventEndpoints", http.MethodGet, all, identity.EventEndpointsRead, "List the event endpoints, oldest first", g.list)
-	add(administrators, "getEventEndpoint", http.MethodGet, one, identity.EventEndpointsRead, "Get an event endpoint", g.get)
-	add(administrators, "updateEventEndpoint", http.MethodPatch, one, identity.EventEndpointsWrite,
-		"Change an event endpoint, or make a disabled one active again", g.update)
-	add(administrators, "deleteEventEndpoint", http.MethodDelete, one, identity.EventEndpointsWrite,
-		"Delete an event endpoint with its deliveries", g.remove)
-	add(administrators, "rotateEventSecret", http.MethodPost, one+"/rotate-secret", identity.EventEndpointsWrite,
-		"Replace an event endpoint's secret; the old one signs for another 24 hours, too", g.rotate)
-	add(administrators, "testEventEndpoint", http.MethodPost, one+"/test", identity.EventEndpointsWrite,
-		"Send the event endpoint.test to an event endpoint", g.test)
-	add(administrators, "listEventDeliveries", http.MethodGet, one+"/deliveries", identity.EventEndpointsRead,
-		"List an event endpoint's deliveries of the last 30 days, newest first", g.deliveries)
+var eventEndpointOperations = []Operation{
+	CreateEventEndpoint, ListEventEndpoints, GetEventEndpoint, UpdateEventEndpoint, DeleteEventEndpoint, RotateEventSecret,
+	TestEventEndpoint, ListEventDeliveries,
 }
 
-func (g *eventEndpoints) create(
+func (d *Deps) createEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body eventEndpointCreation },
 ) (*endpoint.JSON[eventEndpointSecret], error) {
-	if err := g.checkURL(in.Body.URL); err != nil {
+	if err := d.checkEventURL(in.Body.URL); err != nil {
 		return nil, err
 	}
 	wanted := in.Body.Events
@@ -136,8 +139,8 @@ func (g *eventEndpoints) create(
 		wanted = store.EventTypes()
 	}
 	id, secret := store.NewID("evep"), events.NewSecret()
-	err := g.DB.EventEndpoints.Create(ctx, principal.Actor(), &store.EventEndpoint{
-		ID: id, OrgID: principal.OrgID, URL: in.Body.URL, Events: wanted, Secret: events.SealSecret(g.Ring, principal.OrgID, id, secret),
+	err := d.DB.EventEndpoints.Create(ctx, principal.Actor(), &store.EventEndpoint{
+		ID: id, OrgID: principal.OrgID, URL: in.Body.URL, Events: wanted, Secret: events.SealSecret(d.Ring, principal.OrgID, id, secret),
 	})
 	if errors.Is(err, store.ErrLimit) {
 		return nil, noRoom(store.MaxEventEndpoints, "event endpoints", err)
@@ -145,77 +148,77 @@ func (g *eventEndpoints) create(
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return g.withSecret(ctx, principal, id, secret)
+	return d.withEventSecret(ctx, principal, id, secret)
 }
 
-func (g *eventEndpoints) checkURL(address string) error {
-	if _, err := g.EventTargets.Check(address); err != nil {
+func (d *Deps) checkEventURL(address string) error {
+	if _, err := d.EventTargets.Check(address); err != nil {
 		return handlers.InvalidRequest("url", "url %s.", err)
 	}
 	return nil
 }
 
-// withSecret answers an endpoint as it is now, with a secret that was made for it.
-func (g *eventEndpoints) withSecret(
+// withEventSecret answers an endpoint as it is now, with a secret that was made for it.
+func (d *Deps) withEventSecret(
 	ctx context.Context, principal *identity.Principal, id, secret string,
 ) (*endpoint.JSON[eventEndpointSecret], error) {
-	row, err := g.DB.EventEndpoints.ByID(ctx, principal.OrgID, id)
+	row, err := d.DB.EventEndpoints.ByID(ctx, principal.OrgID, id)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
+		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
 	}
-	return endpoint.Answer(eventEndpointSecret{EventEndpointObject: g.show(&row), Secret: secret}), nil
+	return endpoint.Answer(eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}), nil
 }
 
-func (g *eventEndpoints) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
-	return listRows(ctx, principal, in, g.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, g.show)
+func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
+	return listRows(ctx, principal, in, d.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, d.showEventEndpoint)
 }
 
-func (g *eventEndpoints) get(
+func (d *Deps) getEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[EventEndpointObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedEventEndpoints, in.ID, g.DB.EventEndpoints.ByID, g.show)
+	return getRow(ctx, d, principal, store.OwnedEventEndpoints, in.ID, d.DB.EventEndpoints.ByID, d.showEventEndpoint)
 }
 
-func (g *eventEndpoints) update(
+func (d *Deps) updateEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[eventEndpointChange],
 ) (*endpoint.JSON[EventEndpointObject], error) {
 	if in.Body.URL != nil {
-		if err := g.checkURL(*in.Body.URL); err != nil {
+		if err := d.checkEventURL(*in.Body.URL); err != nil {
 			return nil, err
 		}
 	}
-	err := g.DB.EventEndpoints.Update(ctx, principal.Actor(), "update", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
+	err := d.DB.EventEndpoints.Update(ctx, principal.Actor(), "update", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
 		set(&e.URL, in.Body.URL)
 		set(&e.Events, in.Body.Events)
 		set(&e.State, in.Body.State)
 	})
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
-	return g.get(ctx, principal, &in.PathID)
+	return d.getEventEndpoint(ctx, principal, &in.PathID)
 }
 
-func (g *eventEndpoints) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedEventEndpoints, in.ID, g.DB.EventEndpoints.Delete)
+func (d *Deps) deleteEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedEventEndpoints, in.ID, d.DB.EventEndpoints.Delete)
 }
 
-func (g *eventEndpoints) rotate(
+func (d *Deps) rotateEventSecret(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[eventEndpointSecret], error) {
 	secret := events.NewSecret()
-	sealed := events.SealSecret(g.Ring, principal.OrgID, in.ID, secret)
-	until := g.Now().Add(events.RotationTime).UnixMilli() / time.Second.Milliseconds() * time.Second.Milliseconds()
-	err := g.DB.EventEndpoints.Update(ctx, principal.Actor(), "rotate_secret", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
+	sealed := events.SealSecret(d.Ring, principal.OrgID, in.ID, secret)
+	until := d.Now().Add(events.RotationTime).UnixMilli() / time.Second.Milliseconds() * time.Second.Milliseconds()
+	err := d.DB.EventEndpoints.Update(ctx, principal.Actor(), "rotate_secret", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
 		e.OldSecret, e.OldSecretUntil, e.Secret = e.Secret, until, sealed
 	})
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
-	return g.withSecret(ctx, principal, in.ID, secret)
+	return d.withEventSecret(ctx, principal, in.ID, secret)
 }
 
-func (g *eventEndpoints) test(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[sentTest], error) {
-	eventID, err := g.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
+func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[sentTest], error) {
+	eventID, err := d.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The endpoint is disabled. Set its state to active first.", Cause: err}
 	}
@@ -225,7 +228,7 @@ func (g *eventEndpoints) test(ctx context.Context, principal *identity.Principal
 		}
 	}
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
 	return endpoint.Answer(sentTest{EventID: eventID}), nil
 }
@@ -236,17 +239,17 @@ type pathIDAndPage struct {
 	endpoint.PageQuery
 }
 
-func (g *eventEndpoints) deliveries(
+func (d *Deps) listEventDeliveries(
 	ctx context.Context, principal *identity.Principal, in *pathIDAndPage,
 ) (*pageOf[eventDeliveryObject], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.DB.EventEndpoints.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+	if _, err := d.DB.EventEndpoints.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
-	rows, err := g.DB.EventDeliveries.OfEndpoint(ctx, principal.OrgID, in.ID, page)
+	rows, err := d.DB.EventDeliveries.OfEndpoint(ctx, principal.OrgID, in.ID, page)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}

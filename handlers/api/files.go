@@ -56,23 +56,24 @@ type fileInput struct {
 	FileID string `path:"fileId"`
 }
 
-func (g *conversations) registerFile(s *endpoint.Server, route handlers.Route) {
+// fileContent describes the content of a file, whose type is one of those that are kept.
+func fileContent() map[string]*huma.MediaType {
 	content := map[string]*huma.MediaType{}
 	for _, mediaType := range media.Types() {
 		content[mediaType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	}
-	endpoint.Register(s, endpoint.Operation{ID: "getFile", Route: route, Content: content}, g.file)
+	return content
 }
 
-// file sends a file as what no browser runs, whatever the customer has put into it.
-func (g *conversations) file(ctx context.Context, principal *identity.Principal, in *fileInput) (*endpoint.Stream, error) {
-	if _, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+// getFile sends a file as what no browser runs, whatever the customer has put into it.
+func (d *Deps) getFile(ctx context.Context, principal *identity.Principal, in *fileInput) (*endpoint.Stream, error) {
+	if _, err := d.Conversations.Conversation(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
 	if !handlers.WellFormedID(in.FileID) {
 		return nil, noFile()
 	}
-	file, err := g.Conversations.File(ctx, principal.OrgID, in.ID, in.FileID)
+	file, err := d.Conversations.File(ctx, principal.OrgID, in.ID, in.FileID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && file.State != media.Stored:
 		return nil, noFile()
@@ -80,7 +81,7 @@ func (g *conversations) file(ctx context.Context, principal *identity.Principal,
 		return nil, handlers.Internal(err)
 	}
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
-		room := handlers.NewRoom(g.Bodies, handlers.AccountOf(r))
+		room := handlers.NewRoom(d.Bodies, handlers.AccountOf(r))
 		defer room.Close()
 		// A piece is in memory as it is stored, sealed, and as it is sent.
 		if !room.Grow(2 * min(file.Bytes, media.PieceBytes)) {
@@ -95,7 +96,7 @@ func (g *conversations) file(ctx context.Context, principal *identity.Principal,
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "private, no-store")
 		w.WriteHeader(http.StatusOK)
-		if g.Conversations.WriteFile(r.Context(), &file, handlers.NewAnswerWriter(w)) != nil {
+		if d.Conversations.WriteFile(r.Context(), &file, handlers.NewAnswerWriter(w)) != nil {
 			panic(http.ErrAbortHandler) // a part must not be taken for the whole
 		}
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -14,22 +13,27 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-type knowledgeBases struct{ *Deps }
+// The operations on knowledge bases.
+var (
+	CreateKnowledgeBase = operation(members("createKnowledgeBase", "POST /knowledge-bases", identity.KnowledgeBasesWrite,
+		"Create a knowledge base"), (*Deps).createKnowledgeBase)
+	ListKnowledgeBases = operation(testKeys(members("listKnowledgeBases", "GET /knowledge-bases", identity.KnowledgeBasesRead,
+		"List the knowledge bases, oldest first")), (*Deps).listKnowledgeBases)
+	GetKnowledgeBase = operation(testKeys(members("getKnowledgeBase", "GET /knowledge-bases/{id}", identity.KnowledgeBasesRead,
+		"Get a knowledge base")), (*Deps).getKnowledgeBase)
+	UpdateKnowledgeBase = operation(members("updateKnowledgeBase", "PATCH /knowledge-bases/{id}", identity.KnowledgeBasesWrite,
+		"Change a knowledge base"), (*Deps).updateKnowledgeBase)
+	DeleteKnowledgeBase = operation(members("deleteKnowledgeBase", "DELETE /knowledge-bases/{id}", identity.KnowledgeBasesWrite,
+		"Delete a knowledge base with its documents; its agents don't know it then"), (*Deps).deleteKnowledgeBase)
+	SearchKnowledgeBase = operation(testKeys(members("searchKnowledgeBase", "GET /knowledge-bases/{id}/search", identity.KnowledgeBasesRead,
+		"Find the parts of its documents that an agent would be shown for a text")), (*Deps).searchKnowledgeBase)
+)
 
-func (g *knowledgeBases) register(s *endpoint.Server) {
-	const all, one, read, write = "/knowledge-bases", "/knowledge-bases/{id}", identity.KnowledgeBasesRead, identity.KnowledgeBasesWrite
-	members := operations{s, handlers.RoleMember}
-	add(members, "createKnowledgeBase", http.MethodPost, all, write, "Create a knowledge base", g.create)
-	addForTestKeys(members, "listKnowledgeBases", http.MethodGet, all, read, "List the knowledge bases, oldest first", g.list)
-	addForTestKeys(members, "getKnowledgeBase", http.MethodGet, one, read, "Get a knowledge base", g.get)
-	add(members, "updateKnowledgeBase", http.MethodPatch, one, write, "Change a knowledge base", g.update)
-	add(members, "deleteKnowledgeBase", http.MethodDelete, one, write,
-		"Delete a knowledge base with its documents; its agents don't know it then", g.remove)
-	addForTestKeys(members, "searchKnowledgeBase", http.MethodGet, one+"/search", read,
-		"Find the parts of its documents that an agent would be shown for a text", g.search)
+var knowledgeBaseOperations = []Operation{
+	CreateKnowledgeBase, ListKnowledgeBases, GetKnowledgeBase, UpdateKnowledgeBase, DeleteKnowledgeBase, SearchKnowledgeBase,
 }
 
-func (g *knowledgeBases) create(
+func (d *Deps) createKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body knowledgeBaseCreation },
 ) (*endpoint.JSON[knowledgeBaseObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
@@ -37,24 +41,26 @@ func (g *knowledgeBases) create(
 		return nil, handlers.BadField(err)
 	}
 	base := store.KnowledgeBase{
-		ID: store.NewID("kb"), OrgID: principal.OrgID, Name: name, Description: in.Body.Description, CreatedAt: g.Now().UnixMilli(),
+		ID: store.NewID("kb"), OrgID: principal.OrgID, Name: name, Description: in.Body.Description, CreatedAt: d.Now().UnixMilli(),
 	}
 	base.UpdatedAt = base.CreatedAt
-	if err := g.DB.KnowledgeBases.Create(ctx, principal.Actor(), base); err != nil {
+	if err := d.DB.KnowledgeBases.Create(ctx, principal.Actor(), base); err != nil {
 		return nil, knowledgeBaseConflict(err, handlers.Internal(fmt.Errorf("creating a knowledge base: %w", err)))
 	}
 	return endpoint.Answer(showKnowledgeBase(&base)), nil
 }
 
-func (g *knowledgeBases) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[knowledgeBaseObject], error) {
-	return listRows(ctx, principal, in, g.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
+func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[knowledgeBaseObject], error) {
+	return listRows(ctx, principal, in, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
 }
 
-func (g *knowledgeBases) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[knowledgeBaseObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedKnowledgeBases, in.ID, g.DB.KnowledgeBases.ByID, showKnowledgeBase)
+func (d *Deps) getKnowledgeBase(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[knowledgeBaseObject], error) {
+	return getRow(ctx, d, principal, store.OwnedKnowledgeBases, in.ID, d.DB.KnowledgeBases.ByID, showKnowledgeBase)
 }
 
-func (g *knowledgeBases) update(
+func (d *Deps) updateKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[knowledgeBaseChange],
 ) (*endpoint.JSON[knowledgeBaseObject], error) {
 	change := store.KnowledgeBaseChange{Description: in.Body.Description}
@@ -65,14 +71,14 @@ func (g *knowledgeBases) update(
 		}
 		change.Name = &name
 	}
-	if err := g.DB.KnowledgeBases.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
-		return nil, knowledgeBaseConflict(err, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err))
+	if err := d.DB.KnowledgeBases.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
+		return nil, knowledgeBaseConflict(err, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err))
 	}
-	return g.get(ctx, principal, &in.PathID)
+	return d.getKnowledgeBase(ctx, principal, &in.PathID)
 }
 
-func (g *knowledgeBases) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedKnowledgeBases, in.ID, g.Knowledge.DeleteBase)
+func (d *Deps) deleteKnowledgeBase(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedKnowledgeBases, in.ID, d.Knowledge.DeleteBase)
 }
 
 type knowledgeSearch struct {
@@ -82,13 +88,13 @@ type knowledgeSearch struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"50" default:"6" doc:"How many parts are wanted at most"`
 }
 
-func (g *knowledgeBases) search(
+func (d *Deps) searchKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *knowledgeSearch,
 ) (*endpoint.JSON[snippetsObject], error) {
-	if _, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	if _, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
 	}
-	snippets, err := g.Knowledge.SearchInTurn(ctx, principal.OrgID, []string{in.ID}, in.Query, in.Limit)
+	snippets, err := d.Knowledge.SearchInTurn(ctx, principal.OrgID, []string{in.ID}, in.Query, in.Limit)
 	if err != nil {
 		return nil, searchRefusal(err)
 	}

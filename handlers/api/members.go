@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -23,12 +22,12 @@ type MemberObject struct {
 	UpdatedAt string        `json:"updatedAt" format:"date-time"`
 }
 
-func (g *members) show(user *store.User) MemberObject {
+func (d *Deps) showMember(user *store.User) MemberObject {
 	state := "invited"
 	switch {
 	case user.Active:
 		state = "active"
-	case user.ExpiresAt <= g.Now().UnixMilli():
+	case user.ExpiresAt <= d.Now().UnixMilli():
 		state = "expired"
 	}
 	return MemberObject{
@@ -45,10 +44,10 @@ type linkedMember struct {
 	LinkExpiresAt string `json:"linkExpiresAt" format:"date-time"`
 }
 
-func (g *members) showLinked(user *store.User, link identity.Link) *endpoint.JSON[linkedMember] {
+func (d *Deps) showLinkedMember(user *store.User, link identity.Link) *endpoint.JSON[linkedMember] {
 	return endpoint.Answer(linkedMember{
-		MemberObject: g.show(user), Link: handlers.WelcomeURL(g.BaseURL, link.Token),
-		LinkExpiresAt: endpoint.Timestamp(g.Now().Add(link.Lifetime).UnixMilli()),
+		MemberObject: d.showMember(user), Link: handlers.WelcomeURL(d.BaseURL, link.Token),
+		LinkExpiresAt: endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
 	})
 }
 
@@ -63,24 +62,27 @@ type memberChange struct {
 	Role *handlers.Role `json:"role,omitempty" enum:"member,administrator,owner" doc:"Another role ends the person's sessions"`
 }
 
-type members struct{ *Deps }
+// The operations on members.
+var (
+	InviteMember = operation(administrators("inviteMember", "POST /members", noScope,
+		"Invite a person; answers a one-time link"), (*Deps).inviteMember)
+	ListMembers = operation(administrators("listMembers", "GET /members", noScope,
+		"List the members, oldest first"), (*Deps).listMembers)
+	GetMember    = operation(administrators("getMember", "GET /members/{id}", noScope, "Get a member"), (*Deps).getMember)
+	UpdateMember = operation(administrators("updateMember", "PATCH /members/{id}", noScope,
+		"Change a member's role"), (*Deps).updateMember)
+	RemoveMember = operation(administrators("removeMember", "DELETE /members/{id}", noScope,
+		"Remove a member, who is signed out at once"), (*Deps).removeMember)
+	LinkMember = operation(administrators("linkMember", "POST /members/{id}/link", noScope,
+		"Make a new one-time link for a member who lost theirs, or the password"), (*Deps).linkMember)
+)
 
-func (g *members) register(s *endpoint.Server) {
-	const all, one = "/members", "/members/{id}"
-	administrators := operations{s, handlers.RoleAdministrator}
-	add(administrators, "inviteMember", http.MethodPost, all, noScope, "Invite a person; answers a one-time link", g.invite)
-	add(administrators, "listMembers", http.MethodGet, all, noScope, "List the members, oldest first", g.list)
-	add(administrators, "getMember", http.MethodGet, one, noScope, "Get a member", g.get)
-	add(administrators, "updateMember", http.MethodPatch, one, noScope, "Change a member's role", g.update)
-	add(administrators, "removeMember", http.MethodDelete, one, noScope, "Remove a member, who is signed out at once", g.remove)
-	add(administrators, "linkMember", http.MethodPost, one+"/link", noScope,
-		"Make a new one-time link for a member who lost theirs, or the password", g.link)
-}
+var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember}
 
-func (g *members) invite(
+func (d *Deps) inviteMember(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation },
 ) (*endpoint.JSON[linkedMember], error) {
-	user, link, err := g.users().Invite(ctx, principal.Authority(), principal.OrgID, in.Body.Email, in.Body.Role)
+	user, link, err := d.users().Invite(ctx, principal.Authority(), principal.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{
 			Code: errcode.Conflict, Cause: err,
@@ -91,51 +93,51 @@ func (g *members) invite(
 		return nil, noRoom(store.MaxMembers, "members and invitations", err)
 	}
 	if err != nil {
-		return nil, g.refusal(ctx, principal, "", err)
+		return nil, d.refuseMember(ctx, principal, "", err)
 	}
-	return g.showLinked(&user, link), nil
+	return d.showLinkedMember(&user, link), nil
 }
 
-func (g *members) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[MemberObject], error) {
-	return listRows(ctx, principal, in, g.DB.Users.List, func(row *store.User) string { return row.ID }, g.show)
+func (d *Deps) listMembers(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[MemberObject], error) {
+	return listRows(ctx, principal, in, d.DB.Users.List, func(row *store.User) string { return row.ID }, d.showMember)
 }
 
-func (g *members) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[MemberObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedUsers, in.ID, g.DB.Users.ByID, g.show)
+func (d *Deps) getMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[MemberObject], error) {
+	return getRow(ctx, d, principal, store.OwnedUsers, in.ID, d.DB.Users.ByID, d.showMember)
 }
 
-func (g *members) update(ctx context.Context, principal *identity.Principal, in *idAndBody[memberChange]) (*endpoint.JSON[MemberObject], error) {
+func (d *Deps) updateMember(ctx context.Context, principal *identity.Principal, in *idAndBody[memberChange]) (*endpoint.JSON[MemberObject], error) {
 	if in.Body.Role != nil {
-		if err := g.users().SetRole(ctx, principal.Authority(), principal.OrgID, in.ID, *in.Body.Role); err != nil {
-			return nil, g.refusal(ctx, principal, in.ID, err)
+		if err := d.users().SetRole(ctx, principal.Authority(), principal.OrgID, in.ID, *in.Body.Role); err != nil {
+			return nil, d.refuseMember(ctx, principal, in.ID, err)
 		}
 	}
-	return g.get(ctx, principal, &in.PathID)
+	return d.getMember(ctx, principal, &in.PathID)
 }
 
-func (g *members) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.users().Remove(ctx, principal.Authority(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refusal(ctx, principal, in.ID, err)
+func (d *Deps) removeMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	if err := d.users().Remove(ctx, principal.Authority(), principal.OrgID, in.ID); err != nil {
+		return nil, d.refuseMember(ctx, principal, in.ID, err)
 	}
 	return &endpoint.Empty{}, nil
 }
 
-func (g *members) link(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedMember], error) {
-	link, err := g.users().NewLink(ctx, principal.Authority(), principal.OrgID, in.ID)
+func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedMember], error) {
+	link, err := d.users().NewLink(ctx, principal.Authority(), principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refusal(ctx, principal, in.ID, err)
+		return nil, d.refuseMember(ctx, principal, in.ID, err)
 	}
-	user, err := g.DB.Users.ByID(ctx, principal.OrgID, in.ID)
+	user, err := d.DB.Users.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedUsers, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedUsers, in.ID, err)
 	}
-	return g.showLinked(&user, link), nil
+	return d.showLinkedMember(&user, link), nil
 }
 
-func (g *members) users() *identity.Users { return identity.NewUsers(g.DB) }
+func (d *Deps) users() *identity.Users { return identity.NewUsers(d.DB) }
 
-// refusal returns the public form of an error of [identity.Users].
-func (g *members) refusal(ctx context.Context, principal *identity.Principal, id string, err error) error {
+// refuseMember returns the public form of an error of [identity.Users].
+func (d *Deps) refuseMember(ctx context.Context, principal *identity.Principal, id string, err error) error {
 	_, badValue := errors.AsType[*identity.FieldError](err)
 	switch {
 	case badValue:
@@ -154,6 +156,6 @@ func (g *members) refusal(ctx context.Context, principal *identity.Principal, id
 			Code: errcode.Conflict, Message: "This is the organization's last owner. Make another member an owner first.", Cause: err,
 		}
 	default:
-		return g.refuse(ctx, principal, store.OwnedUsers, id, err)
+		return d.refuse(ctx, principal, store.OwnedUsers, id, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -41,28 +40,29 @@ type organizationChange struct {
 	WaitingMinutes   *int64  `json:"waitingMinutes,omitempty"   minimum:"0" maximum:"10080" doc:"0: never"`
 }
 
-type organization struct{ *Deps }
+// The operations on the organization.
+var (
+	GetOrganization = operation(members("getOrganization", "GET /organization", noScope,
+		"Get the organization"), (*Deps).getOrganization)
+	UpdateOrganization = operation(administrators("updateOrganization", "PATCH /organization", noScope,
+		"Change for how long conversations are kept, and when people are told"), (*Deps).updateOrganization)
+)
 
-func (g *organization) register(s *endpoint.Server) {
-	const path = "/organization"
-	add(operations{s, handlers.RoleMember}, "getOrganization", http.MethodGet, path, noScope, "Get the organization", g.get)
-	add(operations{s, handlers.RoleAdministrator}, "updateOrganization", http.MethodPatch, path, noScope,
-		"Change for how long conversations are kept, and when people are told", g.update)
-}
+var organizationOperations = []Operation{GetOrganization, UpdateOrganization}
 
-func (g *organization) get(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[organizationObject], error) {
-	organization, err := g.DB.Organizations.ByID(ctx, principal.OrgID)
+func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[organizationObject], error) {
+	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization: %w", err))
 	}
 	return endpoint.Answer(showOrganization(&organization)), nil
 }
 
-func (g *organization) update(
+func (d *Deps) updateOrganization(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationChange },
 ) (*endpoint.JSON[organizationObject], error) {
 	if days := in.Body.RetentionDays; days != nil {
-		err := g.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
+		err := d.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {
 			return nil, handlers.InvalidRequest("retentionDays", "retentionDays must be 0, or %d to %d.",
 				store.MinRetentionDays, store.MaxRetentionDays)
@@ -71,14 +71,14 @@ func (g *organization) update(
 			return nil, handlers.Internal(fmt.Errorf("setting the retention: %w", err))
 		}
 	}
-	if err := g.updateBounds(ctx, principal, in.Body); err != nil {
+	if err := d.updateBounds(ctx, principal, in.Body); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, nil)
+	return d.getOrganization(ctx, principal, nil)
 }
 
 // updateBounds stores the bounds at which a low wallet and a long wait become events.
-func (g *organization) updateBounds(ctx context.Context, principal *identity.Principal, change organizationChange) error {
+func (d *Deps) updateBounds(ctx context.Context, principal *identity.Principal, change organizationChange) error {
 	bounds := store.EventBounds{WaitingMinutes: change.WaitingMinutes}
 	if change.LowBalanceMicros != nil {
 		micros, err := strconv.ParseInt(*change.LowBalanceMicros, 10, 64)
@@ -90,7 +90,7 @@ func (g *organization) updateBounds(ctx context.Context, principal *identity.Pri
 	if bounds == (store.EventBounds{}) {
 		return nil
 	}
-	if err := g.DB.Organizations.SetEventBounds(ctx, principal.Actor(), principal.OrgID, bounds); err != nil {
+	if err := d.DB.Organizations.SetEventBounds(ctx, principal.Actor(), principal.OrgID, bounds); err != nil {
 		return handlers.Internal(fmt.Errorf("setting the bounds of events: %w", err))
 	}
 	return nil

@@ -32,44 +32,36 @@ type playgroundMessage struct {
 	Content string `json:"content" minLength:"1" maxLength:"200000"`
 }
 
-// registerPlayground adds the playground. It needs the scope chat:write, because its call is charged.
-func (g *agents) registerPlayground(s *endpoint.Server) {
-	endpoint.Register(s, endpoint.Operation{ID: "tryAgent", Status: http.StatusOK, Stream: true, Route: handlers.Route{
-		Method: http.MethodPost, Path: "/agents/{id}/playground", Scope: identity.ChatWrite, Role: handlers.RoleMember, TestKeys: true,
-		Summary: "Try an agent: its answer as a stream in the form of /v1/chat/completions, charged like any call",
-	}}, g.try)
-}
-
-// try answers the texts after the last answer, as the worker would. The live wallet pays, but
-// for a test key, which never spends live credits.
-func (g *agents) try(ctx context.Context, principal *identity.Principal, in *idAndBody[playgroundInput]) (*endpoint.Stream, error) {
-	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
+// tryAgent answers the texts after the last answer, as the worker would. The live wallet pays, but
+// for a test key, which never spends live credits. The operation needs the scope chat:write, because its call is charged.
+func (d *Deps) tryAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[playgroundInput]) (*endpoint.Stream, error) {
+	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
 	}
 	history, waiting := in.Body.split()
 	if len(waiting) == 0 {
 		return nil, handlers.InvalidRequest("messages", "messages must end with one of the role user.")
 	}
-	if err := g.checkModel(ctx, principal, agent.Model); err != nil {
+	if err := d.checkModel(ctx, principal, agent.Model); err != nil {
 		return nil, err
 	}
-	model, known := g.Models.Model(agent.Model)
+	model, known := d.Models.Model(agent.Model)
 	if !known {
 		return nil, handlers.Internal(errors.New("a model that was checked is unknown"))
 	}
-	snippets, err := g.snippetsFor(ctx, &agent, waiting)
+	snippets, err := d.snippetsFor(ctx, &agent, waiting)
 	if err != nil {
 		return nil, err
 	}
-	call := g.PlaygroundCall(&agent, model, snippets, history, waiting)
+	call := d.PlaygroundCall(&agent, model, snippets, history, waiting)
 	call.RequestID, call.KeyID, call.Env = handlers.RequestIDFrom(ctx), principal.KeyID, principal.Env
 	call.AllModels, call.Stream = !principal.HasOrgModels, true
-	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return g.Chat.Answer(w, r, call) }), nil
+	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return d.Chat.Answer(w, r, call) }), nil
 }
 
 // snippetsFor finds what the agent's documents say about the waiting texts.
-func (g *agents) snippetsFor(ctx context.Context, agent *store.Agent, waiting []inbox.Message) ([]knowledge.Snippet, error) {
+func (d *Deps) snippetsFor(ctx context.Context, agent *store.Agent, waiting []inbox.Message) ([]knowledge.Snippet, error) {
 	if len(agent.KnowledgeBaseIDs) == 0 {
 		return nil, nil
 	}
@@ -78,7 +70,7 @@ func (g *agents) snippetsFor(ctx context.Context, agent *store.Agent, waiting []
 		asked.WriteString(waiting[i].Text)
 		asked.WriteByte('\n')
 	}
-	snippets, err := g.Knowledge.SearchInTurn(ctx, agent.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
+	snippets, err := d.Knowledge.SearchInTurn(ctx, agent.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
 	if err != nil {
 		return nil, searchRefusal(fmt.Errorf("asking the documents of agent %s: %w", agent.ID, err))
 	}

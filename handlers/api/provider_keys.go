@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -42,24 +41,23 @@ type providerKeyChange struct {
 	Key string `json:"key" minLength:"1" doc:"The provider's key. It is stored encrypted and never shown"`
 }
 
-type providerKeys struct{ *Deps }
+// The operations on the organization's own provider keys.
+var (
+	ListProviderKeys = operation(administrators("listProviderKeys", "GET /provider-keys", identity.ProviderKeysRead,
+		"List the organization's own provider keys, by provider, all on one page"), (*Deps).listProviderKeys)
+	PutProviderKey = operation(administrators("putProviderKey", "PUT /provider-keys/{provider}", identity.ProviderKeysWrite,
+		"Set or replace the organization's own key at a provider"), (*Deps).putProviderKey)
+	DeleteProviderKey = operation(administrators("deleteProviderKey", "DELETE /provider-keys/{provider}", identity.ProviderKeysWrite,
+		"Delete the organization's own key at a provider"), (*Deps).deleteProviderKey)
+)
 
-func (g *providerKeys) register(s *endpoint.Server) {
-	const all, one = "/provider-keys", "/provider-keys/{provider}"
-	administrators := operations{s, handlers.RoleAdministrator}
-	add(administrators, "listProviderKeys", http.MethodGet, all, identity.ProviderKeysRead,
-		"List the organization's own provider keys, by provider, all on one page", g.list)
-	add(administrators, "putProviderKey", http.MethodPut, one, identity.ProviderKeysWrite,
-		"Set or replace the organization's own key at a provider", g.put)
-	add(administrators, "deleteProviderKey", http.MethodDelete, one, identity.ProviderKeysWrite,
-		"Delete the organization's own key at a provider", g.remove)
-}
+var providerKeyOperations = []Operation{ListProviderKeys, PutProviderKey, DeleteProviderKey}
 
-// list returns one page: there is at most one key for each configured provider.
-func (g *providerKeys) list(
+// listProviderKeys returns one page: there is at most one key for each configured provider.
+func (d *Deps) listProviderKeys(
 	ctx context.Context, principal *identity.Principal, _ *struct{},
 ) (*endpoint.JSON[endpoint.ListObject[providerKeyObject]], error) {
-	keys, err := g.DB.ProviderKeys.List(ctx, principal.OrgID)
+	keys, err := d.DB.ProviderKeys.List(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
@@ -70,17 +68,17 @@ func (g *providerKeys) list(
 	return endpoint.Answer(list), nil
 }
 
-func (g *providerKeys) put(
+func (d *Deps) putProviderKey(
 	ctx context.Context, principal *identity.Principal, in *providerKeyPut,
 ) (*endpoint.JSON[providerKeyObject], error) {
-	if !slices.Contains(g.Providers, in.Provider) {
+	if !slices.Contains(d.Providers, in.Provider) {
 		return nil, noProvider()
 	}
-	err := identity.PutProviderKey(ctx, g.DB, g.Ring, principal.Actor(), principal.OrgID, in.Provider, in.Body.Key)
+	err := identity.PutProviderKey(ctx, d.DB, d.Ring, principal.Actor(), principal.OrgID, in.Provider, in.Body.Key)
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
-	keys, err := g.DB.ProviderKeys.List(ctx, principal.OrgID)
+	keys, err := d.DB.ProviderKeys.List(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
@@ -92,12 +90,12 @@ func (g *providerKeys) put(
 	return nil, handlers.NotFound("The key was deleted meanwhile.")
 }
 
-// remove also takes away a key for a provider that the configuration doesn't have any more.
-func (g *providerKeys) remove(ctx context.Context, principal *identity.Principal, in *PathProvider) (*endpoint.Empty, error) {
+// deleteProviderKey also takes away a key for a provider that the configuration doesn't have any more.
+func (d *Deps) deleteProviderKey(ctx context.Context, principal *identity.Principal, in *PathProvider) (*endpoint.Empty, error) {
 	if !utf8.ValidString(in.Provider) || strings.Contains(in.Provider, "\x00") {
 		return nil, noProvider()
 	}
-	err := g.DB.ProviderKeys.Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
+	err := d.DB.ProviderKeys.Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.NotFound("The organization has no key of its own at this provider.")
 	}

@@ -25,11 +25,11 @@ type fileWish struct {
 }
 
 // queueFile queues a file. The error is public, or one of the queue.
-func (g *conversations) queueFile(
+func (d *Deps) queueFile(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error) {
-	if err := g.checkSendable(channel, conversation, inbox.KindEvent); err != nil {
+	if err := d.checkSendable(channel, conversation, inbox.KindEvent); err != nil {
 		return nil, false, err
 	}
 	content, err := base64.StdEncoding.DecodeString(in.Body.File.Content)
@@ -40,7 +40,7 @@ func (g *conversations) queueFile(
 		return nil, false, handlers.InvalidRequest("file.content", "The file has %d bytes; at most %d are sent.", len(content), media.MaxBytes)
 	}
 	file := media.Describe(in.Body.File.Name, content)
-	kind, _ := g.Catalog.Find(channel.Type)
+	kind, _ := d.Catalog.Find(channel.Type)
 	switch {
 	case len(kind.Files) == 0:
 		return nil, false, handlers.InvalidRequest("file", "Channels of type %s take no files.", channel.Type)
@@ -48,7 +48,7 @@ func (g *conversations) queueFile(
 		return nil, false, handlers.InvalidRequest("file", "This is no file that channels of type %s take: %s.",
 			channel.Type, strings.Join(kind.Files, ", "))
 	}
-	messages, replayed, err = g.Conversations.SendFile(ctx, principal.Actor(), principal.OrgID, in.ID, &file, key)
+	messages, replayed, err = d.Conversations.SendFile(ctx, principal.Actor(), principal.OrgID, in.ID, &file, key)
 	return messages, replayed, fileError(err)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -30,8 +29,8 @@ type passwordReset struct {
 }
 
 // passwordResetOf returns the reset to show to the user, or nil.
-func (g *session) passwordResetOf(ctx context.Context, user *store.User) (*passwordReset, error) {
-	now, err := g.DB.Now(ctx)
+func (d *Deps) passwordResetOf(ctx context.Context, user *store.User) (*passwordReset, error) {
+	now, err := d.DB.Now(ctx)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
@@ -39,7 +38,7 @@ func (g *session) passwordResetOf(ctx context.Context, user *store.User) (*passw
 		return nil, nil //nolint:nilnil // no reset is no fault
 	}
 	shown := &passwordReset{By: shownActor(user.ResetBy), At: endpoint.Timestamp(user.ResetAt)}
-	author, err := g.DB.Users.ByID(ctx, user.OrgID, user.ResetBy)
+	author, err := d.DB.Users.ByID(ctx, user.OrgID, user.ResetBy)
 	switch {
 	case err == nil:
 		shown.By = author.Email
@@ -75,61 +74,61 @@ type passwordChange struct {
 	Password string `json:"password" minLength:"12" maxLength:"256" doc:"The new password"`
 }
 
-type session struct{ *Deps }
+// The operations on sessions of people.
+var (
+	SignIn      = operation(public("signIn", "POST /session", "Sign in; sets the session's cookie"), (*Deps).signIn)
+	SetPassword = operation(public("setPassword", "POST /session/password",
+		"Set the password with a one-time link, and sign in"), (*Deps).setPassword)
+	ChangePassword = operation(members("changePassword", "PUT /session/password", noScope,
+		"Change your password; ends your other sessions"), (*Deps).changePassword)
+	ListSessions = operation(members("listSessions", "GET /session/all", noScope,
+		"List your sessions, newest first"), (*Deps).listSessions)
+	SignOutEverywhere = operation(members("signOutEverywhere", "DELETE /session/all", noScope,
+		"Sign out everywhere, here too"), (*Deps).signOutEverywhere)
+	GetSession = operation(members("getSession", "GET /session", noScope,
+		"Tell who is signed in"), (*Deps).getSession)
+	SignOut = operation(public("signOut", "DELETE /session",
+		"Sign out; without a session nothing happens"), (*Deps).signOut)
+)
 
-func (g *session) register(s *endpoint.Server) {
-	const path = "/session"
-	public := func(method, path, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Public: true, Summary: summary}
-	}
-	members := operations{s, handlers.RoleMember}
-	endpoint.Register(s, endpoint.Operation{ID: "signIn", Route: public(http.MethodPost, path, "Sign in; sets the session's cookie")}, g.signIn)
-	endpoint.Register(s, endpoint.Operation{ID: "setPassword", Route: public(http.MethodPost, path+"/password",
-		"Set the password with a one-time link, and sign in")}, g.setPassword)
-	add(members, "changePassword", http.MethodPut, path+"/password", noScope, "Change your password; ends your other sessions", g.changePassword)
-	add(members, "listSessions", http.MethodGet, path+"/all", noScope, "List your sessions, newest first", g.list)
-	add(members, "signOutEverywhere", http.MethodDelete, path+"/all", noScope, "Sign out everywhere, here too", g.signOutEverywhere)
-	add(members, "getSession", http.MethodGet, path, noScope, "Tell who is signed in", g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "signOut", Route: public(http.MethodDelete, path,
-		"Sign out; without a session nothing happens")}, g.signOut)
-}
+var sessionOperations = []Operation{SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, SignOut}
 
-func (g *session) signIn(
+func (d *Deps) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
 ) (*endpoint.JSON[sessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	user, err := g.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization)
+	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization)
 	if err != nil {
 		return nil, err
 	}
-	return g.get(ctx, &user, nil)
+	return d.getSession(ctx, &user, nil)
 }
 
-func (g *session) setPassword(
+func (d *Deps) setPassword(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
 ) (*endpoint.JSON[sessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	user, err := g.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password)
+	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password)
 	if err != nil {
 		return nil, err
 	}
-	return g.get(ctx, &user, nil)
+	return d.getSession(ctx, &user, nil)
 }
 
-func (g *session) get(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionObject], error) {
-	user, err := g.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
+func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionObject], error) {
+	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
 	}
-	reset, err := g.passwordResetOf(ctx, &user)
+	reset, err := d.passwordResetOf(ctx, &user)
 	if err != nil {
 		return nil, err
 	}
-	organization, err := g.DB.Organizations.ByID(ctx, principal.OrgID)
+	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization of a session: %w", err))
 	}
-	waiting, err := g.Conversations.WaitingForPeople(ctx, principal.OrgID)
+	waiting, err := d.Conversations.WaitingForPeople(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
@@ -142,9 +141,9 @@ func (g *session) get(ctx context.Context, principal *identity.Principal, _ *str
 	}), nil
 }
 
-func (g *session) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
+func (d *Deps) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := g.Sessions.SignOut(e.W, e.R); err != nil {
+	if err := d.Sessions.SignOut(e.W, e.R); err != nil {
 		return nil, err
 	}
 	return &endpoint.Empty{}, nil
@@ -156,14 +155,14 @@ type ownPasswordChange struct {
 	Password        string `json:"password" minLength:"12" maxLength:"256" writeOnly:"true" doc:"The new password. The commonest ones are refused"`
 }
 
-func (g *session) changePassword(
+func (d *Deps) changePassword(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange },
 ) (*endpoint.JSON[sessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := g.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password); err != nil {
+	if err := d.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password); err != nil {
 		return nil, err
 	}
-	return g.get(ctx, principal, nil)
+	return d.getSession(ctx, principal, nil)
 }
 
 // LiveSession is one of a person's sessions as the API shows it. It is exported for the framework, see [endpoint.PathID].
@@ -180,9 +179,9 @@ type sessionList struct {
 	Data []LiveSession `json:"data" nullable:"false"`
 }
 
-func (g *session) list(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionList], error) {
+func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionList], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	sessions, current, err := g.Sessions.List(e.R, *principal)
+	sessions, current, err := d.Sessions.List(e.R, *principal)
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +195,9 @@ func (g *session) list(ctx context.Context, principal *identity.Principal, _ *st
 	return endpoint.Answer(shown), nil
 }
 
-func (g *session) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
+func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := g.Sessions.SignOutEverywhere(e.W, e.R, *principal); err != nil {
+	if err := d.Sessions.SignOutEverywhere(e.W, e.R, *principal); err != nil {
 		return nil, err
 	}
 	return &endpoint.Empty{}, nil

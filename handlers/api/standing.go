@@ -20,23 +20,23 @@ type StandingQuery struct {
 	Code      string `query:"code"      maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only with this attention"`
 }
 
-func (g *conversations) retry(
+func (d *Deps) retryConversation(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	err := g.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
-	return g.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
+	err := d.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
+	return d.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
 }
 
-func (g *conversations) dismiss(
+func (d *Deps) dismissConversation(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	err := g.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
-	return g.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
+	err := d.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
+	return d.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
 }
 
 // afterCare answers the conversation as it is after a change that ended with err; nothing is the message when there was nothing to
 // change.
-func (g *conversations) afterCare(
+func (d *Deps) afterCare(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
 ) (*endpoint.JSON[conversationObject], error) {
 	switch {
@@ -47,9 +47,9 @@ func (g *conversations) afterCare(
 			Code: errcode.Conflict, Message: "The assistant is silent in this conversation. Hand it back first.", Cause: err,
 		}
 	case err != nil:
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
-	return g.get(ctx, principal, in)
+	return d.getConversation(ctx, principal, in)
 }
 
 // The actions on conversations that need attention.
@@ -76,8 +76,8 @@ type conversationsChange struct {
 	NextCursor *string `json:"nextCursor" doc:"Send it as cursor for the next page; null on the last one"`
 }
 
-// actOnAll changes a page of the conversations that a list with attention shows.
-func (g *conversations) actOnAll(
+// actOnConversations changes a page of the conversations that a list with attention shows.
+func (d *Deps) actOnConversations(
 	ctx context.Context, principal *identity.Principal, in *standingInput,
 ) (*endpoint.JSON[conversationsChange], error) {
 	page, err := in.Page()
@@ -85,12 +85,12 @@ func (g *conversations) actOnAll(
 		return nil, err
 	}
 	page.Limit--
-	act := g.Conversations.RetryStanding
+	act := d.Conversations.RetryStanding
 	if in.Body.Action == dismissAll {
-		act = g.Conversations.Dismiss
+		act = d.Conversations.Dismiss
 	}
 	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code}
-	changed, last, err := g.Conversations.ForEachStanding(ctx, principal.Actor(), principal.OrgID, filter, page, act)
+	changed, last, err := d.Conversations.ForEachStanding(ctx, principal.Actor(), principal.OrgID, filter, page, act)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("changing conversations: %w", err))
 	}
@@ -113,25 +113,25 @@ type resendWish struct {
 	MayArriveTwice bool `json:"mayArriveTwice" doc:"true: the person who wants it knows that the customer may get it twice. Only so is a message sent again whose delivery is unknown"` //nolint:lll // a struct tag can't be broken
 }
 
-// resend queues a message again. Whatever would make the platform refuse it is checked before.
-func (g *conversations) resend(
+// resendMessage queues a message again. Whatever would make the platform refuse it is checked before.
+func (d *Deps) resendMessage(
 	ctx context.Context, principal *identity.Principal, in *resendInput,
 ) (*endpoint.JSON[MessageObject], error) {
-	conversation, channel, err := g.place(ctx, principal, in.ID)
+	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	message, err := g.outgoing(ctx, principal, in)
+	message, err := d.outgoing(ctx, principal, in)
 	if err != nil {
 		return nil, err
 	}
 	if err := usable(&channel); err != nil {
 		return nil, err
 	}
-	if err := g.checkWindow(&channel, &conversation, message.Author, message.Kind); err != nil { // closed: the platform decides
+	if err := d.checkWindow(&channel, &conversation, message.Author, message.Kind); err != nil { // closed: the platform decides
 		return nil, err
 	}
-	err = g.Conversations.Resend(ctx, principal.Actor(), principal.OrgID, in.ID, in.MessageID, in.Body.MayArriveTwice)
+	err = d.Conversations.Resend(ctx, principal.Actor(), principal.OrgID, in.ID, in.MessageID, in.Body.MayArriveTwice)
 	switch {
 	case errors.Is(err, inbox.ErrMayArriveTwice):
 		return nil, handlers.InvalidRequest("mayArriveTwice",
@@ -141,20 +141,20 @@ func (g *conversations) resend(
 			Code: errcode.Conflict, Message: "Only a message that failed, or whose delivery is unknown, can be sent again.", Cause: err,
 		}
 	case err != nil:
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
-	if message, err = g.outgoing(ctx, principal, in); err != nil {
+	if message, err = d.outgoing(ctx, principal, in); err != nil {
 		return nil, err
 	}
 	return endpoint.Answer(showMessage(&message)), nil
 }
 
-func (g *conversations) outgoing(ctx context.Context, principal *identity.Principal, in *resendInput) (inbox.Message, error) {
+func (d *Deps) outgoing(ctx context.Context, principal *identity.Principal, in *resendInput) (inbox.Message, error) {
 	unknown := handlers.NotFound("This conversation has no message to the customer with this id.")
 	if !handlers.WellFormedID(in.MessageID) {
 		return inbox.Message{}, unknown
 	}
-	message, err := g.Conversations.Outgoing(ctx, principal.OrgID, in.ID, in.MessageID)
+	message, err := d.Conversations.Outgoing(ctx, principal.OrgID, in.ID, in.MessageID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return message, unknown

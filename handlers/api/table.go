@@ -8,12 +8,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // TableQuery is the parameter of lists that are answered as CSV, too. It is exported for the framework, see [endpoint.PathID].
@@ -35,16 +32,10 @@ type table[Row, T any] struct {
 	cells   func(*T) []string
 }
 
-// registerTable adds an operation that answers a page of T, or the whole list as CSV.
-func registerTable[T, I any](
-	s *endpoint.Server, o endpoint.Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*endpoint.Stream, error),
-) {
-	page := reflect.TypeFor[endpoint.ListObject[T]]()
-	o.Content = map[string]*huma.MediaType{
-		"application/json": {Schema: s.Description().Components.Schemas.Schema(page, true, "")},
-		"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
-	}
-	endpoint.Register(s, o, serve)
+// tableOf describes an operation that answers a page of T, or the whole list as CSV.
+func tableOf[T any](o endpoint.Operation) endpoint.Operation {
+	o.Table = reflect.TypeFor[endpoint.ListObject[T]]()
+	return o
 }
 
 // tableBody returns a table in the form that the client asks for.

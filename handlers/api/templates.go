@@ -60,23 +60,23 @@ type templatesInput struct {
 	Cursor string `query:"cursor" maxLength:"512" pattern:"^[!-~]+$" doc:"nextCursor of the page before; absent for the first page"`
 }
 
-// templates lists a page of a channel's approved templates.
-func (g *channels) templates(
+// listTemplates lists a page of a channel's approved templates.
+func (d *Deps) listTemplates(
 	ctx context.Context, principal *identity.Principal, in *templatesInput,
 ) (*endpoint.JSON[endpoint.ListObject[templateObject]], error) {
-	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
+	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, templatesTimeout)
 	defer cancel()
 	key := templatesKey{channel.ID, channel.CredentialsVersion, platforms.TemplateQuery{Name: in.Name, After: in.Cursor}}
-	page, kept := g.keptTemplates.get(key, g.Now())
+	page, kept := d.keptTemplates.get(key, d.Now())
 	if !kept {
-		if page, _, err = g.readTemplates(ctx, &channel, key.query); err != nil {
+		if page, _, err = d.readTemplates(ctx, &channel, key.query); err != nil {
 			return nil, err
 		}
-		g.keptTemplates.add(key, page, g.Now())
+		d.keptTemplates.add(key, page, d.Now())
 	}
 	list := endpoint.ListObject[templateObject]{Data: []templateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
 	for i := range page.Templates {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -31,17 +30,19 @@ type walletObject struct {
 	HeldMicros    string    `json:"heldMicros"    doc:"What of it is reserved for running calls"`
 }
 
-type wallet struct{ *Deps }
+// The operations on the wallet.
+var (
+	GetWallet = operation(testKeys(members("getWallet", "GET /wallet", identity.WalletRead,
+		"Get the balance of a wallet")), (*Deps).getWallet)
+	ListTransactions = operation(tableOf[transactionObject](testKeys(members("listTransactions", "GET /wallet/transactions", identity.WalletRead,
+		"List what went into the wallet and out of it, newest first"))), (*Deps).listTransactions)
+	ListCalls = operation(tableOf[callObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
+		"List the model calls that have ended and what each cost, newest first"))), (*Deps).listCalls)
+	GetSpend = operation(testKeys(members("getSpend", "GET /wallet/spend", identity.WalletRead,
+		"Get what calls cost, by model and day")), (*Deps).getSpend)
+)
 
-func (g *wallet) register(s *endpoint.Server) {
-	members := operations{s, handlers.RoleMember}
-	addForTestKeys(members, "getWallet", http.MethodGet, "/wallet", identity.WalletRead, "Get the balance of a wallet", g.get)
-	registerTable[transactionObject](s, endpoint.Operation{ID: "listTransactions", Route: members.testRoute(http.MethodGet, "/wallet/transactions",
-		identity.WalletRead, "List what went into the wallet and out of it, newest first")}, g.listTransactions)
-	registerTable[callObject](s, endpoint.Operation{ID: "listCalls", Route: members.testRoute(http.MethodGet, "/wallet/calls",
-		identity.WalletRead, "List the model calls that have ended and what each cost, newest first")}, g.listCalls)
-	addForTestKeys(members, "getSpend", http.MethodGet, "/wallet/spend", identity.WalletRead, "Get what calls cost, by model and day", g.spend)
-}
+var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetSpend}
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {
@@ -61,12 +62,12 @@ func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, er
 	return id, nil
 }
 
-func (g *wallet) get(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*endpoint.JSON[walletObject], error) {
+func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*endpoint.JSON[walletObject], error) {
 	id, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
 	}
-	wallet, err := g.Wallets.Wallet(ctx, id)
+	wallet, err := d.Wallets.Wallet(ctx, id)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", err))
 	}
@@ -183,15 +184,15 @@ func showTransaction(e *billing.Entry) transactionObject {
 	return shown
 }
 
-func (g *wallet) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
+func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
 	wallet, stretch, err := in.rows(principal, false)
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(g.Bodies, in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
+	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
 		name: "transactions-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
-			entries, err := g.Wallets.Entries(ctx, wallet, stretch)
+			entries, err := d.Wallets.Entries(ctx, wallet, stretch)
 			if err != nil {
 				return nil, handlers.Internal(fmt.Errorf("reading transactions: %w", err))
 			}
@@ -258,8 +259,8 @@ func showCall(c *placedCall) callObject {
 func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_") }
 
 // placedCalls reads calls and the conversations of their turns.
-func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stretch billing.Stretch) ([]placedCall, error) {
-	calls, err := g.Wallets.Calls(ctx, wallet, stretch)
+func (d *Deps) placedCalls(ctx context.Context, wallet billing.WalletID, stretch billing.Stretch) ([]placedCall, error) {
+	calls, err := d.Wallets.Calls(ctx, wallet, stretch)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading calls: %w", err))
 	}
@@ -271,7 +272,7 @@ func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stret
 			turns = append(turns, calls[i].RequestID)
 		}
 	}
-	places, err := g.Conversations.TurnPlaces(ctx, wallet.OrgID, turns)
+	places, err := d.Conversations.TurnPlaces(ctx, wallet.OrgID, turns)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the turns of calls: %w", err))
 	}
@@ -281,15 +282,15 @@ func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stret
 	return placed, nil
 }
 
-func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
+func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
 	wallet, stretch, err := in.rows(principal, true)
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(g.Bodies, in.HistoryQuery, stretch, table[placedCall, callObject]{
+	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[placedCall, callObject]{
 		name: "calls-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, error) {
-			return g.placedCalls(ctx, wallet, stretch)
+			return d.placedCalls(ctx, wallet, stretch)
 		},
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,
@@ -368,18 +369,18 @@ func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-func (g *wallet) spend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[spendObject], error) {
+func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[spendObject], error) {
 	wallet, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
 	}
-	from, to, err := in.days(g.Now())
+	from, to, err := in.days(d.Now())
 	if err != nil {
 		return nil, err
 	}
 	spend := spendObject{Environment: wallet.Env, From: from.Format(dayLayout), To: to.Format(dayLayout), Data: []daySpend{}}
 	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
-		models, err := g.Wallets.Spend(ctx, wallet, day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli())
+		models, err := d.Wallets.Spend(ctx, wallet, day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli())
 		if err != nil {
 			return nil, handlers.Internal(fmt.Errorf("summing up the calls of a day: %w", err))
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,6 +50,8 @@ type Operation struct {
 	Check func(ctx context.Context) error
 	// Content describes the answer by media type; nil derives it from the operation's type.
 	Content map[string]*huma.MediaType
+	// Table is the type of an answer that is a page of a list, or the whole list as CSV; nil for other answers.
+	Table reflect.Type
 }
 
 func (o Operation) answers() int {
@@ -84,8 +87,14 @@ func (o Operation) bodyBytes() int64 {
 }
 
 // responses returns the descriptions that the framework can't derive from the types, and drops that of its own error body.
-func (o Operation) responses() map[string]*huma.Response {
+func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	responses := map[string]*huma.Response{"default": {Description: "Error"}}
+	if o.Table != nil {
+		o.Content = map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(o.Table, true, "")},
+			"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
+		}
+	}
 	if o.Content != nil {
 		responses["200"] = &huma.Response{Description: "OK", Content: o.Content}
 	}
@@ -107,6 +116,27 @@ type JSON[T any] struct{ Body T }
 // Answer returns the answer with the body.
 func Answer[T any](body T) *JSON[T] { return &JSON[T]{body} }
 
+// Op is an operation as a value. D is what the operations of a group work with. I holds the parameters and the body by the framework's rules;
+// O is [JSON], [Replayable], [Stream] or [Empty].
+type Op[D, I, O any] struct {
+	Operation
+
+	Do func(d D, ctx context.Context, principal *identity.Principal, in *I) (*O, error)
+}
+
+// Any is an [Op] of any input and output.
+type Any[D any] interface {
+	// Register adds the operation to a server.
+	Register(s *Server, d D)
+}
+
+// Register implements [Any].
+func (o Op[D, I, O]) Register(s *Server, d D) {
+	Register(s, o.Operation, func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
+		return o.Do(d, ctx, principal, in)
+	})
+}
+
 // Register adds an operation. I holds the parameters and the body by the framework's rules; O is [JSON] or [Empty].
 func Register[I, O any](
 	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
@@ -116,7 +146,7 @@ func Register[I, O any](
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
 		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check, roomKey: o.reserved()},
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
-		Responses:    o.responses(),
+		Responses:    o.responses(s.Description().Components.Schemas),
 	}
 	huma.Register(s.huma, registered, func(ctx context.Context, in *I) (*O, error) {
 		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
