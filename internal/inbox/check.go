@@ -65,16 +65,20 @@ var sentences = []sentence{
 		FROM outbound_messages o
 		WHERE o.id > $1 AND o.id <= $2 AND o.turn_id IS NOT NULL AND NOT EXISTS (
 			SELECT 1 FROM turns t WHERE t.id = o.turn_id AND t.conversation_id = o.conversation_id AND t.org_id = o.org_id)`},
-	{"", `SELECT o.id, o.state || ' in a conversation that is never due' FROM outbound_messages o
+	{"outbound_messages", `SELECT o.id, o.state || ' in a conversation that is never due' FROM outbound_messages o
 		LEFT JOIN conversations c ON c.id = o.conversation_id
-		WHERE o.state IN ('pending', 'sending') AND c.run_at IS NULL AND CAST($1 AS BIGINT) > 0`},
-	// SQLite uses the partial index of what is open only for a condition that repeats the index's own.
+		WHERE o.id > $1 AND o.id <= $2 AND o.state IN ('pending', 'sending') AND c.run_at IS NULL`},
+	{"outbound_messages", `SELECT o.id, o.state || ' and older than what its conversation sends' FROM outbound_messages o
+		JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.id > $1 AND o.id <= $2 AND o.state IN ('pending', 'sending') AND o.created_at < c.unsent_since`},
 	{"", `SELECT o.id, 'sending since ' || o.updated_at || ' and no worker has its conversation'
-		FROM outbound_messages o LEFT JOIN conversations c ON c.id = o.conversation_id
-		WHERE o.state = 'sending' AND o.state IN ('pending', 'sending') AND o.updated_at + ` + strconv.Itoa(lateSending) + ` < $1
-			AND coalesce(c.lease_until, 0) < $1`},
-	{"", `SELECT min(o.id), count(*) || ' parts of ' || o.conversation_id || ' are sending at once' FROM outbound_messages o
-		WHERE o.state = 'sending' AND o.state IN ('pending', 'sending') AND CAST($1 AS BIGINT) > 0 GROUP BY o.conversation_id HAVING count(*) > 1`},
+		FROM conversations c CROSS JOIN outbound_messages o
+		WHERE c.run_at IS NOT NULL AND o.conversation_id = c.id AND o.created_at >= c.unsent_since
+			AND c.lease_until < $1 AND o.state = 'sending' AND o.updated_at + ` + strconv.Itoa(lateSending) + ` < $1`},
+	{"", `SELECT min(o.id), count(*) || ' parts of ' || min(c.id) || ' are sending at once'
+		FROM conversations c CROSS JOIN outbound_messages o
+		WHERE c.run_at IS NOT NULL AND o.conversation_id = c.id AND o.created_at >= c.unsent_since
+			AND o.state = 'sending' AND CAST($1 AS BIGINT) > 0 GROUP BY c.id || '' HAVING count(*) > 1`}, // by the bare id all are read
 }
 
 // Check looks for rows that break the queue's invariants: every text is answered by at most one turn of its own conversation,

@@ -25,6 +25,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 			"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("bob") + `'`, "is awaiting an answer in a conversation that is never due"},
 			"an unnamed turn":   {`UPDATE conversations SET turn_id = 'another' WHERE customer_ref = '` + q.ref("bob") + `'`, "its conversation does not name it"},
 			"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'awaiting'`, "needs attention, and its conversation does not say so"},
+			"an old part":       {`UPDATE conversations SET unsent_since = 9000000000000 WHERE customer_ref = '` + q.ref("dan") + `'`, "older than what its conversation sends"},
 			"a stray part":      {`UPDATE outbound_messages SET turn_id = 'trn_x' WHERE state = 'sent'`, "belongs to the turn trn_x"},
 			"a forgotten part":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = '` + q.ref("dan") + `'`, "pending in a conversation that is never due"},
 			"a stuck part":      {`UPDATE outbound_messages SET state = 'sending', updated_at = 1 WHERE part = 0 AND state = 'pending'`, "no worker has its conversation"},

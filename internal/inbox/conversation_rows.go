@@ -49,6 +49,7 @@ type queueState struct {
 	pacedUntil             int64  // until when messages to the customer keep their pace, see channelPace
 	blockedAt              int64  // 0 for a customer whom nobody has blocked
 	turnID                 string // the last turn that ran: the running one, if one runs; "" for none
+	unsentSince            int64  // no part that isn't sent yet is older
 }
 
 // silent reports whether the assistant must not write now.
@@ -105,14 +106,14 @@ func (c *conversationRow) looked(code string) {
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
 	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
-	attention_told, handover_reason, retried_at, closed_until, doubt_since, paced_until, turn_id`
+	attention_told, handover_reason, retried_at, closed_until, doubt_since, paced_until, turn_id, unsent_since`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
 		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
-		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil, &c.turnID)
+		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil, &c.turnID, &c.unsentSince)
 	c.key.orgID = c.orgID
 	c.written()
 	return c, err
@@ -148,7 +149,8 @@ var (
 var conversationUpdates = func() (texts [16]string) {
 	for changes := range texts {
 		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
-		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11, turn_id = $12`}, 12
+		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11, turn_id = $12,
+		unsent_since = $13`}, 13
 		for change, columns := range [...][]string{
 			{"lease_until"},
 			{"run_at"},
@@ -174,7 +176,7 @@ var (
 		"address text", "customer_name bytea", "last_customer_at bigint", "updated_at bigint", "state text", "attention text",
 		"waiting_since bigint", "lease_token bigint", "attempts bigint", "paused_until bigint", "blocked_at bigint", "lease_until bigint",
 		"run_at bigint", "unanswered_since bigint", "attention_told text", "handover_reason text", "retried_at bigint",
-		"closed_until bigint", "doubt_since bigint", "paced_until bigint", "turn_id text")
+		"closed_until bigint", "doubt_since bigint", "paced_until bigint", "turn_id text", "unsent_since bigint")
 	updateHeard = updateRows("last_customer_at bigint", "updated_at bigint")
 )
 
@@ -225,6 +227,7 @@ func queueUpdates(tx store.Tx, changed []*conversationRow) {
 			number(func(c *conversationRow) int64 { return c.people.doubtSince }),
 			number(func(c *conversationRow) int64 { return c.pacedUntil }),
 			text(func(c *conversationRow) string { return c.turnID }),
+			number(func(c *conversationRow) int64 { return c.unsentSince }),
 			len(others),
 		)
 	}
@@ -255,8 +258,8 @@ const (
 
 // update returns the statement that writes the row, with its arguments.
 func (c *conversationRow) update() (text string, args []any) {
-	args = append(make([]any, 0, 23), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
-		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt, c.turnID)
+	args = append(make([]any, 0, 24), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt, c.turnID, c.unsentSince)
 	var changes rowChanges
 	if c.leaseUntil != c.stored.leaseUntil {
 		changes, args = changes|leaseChanged, append(args, c.leaseUntil)

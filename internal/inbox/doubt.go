@@ -23,7 +23,7 @@ type unmarkOp struct {
 func (op *unmarkOp) run(_ context.Context, s *session) error {
 	if c := op.holder(s); c != nil {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'pending', updated_at = $3
-			WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'sending' AND id <> $2`, c.id, op.called, s.now)
+			WHERE `+unsentOf+` AND state = 'sending' AND id <> $2`, c.id, op.called, s.now)
 	}
 	return nil
 }
@@ -51,8 +51,8 @@ func (op *turnOp) supersede(s *session) {
 }
 
 // wroteIn is the condition that a person's message waits to be sent in a conversation, whose id comes behind it.
-const wroteIn = `EXISTS (SELECT 1 FROM outbound_messages WHERE state IN ('pending', 'sending')
-	AND state = 'pending' AND author = 'human' AND conversation_id = `
+const wroteIn = `EXISTS (SELECT 1 FROM conversations v JOIN outbound_messages o ON o.conversation_id = v.id AND o.created_at >= v.unsent_since
+	WHERE o.state = 'pending' AND o.author = 'human' AND v.id = `
 
 // personWrote is the condition on a conversation $1 that a person's message waits to be sent.
 const personWrote = wroteIn + `$1)`

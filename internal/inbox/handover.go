@@ -125,7 +125,7 @@ type handOverOp struct {
 
 func (op *handOverOp) read(s *session) {
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.unsent) }, `SELECT EXISTS (SELECT 1 FROM outbound_messages
-		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND author = 'assistant')`, op.id)
+		WHERE `+unsentOf+` AND author = 'assistant')`, op.id)
 }
 
 func (op *handOverOp) run(_ context.Context, s *session) error {

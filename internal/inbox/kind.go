@@ -159,11 +159,11 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 		return fmt.Errorf("store arrivals: %w", err)
 	}
 	for i, op := range others {
-		if late[i] != nil {
-			if c := s.rows[op.conversation()]; c != nil { // what it reads depends on the row that the operations before it have left
-				queueConversations(s.tx, map[string]*conversationRow{c.id: c})
-			}
-			late[i].read(s)
+		if c := s.rows[op.conversation()]; late[i] && c != nil { // what it reads depends on the row that is left
+			queueConversations(s.tx, map[string]*conversationRow{c.id: c})
+		}
+		if reading, ok := op.(reader); ok && late[i] {
+			reading.read(s)
 			if err := s.tx.Flush(ctx); err != nil {
 				return fmt.Errorf("read the queue: %w", err)
 			}
@@ -176,15 +176,14 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 }
 
 // queueReads queues what operations read, in the round trip of the locks. An operation on a conversation that arrivals or an earlier
-// operation may change reads later: it is returned, at its index among ops.
-func (s *session) queueReads(arrived *delivery, ops []operation) (late []reader) {
-	late = make([]reader, len(ops))
+// operation may change reads later: it is late, at its index among ops.
+func (s *session) queueReads(arrived *delivery, ops []operation) (late []bool) {
+	late = make([]bool, len(ops))
 	touched := arrived.conversations()
 	for i, op := range ops {
 		id := op.conversation()
-		if reading, ok := op.(reader); ok && touched[id] {
-			late[i] = reading
-		} else if ok {
+		late[i] = touched[id]
+		if reading, ok := op.(reader); ok && !late[i] {
 			reading.read(s)
 		}
 		touched[id] = true

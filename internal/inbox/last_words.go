@@ -79,7 +79,7 @@ func (op *partOp) silenced(ctx context.Context, s *session, c *conversationRow) 
 func (s *session) dropLastWords(c *conversationRow) {
 	if c.state == StateHuman {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
-			WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant' AND resends = 0`,
+			WHERE `+unsentOf+` AND state = 'pending' AND author = 'assistant' AND resends = 0`,
 			c.id, codeHandedOver, s.now)
 	}
 }

@@ -260,28 +260,34 @@ func (op *releaseOp) run(_ context.Context, s *session) error {
 
 // workLeft is what is left to do in a conversation.
 type workLeft struct {
-	begun bool // there is a running turn, or an unsent part
-	texts bool // texts wait for an answer
+	runs   bool          // there is a running turn
+	unsent sql.NullInt64 // when the first part was made that isn't sent yet
+	texts  bool          // texts wait for an answer
 }
 
 // read queues the reading. It doesn't count the part with the id without, "" for none.
 func (w *workLeft) read(tx store.Tx, conversationID, without string) {
-	tx.QueueQuery(func(row store.Row) error { return row.Scan(&w.begun, &w.texts) }, `SELECT
-		EXISTS (SELECT 1 FROM `+runningTurn+`)
-			OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND id <> $2),
+	tx.QueueQuery(func(row store.Row) error { return row.Scan(&w.runs, &w.unsent, &w.texts) }, `SELECT
+		EXISTS (SELECT 1 FROM `+runningTurn+`),
+		(SELECT created_at FROM outbound_messages WHERE `+unsentOf+` AND id <> $2 ORDER BY created_at LIMIT 1),
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
 }
 
 // reschedule makes a conversation due by what its rows say. Texts wait for the end of a pause, and for the hand-back by a person.
 func (c *conversationRow) reschedule(left workLeft, now int64) {
 	c.changed = true
+	c.unsentSince = c.updatedAt
+	if left.unsent.Valid {
+		c.unsentSince = left.unsent.Int64
+	}
+	begun := left.runs || left.unsent.Valid
 	inWindow := c.runAt.Valid && c.runAt.Int64 > now && c.waitingSince.Valid
 	waits := left.texts && c.state == StateAssistant && c.blockedAt == 0
 	switch {
-	case !left.begun && !waits:
+	case !begun && !waits:
 		c.runAt, c.waitingSince = sql.NullInt64{}, sql.NullInt64{}
-	case !left.begun && inWindow:
-	case !left.begun && c.pausedUntil > now:
+	case !begun && inWindow:
+	case !begun && c.pausedUntil > now:
 		c.runAt = sql.NullInt64{Int64: c.pausedUntil, Valid: true}
 		c.wake = true
 	default:

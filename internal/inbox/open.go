@@ -26,7 +26,7 @@ const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM ` + runningTurn
 	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template, file_id,
 			COALESCE((SELECT min(received_at) FROM messages m WHERE m.turn_id = outbound_messages.turn_id), 0) FROM outbound_messages
-		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
+		WHERE ` + unsentOf + ` ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
 	selectSaid = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
@@ -40,7 +40,7 @@ const (
 		EXISTS (SELECT 1 FROM organizations o WHERE o.id = conversations.org_id AND o.suspended_at IS NOT NULL),
 		EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = conversations.org_id),
 		EXISTS (SELECT 1 FROM turns WHERE id = conversations.turn_id AND state = 'awaiting'),
-		EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')), `
+		EXISTS (SELECT 1 FROM outbound_messages WHERE ` + unsentOf + `), `
 	openedRow = ` OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
 		(SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND created_at >= $3 AND author = 'assistant' AND part = 0)
 		FROM conversations WHERE id = $1 AND org_id = $2`

@@ -28,8 +28,8 @@ import (
 const (
 	withoutAnswer = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention', 'dead')`
 	withoutPart   = `SELECT t.id FROM outbound_messages o JOIN turns t ON t.id = o.turn_id WHERE o.conversation_id = $1
-		AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND o.resends = 0
-		AND t.code IN ('', '` + codeNotice + `')`
+		AND o.created_at >= (SELECT unsent_since FROM conversations WHERE id = $1) AND o.state = 'pending'
+		AND o.author = 'assistant' AND o.part = 0 AND o.resends = 0 AND t.code IN ('', '` + codeNotice + `')`
 	unsaid = withoutAnswer + ` UNION ALL ` + withoutPart
 )
 
@@ -54,7 +54,7 @@ func (s *session) discard(c *conversationRow, code string) {
 
 // discardParts discards the assistant's unsent parts in a conversation; conditions may follow.
 const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
-	WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant'`
+	WHERE ` + unsentOf + ` AND state = 'pending' AND author = 'assistant'`
 
 // discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
 // answers the customer.
@@ -78,8 +78,8 @@ func (s *session) silence(c *conversationRow, code string) {
 // closeTexts closes the open texts of the conversation $1, and those whose answer is being sent: they stay closed if it isn't sent after all.
 // and is a further condition, or "".
 func (s *session) closeTexts(and string, args ...any) {
-	for _, open := range [...]string{`turn_id IS NULL`, `turn_id IN (SELECT turn_id FROM outbound_messages WHERE conversation_id = $1
-		AND state IN ('pending', 'sending') AND state = 'sending' AND author = 'assistant' AND part = 0 AND resends = 0)`} {
+	for _, open := range [...]string{`turn_id IS NULL`, `turn_id IN (SELECT turn_id FROM outbound_messages
+		WHERE ` + unsentOf + ` AND state = 'sending' AND author = 'assistant' AND part = 0 AND resends = 0)`} {
 		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND NOT handled AND `+open+and, args...)
 	}
 }
@@ -169,7 +169,7 @@ func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
 	var answers int64 // the place of the last of a person's messages on their way
 	var open bool
 	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&answers) }, `SELECT coalesce(max(created_at), 0) FROM outbound_messages
-		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND author = 'human'`, c.id)
+		WHERE `+unsentOf+` AND author = 'human'`, c.id)
 	if err != nil {
 		return fmt.Errorf("look for a person's messages: %w", err)
 	}

@@ -82,9 +82,14 @@ const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, c
 	state, code, platform_message_id, attempts, created_at, updated_at, template, file_id)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11, $12, $13)`
 
+// unsentOf is the condition on the parts of a conversation $1 that aren't sent yet.
+const unsentOf = `conversation_id = $1 AND created_at >= (SELECT unsent_since FROM conversations WHERE id = $1)
+	AND state IN ('pending', 'sending')`
+
 // queueParts stores new parts and returns their time.
 func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) (at int64) {
 	at = c.place(s.now)
+	c.unsentSince = min(c.unsentSince, at)
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
 			part.state, at, at, part.template, sql.NullString{String: part.fileID, Valid: part.fileID != ""})

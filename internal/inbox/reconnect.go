@@ -10,10 +10,9 @@ import (
 )
 
 // selectReconnected reads the conversations in which parts wait for a channel that is active again.
-const selectReconnected = `SELECT DISTINCT o.conversation_id FROM outbound_messages o
-	JOIN conversations v ON v.id = o.conversation_id JOIN channels c ON c.id = o.channel_id
-	WHERE o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.code = 'channel_needs_reauth' AND c.state = 'active'
-		AND v.run_at > $1 LIMIT CAST($2 AS BIGINT)`
+const selectReconnected = `SELECT DISTINCT v.id FROM conversations v CROSS JOIN outbound_messages o
+	JOIN channels c ON c.id = v.channel_id WHERE v.run_at > $1 AND o.conversation_id = v.id AND o.created_at >= v.unsent_since
+		AND o.state = 'pending' AND o.code = 'channel_needs_reauth' AND c.state = 'active' LIMIT CAST($2 AS BIGINT)`
 
 // Reconnected makes conversations due in which parts wait for a channel that is active again, at most limit, and returns how many they
 // were. The error is a wrapped one of the store.

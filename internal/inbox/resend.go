@@ -45,9 +45,9 @@ func (op *resendOp) run(ctx context.Context, s *session) error {
 	}
 	var state string
 	var turnID sql.NullString
-	var number int64
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&state, &turnID, &number) },
-		`SELECT state, turn_id, part FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, op.part, op.id)
+	var number, createdAt int64
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&state, &turnID, &number, &createdAt) },
+		`SELECT state, turn_id, part, created_at FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, op.part, op.id)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read a message: %w", err)
@@ -61,6 +61,7 @@ func (op *resendOp) run(ctx context.Context, s *session) error {
 		op.refused = ErrMayArriveTwice
 		return nil
 	}
+	c.unsentSince = min(c.unsentSince, createdAt) // that of all parts of an answer
 	s.tx.Queue(1, resend+` WHERE id = $1`, op.part, s.now)
 	if turnID.Valid {
 		s.tx.Queue(store.AnyRows, resend+` WHERE turn_id = $1 AND part > $3 AND state = 'failed' AND attempts = 0`, turnID, s.now, number)

@@ -18,7 +18,8 @@ func (q *inboxTest) age(t testing.TB, days int64) {
 	q.exec(t, `UPDATE messages SET received_at = received_at - $1, sent_at = sent_at - $1`, past)
 	q.exec(t, `UPDATE turns SET created_at = created_at - $1, updated_at = updated_at - $1`, past)
 	q.exec(t, `UPDATE outbound_messages SET created_at = created_at - $1, updated_at = updated_at - $1`, past)
-	q.exec(t, `UPDATE conversations SET created_at = created_at - $1, updated_at = updated_at - $1, last_customer_at = last_customer_at - $1`, past)
+	q.exec(t, `UPDATE conversations SET created_at = created_at - $1, updated_at = updated_at - $1, last_customer_at = last_customer_at - $1,
+		unsent_since = unsent_since - $1`, past)
 }
 
 func (q *inboxTest) retain(t testing.TB, orgID string, days int64) {

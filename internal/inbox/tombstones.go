@@ -92,8 +92,8 @@ const spendDays = 2
 // keepSpend records the recent turns of a widget's conversation, whose cost stays in the sum of the widget's day.
 func keepSpend(s *session, c *conversationRow) {
 	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id)
-		SELECT t.id, t.org_id, t.channel_id, t.created_at, t.call_id FROM turns t JOIN channels c ON c.id = t.channel_id
-		WHERE t.conversation_id = $1 AND t.created_at > $2 AND c.type = 'widget'`, c.id, s.now-spendDays*retentionDay)
+		SELECT id, org_id, channel_id, created_at, call_id FROM turns
+		WHERE conversation_id = $1 AND created_at > $2 AND widget_id IS NOT NULL`, c.id, s.now-spendDays*retentionDay)
 }
 
 // sweepTombstones deletes expired tombstones, turns that count for no day any more, and keys of messages, in small transactions.

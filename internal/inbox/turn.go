@@ -64,7 +64,8 @@ func (op *beginOp) read(s *session) {
 const runningTurn = `turns WHERE id = (SELECT turn_id FROM conversations WHERE id = $1) AND state = 'awaiting'`
 
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
-	balance_micros, attempts, created_at, updated_at, call_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`
+	balance_micros, attempts, created_at, updated_at, call_id, widget_id)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, (SELECT id FROM channels WHERE id = $3 AND type = 'widget'))`
 
 var bindMessages = listSizes.Statement(`UPDATE messages SET turn_id = $1 WHERE id IN {list}`, 1, 1)
 

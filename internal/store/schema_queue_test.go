@@ -114,7 +114,6 @@ func TestIndexesOfTheQueue(t *testing.T) {
 		"messages_turn":              `SELECT id FROM messages WHERE turn_id = 't'`,
 		"messages_conversation":      `SELECT id FROM messages WHERE conversation_id = 'c' ORDER BY received_at, id LIMIT 10`,
 		"turns_conversation":         `SELECT id FROM turns WHERE conversation_id = 'c' LIMIT 50`,
-		"outbound_messages_open":     `SELECT id FROM outbound_messages WHERE conversation_id = 'c' AND state IN ('pending', 'sending')`,
 		"outbound_messages_platform": `SELECT id FROM outbound_messages WHERE channel_id = 'c' AND platform_message_id = 'p' AND platform_message_id <> ''`,
 	} {
 		plan := queryPlan(t, db, text)

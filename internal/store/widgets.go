@@ -103,10 +103,10 @@ type ChannelDay struct {
 	Calls int64
 }
 
-// dayTurns are the turns of a channel ($1) of an organization ($3) that began at a moment ($2) or later; deleted are those
+// dayTurns are the turns of a widget ($1) of an organization ($3) that began at a moment ($2) or later; deleted are those
 // whose conversation was.
 const dayTurns = `(SELECT id, call_id, state = 'awaiting' AS asking, FALSE AS deleted FROM turns
-		WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3
+		WHERE widget_id = $1 AND created_at >= $2 AND org_id = $3
 	UNION ALL SELECT id, call_id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
 
 // Spend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what

@@ -73,8 +73,8 @@ func TestChannelSpend(t *testing.T) {
 		ctx := t.Context()
 		createOrganization(t, db, "org_1")
 		turn := func(id, channel string, at int64, call string) {
-			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at, call_id)
-				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3, $4)`, id, channel, at, call)
+			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at, call_id, widget_id)
+				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3, $4, $2)`, id, channel, at, call)
 		}
 		seq := 0
 		call := func(id, request, key string, micros int64) {

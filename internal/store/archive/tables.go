@@ -44,7 +44,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +
-		"retried_at:int closed_until:int doubt_since:int turn_id"},
+		"retried_at:int closed_until:int doubt_since:int turn_id unsent_since:int"},
 	{"customer_aliases", "org_id channel_id alias conversation_id"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int edited:bool"},
@@ -52,7 +52,7 @@ var allTables = [...]struct{ name, columns string }{
 		"run_at:int created_at:int updated_at:int conversation_id"},
 	{"media_pieces", "org_id media_id position:int body:bytes"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
-		"created_at:int updated_at:int draft:bytes call_id"},
+		"created_at:int updated_at:int draft:bytes call_id widget_id"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes file_id"},
 	{"sent_files", "id org_id outbound_id kind name:bytes media_type bytes:int pieces:int expires_at:int created_at:int"},

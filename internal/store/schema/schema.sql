@@ -488,8 +488,9 @@ CREATE TABLE id_keys (
 -- waiting_told is its value that people were told of. attention_told is the attention that they were told of since the last answer.
 -- handover_reason is why a person has the conversation, or had it last. retried_at is when a person last had answered again what stood: from
 -- then on its age counts anew. closed_until is until when the customer has been told that the business is closed. doubt_since is since when
--- a message of unknown delivery waits for a person to look at it, or 0. turn_id is the last turn that ran, or ''. The foreign key, which
--- costs only a new conversation something, keeps what comes in late from outliving a channel that is being deleted.
+-- a message of unknown delivery waits for a person to look at it, or 0. turn_id is the last turn that ran, or ''. No part that
+-- waits to be sent or is being sent was made before unsent_since. The foreign key, which costs only a new conversation something, keeps
+-- what comes in late from outliving a channel that is being deleted.
 CREATE TABLE conversations (
 	id               TEXT   NOT NULL PRIMARY KEY,
 	org_id           TEXT   NOT NULL,
@@ -518,6 +519,7 @@ CREATE TABLE conversations (
 	closed_until     BIGINT NOT NULL DEFAULT 0,
 	doubt_since      BIGINT NOT NULL DEFAULT 0,
 	turn_id          TEXT   NOT NULL DEFAULT '',
+	unsent_since     BIGINT NOT NULL DEFAULT 0,
 	FOREIGN KEY (org_id, channel_id) REFERENCES channels (org_id, id)
 ) {hot table};
 CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
@@ -571,7 +573,7 @@ CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;
 -- when it was refused. draft is the proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others. A
 -- turn is running while it is 'awaiting' and its conversation names it, so that a conversation has one. 'awaiting' is as long as 'answered':
 -- SQLite writes a long request again with each change of the row's length. call_id is the last call that was begun for the turn, the only
--- one that can have been charged; '' for none.
+-- one that can have been charged; '' for none. widget_id is the channel if that is a widget, whose spend is bounded; null for others.
 CREATE TABLE turns (
 	id              TEXT   NOT NULL PRIMARY KEY,
 	org_id          TEXT   NOT NULL,
@@ -585,12 +587,13 @@ CREATE TABLE turns (
 	created_at      BIGINT NOT NULL,
 	updated_at      BIGINT NOT NULL,
 	call_id         TEXT   NOT NULL DEFAULT '',
+	widget_id       TEXT,
 	draft           BYTEA,
 	request         BYTEA
 ) {hot table};
 CREATE INDEX turns_conversation ON turns (conversation_id, id);
 CREATE INDEX turns_attention ON turns (updated_at) WHERE state IN ('needs_attention', 'dead');
-CREATE INDEX turns_channel ON turns (channel_id, created_at);
+CREATE INDEX turns_widget ON turns (widget_id, created_at) WHERE widget_id IS NOT NULL;
 
 -- What goes to the customer, part by part. author 'human' wrote through the API and has no turn. platform_message_id is set once the platform
 -- has taken it. attempts begin anew with each of resends: how often a person had the part sent again. template is the template that the part
@@ -618,7 +621,6 @@ CREATE TABLE outbound_messages (
 ) {hot table};
 CREATE UNIQUE INDEX outbound_messages_part ON outbound_messages (turn_id, part) WHERE turn_id IS NOT NULL;
 CREATE INDEX outbound_messages_conversation ON outbound_messages (conversation_id, created_at, id);
-CREATE INDEX outbound_messages_open ON outbound_messages (conversation_id) WHERE state IN ('pending', 'sending');
 CREATE INDEX outbound_messages_platform ON outbound_messages (org_id, channel_id, platform_message_id) WHERE platform_message_id <> '';
 
 -- The Idempotency-Keys of messages that people sent: key_hash is the SHA-256 of the key, fingerprint that of the request, and message_ids are
