@@ -422,3 +422,17 @@ func TestAccessRefused(t *testing.T) {
 		require.Equal(t, store.ChannelActive, q.value(t, `SELECT state FROM channels WHERE id = 'chn_1'`), "it was mended since")
 	})
 }
+
+// TestPartAfterAWrongClock: a message is sent though the conversation's last one was made by a clock that was days ahead.
+func TestPartAfterAWrongClock(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "hello"))
+		q.reply(t, "good day", "p1")
+		q.exec(t, `UPDATE conversations SET updated_at = updated_at + $1, unsent_since = unsent_since + $1`, 3*retentionDay)
+		_, err := q.SendAsHuman(t.Context(), "usr_1", "org_1", q.value(t, `SELECT id FROM conversations`), []string{"one"})
+		require.NoError(t, err)
+		q.healthy(t)
+		require.Len(t, q.open(t, q.take(t)).Outbound, 1)
+	})
+}
