@@ -8,20 +8,17 @@ import (
 )
 
 var (
-	claimTypes    = []string{"text", "text", "bytea"}
-	claimRowTypes = append(slices.Clip(claimTypes), "bytea", "text", "bigint", "bigint")
-
 	selectRunning = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
 		SELECT i, fingerprint, call_id, reserved_micros, expires_at FROM wanted CROSS JOIN running_keys k`+isWanted, wantedTypes...)
 	selectFinished = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
 		SELECT i, fingerprint, call_id, kept_bytes, until FROM wanted CROSS JOIN idempotency_keys k`+isWanted, wantedTypes...)
-	wantedTypes = append([]string{"bigint"}, claimTypes...)
+	wantedTypes = []string{"bigint", "text", "text", "bytea"}
 
-	insertRunning = listSizes.Rows(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at) {list}`,
-		claimRowTypes...)
-	insertFinished = listSizes.Rows(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) {list}`,
-		claimRowTypes...)
-	insertAnswers = listSizes.Rows(`INSERT INTO kept_answers (org_id, env, call_id, response) {list}`, "text", "text", "text", "bytea")
+	insertRunning = listSizes.Statement(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at)
+		{list}`, 7, 0)
+	insertFinished = listSizes.Statement(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) {list}`,
+		7, 0)
+	insertAnswers = listSizes.Statement(`INSERT INTO kept_answers (org_id, env, call_id, response) {list}`, 4, 0)
 )
 
 const (
@@ -38,13 +35,14 @@ const (
 
 // queueClaims reads claims in progress, or those of calls that have ended. The lock of their wallets protects both.
 func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
+	numbers, orgs := make([]int64, len(keys)), make([]string, len(keys))
+	envs, hashes := make([]string, len(keys)), make([][]byte, len(keys))
+	for i, key := range keys {
+		numbers[i], orgs[i], envs[i], hashes[i] = int64(i), key.wallet.OrgID, string(key.wallet.Env), keys[i].hash[:]
+	}
 	statement := selectRunning
 	if done {
 		statement = selectFinished
-	}
-	numbers := make([]int64, len(keys))
-	for i := range keys {
-		numbers[i] = int64(i)
 	}
 	statement.QueueLookup(tx, func(row store.Row) error {
 		claim := &claimRow{claimState: claimState{done: done}}
@@ -58,19 +56,10 @@ func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 			return err
 		}
 		copy(claim.fingerprint[:], fingerprint)
-		claim.read = claim.claimState
+		claim.key, claim.read = keys[i], claim.claimState
 		books.claims[keys[i]] = claim
 		return nil
-	}, append([]any{numbers}, claimColumns(keys)...)...)
-}
-
-// claimColumns returns the key of each claim as columns.
-func claimColumns(keys []claimKey) []any {
-	orgs, envs, hashes := make([]string, len(keys)), make([]string, len(keys)), make([][]byte, len(keys))
-	for i := range keys {
-		orgs[i], envs[i], hashes[i] = keys[i].wallet.OrgID, string(keys[i].wallet.Env), keys[i].hash[:]
-	}
-	return []any{orgs, envs, hashes}
+	}, numbers, orgs, envs, hashes)
 }
 
 // readDueClaims returns the keys of claims whose time is over, oldest first. It takes no lock: they are read again under that of their wallets.
@@ -90,62 +79,48 @@ func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKe
 
 // writeClaims deletes each changed claim as it was read before it inserts those that stand, so that a key may go from a call to another.
 func (b *books) writeClaims(tx store.Tx) {
-	keys := make([]claimKey, 0, len(b.claims))
-	for key, claim := range b.claims {
+	changed := make([]*claimRow, 0, len(b.claims))
+	for _, claim := range b.claims {
 		if claim.claimState != claim.read {
-			keys = append(keys, key)
+			changed = append(changed, claim)
 		}
 	}
-	slices.SortFunc(keys, claimKey.compare)
-	var running, finished, kept []claimKey
-	for i, key := range keys {
-		claim := b.claims[key]
-		if read := &claim.read; read.exists() {
-			text := deleteRunning
-			if read.done {
-				text = deleteFinished
-			}
-			tx.Queue(1, text, key.wallet.OrgID, string(key.wallet.Env), keys[i].hash[:], read.callID)
-			if read.kept > 0 {
-				tx.Queue(1, deleteAnswer, key.wallet.OrgID, string(key.wallet.Env), read.callID)
-			}
-		}
+	slices.SortFunc(changed, func(a, b *claimRow) int { return a.key.compare(b.key) })
+	var running, finished, kept []*claimRow
+	for _, claim := range changed {
+		claim.delete(tx)
 		switch {
 		case !claim.exists():
 		case !claim.done:
-			running = append(running, key)
+			running = append(running, claim)
 		default:
-			finished = append(finished, key)
+			finished = append(finished, claim)
 			if claim.kept > 0 {
-				kept = append(kept, key)
+				kept = append(kept, claim)
 			}
 		}
 	}
-	b.insertClaims(tx, insertRunning, running)
-	b.insertClaims(tx, insertFinished, finished)
-	b.insertAnswers(tx, kept)
+	row := func(values []any, c *claimRow, amount int64) []any {
+		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.key.hash[:], c.fingerprint[:], c.callID, amount, c.until)
+	}
+	store.QueueList(tx, listSizes, insertRunning, false, running, func(values []any, c *claimRow) []any { return row(values, c, c.reserved) })
+	store.QueueList(tx, listSizes, insertFinished, false, finished, func(values []any, c *claimRow) []any { return row(values, c, c.kept) })
+	store.QueueList(tx, listSizes, insertAnswers, false, kept, func(values []any, c *claimRow) []any {
+		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.callID, c.response)
+	})
 }
 
-// insertClaims inserts claims into one of the two tables.
-func (b *books) insertClaims(tx store.Tx, insert store.RowStatement, keys []claimKey) {
-	fingerprints, calls := make([][]byte, len(keys)), make([]string, len(keys))
-	amounts, ends := make([]int64, len(keys)), make([]int64, len(keys))
-	for i, key := range keys {
-		claim := b.claims[key]
-		amounts[i] = claim.reserved
-		if claim.done {
-			amounts[i] = claim.kept
-		}
-		fingerprints[i], calls[i], ends[i] = claim.fingerprint[:], claim.callID, claim.until
+// delete deletes the rows of a claim as it was read.
+func (c *claimRow) delete(tx store.Tx) {
+	org, env := c.key.wallet.OrgID, string(c.key.wallet.Env)
+	switch {
+	case !c.read.exists():
+	case c.read.done:
+		tx.Queue(1, deleteFinished, org, env, c.key.hash[:], c.read.callID)
+	default:
+		tx.Queue(1, deleteRunning, org, env, c.key.hash[:], c.read.callID)
 	}
-	insert.Queue(tx, append(claimColumns(keys), fingerprints, calls, amounts, ends)...)
-}
-
-func (b *books) insertAnswers(tx store.Tx, keys []claimKey) {
-	calls, answers := make([]string, len(keys)), make([][]byte, len(keys))
-	for i, key := range keys {
-		calls[i], answers[i] = b.claims[key].callID, b.claims[key].response
+	if c.read.kept > 0 {
+		tx.Queue(1, deleteAnswer, org, env, c.read.callID)
 	}
-	columns := claimColumns(keys)
-	insertAnswers.Queue(tx, columns[0], columns[1], calls, answers)
 }

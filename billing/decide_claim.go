@@ -19,6 +19,7 @@ func (k claimKey) compare(other claimKey) int {
 type claimRow struct {
 	claimState
 
+	key      claimKey
 	read     claimState
 	response []byte // the kept answer of a call that this batch settled
 }
@@ -42,7 +43,7 @@ func (c *claimRow) lostBy(callID string) bool { return c != nil && c.exists() &&
 func (b *books) claim(key claimKey) *claimRow {
 	claim := b.claims[key]
 	if claim == nil {
-		claim = &claimRow{}
+		claim = &claimRow{key: key}
 		b.claims[key] = claim
 	}
 	return claim

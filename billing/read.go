@@ -10,8 +10,8 @@ import (
 var (
 	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
 		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
-	selectHolds = listSizes.Rows(`WITH wanted (i, org_id, env, id) AS ({list}) SELECT i, amount_micros, expires_at
-		FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, "bigint", "text", "text", "text")
+	selectHolds = listSizes.Statement(`WITH wanted (org_id, env, id) AS ({list}) SELECT h.id, h.org_id, h.env, amount_micros, expires_at
+		FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, 3, 0)
 	selectEnded = listSizes.Statement(`SELECT id, org_id, env, charged_micros, shortfall_micros FROM calls WHERE id IN {list}`, 1, 0)
 )
 
@@ -45,22 +45,13 @@ type callKey struct {
 
 // queueHolds reads the holds of calls.
 func queueHolds(tx store.Tx, keys []callKey, books *books) {
-	numbers, orgs := make([]int64, len(keys)), make([]string, len(keys))
-	envs, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, key := range keys {
-		numbers[i], orgs[i], envs[i], ids[i] = int64(i), key.wallet.OrgID, string(key.wallet.Env), key.id
-	}
-	selectHolds.QueueLookup(tx, func(row store.Row) error {
-		var i int
-		var amount, expiresAt int64
-		if err := row.Scan(&i, &amount, &expiresAt); err != nil {
-			return err
-		}
-		books.holds[keys[i].id] = &holdRow{
-			id: keys[i].id, wallet: keys[i].wallet, amount: amount, expiresAt: expiresAt, stored: true, open: true,
-		}
-		return nil
-	}, numbers, orgs, envs, ids)
+	arguments := func(values []any, key callKey) []any { return append(listWallet(values, key.wallet), key.id) }
+	store.QueueListed(tx, listSizes, selectHolds, "", keys, arguments, func(row store.Row) error {
+		hold := &holdRow{stored: true, open: true}
+		err := row.Scan(&hold.id, &hold.wallet.OrgID, &hold.wallet.Env, &hold.amount, &hold.expiresAt)
+		books.holds[hold.id] = hold
+		return err
+	})
 }
 
 // queueEnded reads the calls that have ended.
