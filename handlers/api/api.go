@@ -107,7 +107,8 @@ type PlanLimits interface {
 // New returns a server with the operations of all groups. Nothing of it is shared with another one.
 func New(deps Deps) *endpoint.Server { return serve(&deps) }
 
-func serve(d *Deps) *endpoint.Server {
+// complete sets what may be left out.
+func (d *Deps) complete() {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -123,6 +124,27 @@ func serve(d *Deps) *endpoint.Server {
 	if d.Catalog == nil {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
+}
+
+// Operator returns the operator of the service, who acts for an organization as [identity.Principal.Operator]. The error is not_found, or one of
+// reading.
+func (d *Deps) Operator(ctx context.Context, name, orgID string) (*identity.Principal, error) {
+	d.complete()
+	organization, err := d.DB.Organizations.ByID(ctx, orgID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.NotFound("There is no organization with this id.")
+	}
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading organization %s: %w", orgID, err))
+	}
+	return &identity.Principal{
+		OrgID: orgID, Operator: name, Role: identity.Owner, Env: store.Live, Plan: organization.Plan, Suspended: organization.SuspendedAt.Valid,
+		Scopes: identity.ScopesOf(identity.AllScopes()...), HasOrgModels: true,
+	}, nil
+}
+
+func serve(d *Deps) *endpoint.Server {
+	d.complete()
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
 	d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
@@ -335,6 +357,9 @@ func (c *clearable[T]) UnmarshalJSON(text []byte) error {
 	c.given, c.value = true, nil
 	return json.Unmarshal(text, &c.value)
 }
+
+// ValueType is the type of the value, for [endpoint.Field].
+func (*clearable[T]) ValueType() reflect.Type { return reflect.TypeFor[T]() }
 
 // Schema describes the value.
 func (*clearable[T]) Schema(registry huma.Registry) *huma.Schema {

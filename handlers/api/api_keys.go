@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -57,6 +58,7 @@ type apiKeyCreation struct {
 	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
 	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
 	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
+	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"` //nolint:lll // as above
 }
 
 // The operations on API keys.
@@ -79,14 +81,11 @@ func (d *Deps) createAPIKey(
 	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
 	set(&request.Name, in.Body.Name)
 	set(&request.Env, in.Body.Environment)
-	if in.Body.ExpiresInDays != nil {
-		at, err := identity.ExpiryInDays(d.Now(), *in.Body.ExpiresInDays)
-		if err != nil {
-			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.",
-				identity.MinExpiryDays, identity.MaxExpiryDays)
-		}
-		request.ExpiresAt = &at
+	expiresAt, err := in.Body.expiry(d.Now())
+	if err != nil {
+		return nil, err
 	}
+	request.ExpiresAt = expiresAt
 	if err := withinRights(principal, request); err != nil {
 		return nil, err
 	}
@@ -104,6 +103,28 @@ func (d *Deps) createAPIKey(
 		return nil, handlers.BadField(err)
 	}
 	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
+}
+
+// expiry returns the moment that one of the two members gives, nil without them.
+func (c *apiKeyCreation) expiry(now time.Time) (*time.Time, error) {
+	switch {
+	case c.ExpiresInDays != nil && c.ExpiresAt != nil:
+		return nil, handlers.InvalidRequest("expiresAt", "expiresAt can't be given beside expiresInDays.")
+	case c.ExpiresInDays != nil:
+		at, err := identity.ExpiryInDays(now, *c.ExpiresInDays)
+		if err != nil {
+			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.",
+				identity.MinExpiryDays, identity.MaxExpiryDays)
+		}
+		return &at, nil
+	case c.ExpiresAt != nil:
+		at, err := identity.ExpiryAt(*c.ExpiresAt)
+		if err != nil {
+			return nil, handlers.InvalidRequest("expiresAt", "expiresAt must be a time such as 2027-01-31T12:00:00Z.")
+		}
+		return &at, nil
+	}
+	return nil, nil //nolint:nilnil // a key without expiry is the ordinary case
 }
 
 // withinRights refuses a key with more rights than its maker's. A test key makes test keys only, so that it can't come to spend

@@ -54,7 +54,7 @@ func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, er
 	id := billing.WalletID{OrgID: principal.OrgID, Env: principal.Env}
 	switch {
 	case q.Environment == "" || q.Environment == principal.Env:
-	case principal.UserID == "":
+	case principal.KeyID != "":
 		return id, handlers.InvalidRequest("environment", "environment must be %s, like the API key's.", principal.Env)
 	default:
 		id.Env = q.Environment

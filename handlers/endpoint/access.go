@@ -25,14 +25,8 @@ func (s *Server) letIn(answer *answer, r *http.Request, route handlers.Route) (_
 		return nil, permit, err
 	}
 	answer.caller = handlers.CallerOf(&principal)
-	if principal.Suspended {
-		return nil, permit, handlers.Suspended()
-	}
-	if !principal.Can(route.Scope, route.Role) {
-		return nil, permit, refuseRights(&principal, route)
-	}
-	if principal.KeyID != "" && principal.Env != store.Live && !route.TestKeys {
-		return nil, permit, handlers.LiveOnly()
+	if err := checkRights(&principal, route); err != nil {
+		return nil, permit, err
 	}
 	ctx := handlers.WithPrincipal(r.Context(), principal)
 	if principal.UserID != "" {
@@ -56,6 +50,19 @@ func (s *Server) principal(r *http.Request) (identity.Principal, error) {
 		return identity.Principal{}, handlers.KeyRefusal(err)
 	}
 	return principal, nil
+}
+
+// checkRights reports whether the principal may use a route. The operator may act for a suspended organization, too.
+func checkRights(principal *identity.Principal, route handlers.Route) error {
+	switch {
+	case principal.Suspended && principal.Operator == "":
+		return handlers.Suspended()
+	case !principal.Can(route.Scope, route.Role):
+		return refuseRights(principal, route)
+	case principal.KeyID != "" && principal.Env != store.Live && !route.TestKeys:
+		return handlers.LiveOnly()
+	}
+	return nil
 }
 
 // refuseRights returns the error that names the scope or role which the principal lacks.

@@ -31,6 +31,8 @@ type Replayable[T any] struct {
 	Body     T
 }
 
+func (r *Replayable[T]) content() any { return &r.Body }
+
 // Replay returns the answer with the body.
 func Replay[T any](body T, replayed bool) *Replayable[T] {
 	answer := &Replayable[T]{Body: body}

@@ -113,31 +113,12 @@ type Empty struct{}
 // JSON is an answer with a body.
 type JSON[T any] struct{ Body T }
 
+func (j *JSON[T]) content() any { return &j.Body }
+
 // Answer returns the answer with the body.
 func Answer[T any](body T) *JSON[T] { return &JSON[T]{body} }
 
-// Op is an operation as a value. D is what the operations of a group work with. I holds the parameters and the body by the framework's rules;
-// O is [JSON], [Replayable], [Stream] or [Empty].
-type Op[D, I, O any] struct {
-	Operation
-
-	Do func(d D, ctx context.Context, principal *identity.Principal, in *I) (*O, error)
-}
-
-// Any is an [Op] of any input and output.
-type Any[D any] interface {
-	// Register adds the operation to a server.
-	Register(s *Server, d D)
-}
-
-// Register implements [Any].
-func (o Op[D, I, O]) Register(s *Server, d D) {
-	Register(s, o.Operation, func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
-		return o.Do(d, ctx, principal, in)
-	})
-}
-
-// Register adds an operation. I holds the parameters and the body by the framework's rules; O is [JSON] or [Empty].
+// Register adds an operation, as [Op] describes it.
 func Register[I, O any](
 	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) {

@@ -43,7 +43,7 @@ func windowsOf(principal *identity.Principal, change bool) []rateWindow {
 	if change {
 		kind, key, person, people = " changes", KeyChangesPerMinute, PersonChangesPerMinute, PeopleChangesPerMinute
 	}
-	if principal.UserID == "" {
+	if principal.KeyID != "" {
 		return []rateWindow{{"keys " + principal.OrgID + kind, key}}
 	}
 	return []rateWindow{{principal.UserID + kind, person}, {"people " + principal.OrgID + kind, people}}

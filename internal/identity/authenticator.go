@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -27,13 +28,15 @@ var (
 	errExpired     = fmt.Errorf("%w: expired", ErrInvalidKey)
 )
 
-// Principal is the authenticated identity of a request: an organization, through one of its keys or one of its signed-in users.
-// Exactly one of KeyID and UserID is set.
+// Principal is the authenticated identity of a request: an organization, through one of its keys or one of its signed-in users,
+// or the operator of the service on its behalf. Exactly one of KeyID, UserID and Operator is set.
 type Principal struct {
 	KeyID, OrgID string
 	// UserID and Role are set for a user.
 	UserID string
 	Role   Role
+	// Operator is set for the operator of the service, who may do everything: the name that the audit log has.
+	Operator string
 	// Env is the key's environment; live for a user.
 	Env  store.Env
 	Plan string
@@ -51,19 +54,14 @@ type Principal struct {
 // Can reports whether the principal may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
 // role (else 403 forbidden). No key has the empty scope, no user the empty role.
 func (p Principal) Can(scope Scope, role Role) bool {
-	if p.UserID != "" {
-		return p.Role.Has(role)
+	if p.KeyID != "" {
+		return p.Scopes.Has(scope)
 	}
-	return p.Scopes.Has(scope)
+	return p.Operator != "" || p.Role.Has(role)
 }
 
-// Actor returns the id of the key or user, for the audit log.
-func (p Principal) Actor() string {
-	if p.UserID != "" {
-		return p.UserID
-	}
-	return p.KeyID
-}
+// Actor returns the id of the key or user, or the operator's name, for the audit log.
+func (p Principal) Actor() string { return cmp.Or(p.Operator, p.UserID, p.KeyID) }
 
 // Authority returns the principal's rights over users. A key has none.
 func (p Principal) Authority() Authority { return Authority{Actor: p.Actor(), Role: p.Role} }

@@ -1,0 +1,117 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+type noted struct {
+	PathID
+
+	Days  int  `query:"days"  minimum:"1" maximum:"9" doc:"How many"`
+	Exact bool `query:"exact"`
+	Body  struct {
+		Name  string   `json:"name"            maxLength:"5" doc:"Its name"`
+		Kind  *string  `json:"kind,omitempty"  enum:"a,b"`
+		Words []string `json:"words,omitempty" maxItems:"2"`
+		Count *int64   `json:"count,omitempty" writeOnly:"true"`
+	}
+}
+
+type notes struct{ seen []noted }
+
+func (n *notes) note(_ context.Context, principal *identity.Principal, in *noted) (*JSON[string], error) {
+	n.seen = append(n.seen, *in)
+	return Answer(principal.Actor()), nil
+}
+
+var note Any[*notes] = Op[*notes, noted, JSON[string]]{
+	Operation: Operation{ID: "note", Route: handlers.Route{
+		Method: http.MethodPost, Path: "/notes/{id}", Scope: identity.AgentsWrite, Role: handlers.RoleMember,
+	}},
+	Do: func(n *notes, ctx context.Context, principal *identity.Principal, in *noted) (*JSON[string], error) {
+		return n.note(ctx, principal, in)
+	},
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []Field{
+		{Name: "id", In: "path", Type: TextField, Required: true},
+		{Name: "days", In: "query", Doc: "How many", Type: NumberField},
+		{Name: "exact", In: "query", Type: BooleanField},
+		{Name: "name", In: "body", Doc: "Its name", Type: TextField, Required: true},
+		{Name: "kind", In: "body", Type: TextField, Enum: []string{"a", "b"}},
+		{Name: "words", In: "body", Type: TextsField},
+		{Name: "count", In: "body", Type: NumberField, Secret: true},
+	}, note.Fields())
+}
+
+// TestRun: an operation that runs as a function has the same checks as its route.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan", Suspended: true}
+	var n notes
+	body, err := note.Run(t.Context(), &n, operator, Values{
+		"id": "not_1", "days": "3", "exact": "true", "name": "chợ", "kind": "b", "words": []any{"x", "y"}, "count": 4.0, "other": "ignored",
+	})
+	require.NoError(t, err)
+	require.Equal(t, "cli:lan", *body.(*string))
+	require.Len(t, n.seen, 1)
+	in := n.seen[0]
+	require.Equal(t, "not_1 3 true chợ b", in.ID+" "+string(rune('0'+in.Days))+" true "+in.Body.Name+" "+*in.Body.Kind)
+	require.True(t, in.Exact)
+	require.Equal(t, []string{"x", "y"}, in.Body.Words)
+	require.EqualValues(t, 4, *in.Body.Count)
+
+	for field, values := range map[string]Values{
+		"days":     {"days": "0", "name": "a"},
+		"exact":    {"exact": "perhaps", "name": "a"},
+		"name":     {"name": "longer"},
+		"kind":     {"name": "a", "kind": "c"},
+		"words":    {"name": "a", "words": []any{"x", "y", "z"}},
+		"words[0]": {"name": "a", "words": []any{1.0}},
+		"count":    {"name": "a", "count": "four"},
+	} {
+		_, err := note.Run(t.Context(), &n, operator, values)
+		require.Equal(t, field, handlertest.RequireInvalid(t, err).Field)
+	}
+	for _, values := range []Values{{}, {"name": nil}, {"name": "a\x00"}, {"name": "\xff"}} {
+		_, err := note.Run(t.Context(), &n, operator, values)
+		require.Equal(t, "name", handlertest.RequireInvalid(t, err).Field)
+	}
+	_, err = note.Run(t.Context(), &n, operator, Values{"id": "../x", "name": "a"})
+	requireCode(t, errcode.NotFound, err)
+
+	for _, refused := range []struct {
+		who  identity.Principal
+		code errcode.Code
+	}{
+		{identity.Principal{KeyID: "key_1", Env: store.Live, Scopes: identity.ScopesOf(identity.AgentsRead)}, errcode.InsufficientScope},
+		{identity.Principal{KeyID: "key_1", Env: store.Test, Scopes: identity.ScopesOf(identity.AgentsWrite)}, errcode.Forbidden},
+		{identity.Principal{KeyID: "key_1", Env: store.Live, Scopes: identity.ScopesOf(identity.AgentsWrite), Suspended: true}, errcode.OrganizationSuspended},
+		{identity.Principal{UserID: "usr_1"}, errcode.Forbidden},
+		{identity.Principal{}, errcode.InsufficientScope},
+	} {
+		_, err := note.Run(t.Context(), &n, &refused.who, Values{"name": "a"})
+		requireCode(t, refused.code, err)
+	}
+	require.Len(t, n.seen, 1)
+}
+
+func requireCode(t *testing.T, code errcode.Code, err error) {
+	t.Helper()
+	refused, ok := errors.AsType[*handlers.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, code, refused.Code)
+}
