@@ -124,11 +124,3 @@ func nullableMoment(ms sql.NullInt64) *string {
 	text := moment(ms.Int64)
 	return &text
 }
-
-// orDash returns text for a table, or a dash for nil.
-func orDash(text *string) string {
-	if text == nil {
-		return "-"
-	}
-	return *text
-}

@@ -1,0 +1,342 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// operation is an operation of the organization API as a command. Its path's id is an argument, the rest of its input are flags, each named
+// like its field: expiresInDays is --expires-in-days.
+type operation struct {
+	api.Operation
+
+	verb          string
+	long, example string
+	// columns of a table are the names of members of the answer's rows.
+	columns []string
+	// names of flags that differ from their fields.
+	flags map[string]string
+	// flagNames replaces the fields in a text by their flags.
+	flagNames *strings.Replacer
+	// note is printed below an answer, and done in place of one, with the id.
+	note, done string
+}
+
+// pagingFields are the fields of lists that a command leaves out: it reads all pages.
+var pagingFields = []string{"limit", "cursor", "format"}
+
+// command makes the command of an operation on a noun.
+func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
+	spec := o.Spec()
+	command := &cobra.Command{Use: o.verb, Short: spec.Summary, Long: o.long, Example: o.example}
+	flags := map[string]*fieldFlag{}
+	fields := o.Fields()
+	o.nameFlags(fields)
+	takesID := false
+	for _, field := range fields {
+		switch {
+		case field.In == "path":
+			takesID = true
+			command.Use += " " + strings.ToUpper(noun) + "_ID"
+			command.Args = exactly("the " + noun + "'s id")
+		case field.Type != "" && !slices.Contains(pagingFields, field.Name):
+			flags[field.Name] = o.flag(command, field)
+		}
+	}
+	command.Use += " [flags]"
+	run := func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		values := endpoint.Values{}
+		if takesID {
+			values["id"] = e.args[0]
+		}
+		for name, flag := range flags {
+			if flag.given {
+				values[name] = flag.value
+			}
+		}
+		return o.run(ctx, e, orgID, values)
+	}
+	if !takesID {
+		return f.orgVerb(command, run)
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		orgID, err := e.ownerOf(ctx, noun, ownedKind(spec.Path), e.args[0])
+		if err != nil {
+			return nil, err
+		}
+		return run(ctx, e, orgID)
+	})
+}
+
+// operations makes a noun of the commands of operations.
+func operations(f *commandFlags, command *cobra.Command, all ...operation) *cobra.Command {
+	verbs := make([]*cobra.Command, len(all))
+	for i := range all {
+		verbs[i] = all[i].command(f, command.Use)
+	}
+	return noun(command, verbs...)
+}
+
+// ownedKind is the kind of what a path's id names.
+func ownedKind(path string) store.OwnedKind {
+	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return store.OwnedKind(strings.ReplaceAll(group, "-", "_"))
+}
+
+// ownerOf returns the organization of an id. Errors don't quote what isn't one: it may be a secret.
+func (e *commandEnv) ownerOf(ctx context.Context, noun string, kind store.OwnedKind, id string) (string, error) {
+	if !handlers.WellFormedID(id) || strings.HasPrefix(id, "ck_") {
+		return "", fmt.Errorf("that is not the id of a %s; `caddy svc %s list --org ORG_ID` shows them", noun, noun)
+	}
+	orgID, err := e.db.OwnerOf(ctx, kind, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", fmt.Errorf("there is no %s with the id %q; `caddy svc %s list --org ORG_ID` shows them", noun, id, noun)
+	}
+	return orgID, err
+}
+
+func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFlag {
+	flag := &fieldFlag{field: field}
+	name := o.flagName(field.Name)
+	command.Flags().Var(flag, name, o.flagNames.Replace(field.Doc))
+	if field.Type == endpoint.BooleanField {
+		command.Flags().Lookup(name).NoOptDefVal = "true"
+	}
+	if field.Required {
+		required(command, name)
+	}
+	return flag
+}
+
+// nameFlags makes flagNames. A field of one word is a word of the language, too, and stays where its flag has the same name.
+func (o *operation) nameFlags(fields []endpoint.Field) {
+	var pairs []string
+	for _, field := range fields {
+		if flag := o.flagName(field.Name); flag != field.Name {
+			pairs = append(pairs, field.Name, "--"+flag)
+		}
+	}
+	o.flagNames = strings.NewReplacer(pairs...)
+}
+
+// flagName returns the flag of a field.
+func (o *operation) flagName(field string) string {
+	return cmp.Or(o.flags[field], words(field, "-"))
+}
+
+// words writes the words of a name like createdAt in small letters, with a text between.
+func words(name, between string) string {
+	var text strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			text.WriteString(between)
+			r += 'a' - 'A'
+		}
+		text.WriteRune(r)
+	}
+	return text.String()
+}
+
+func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values endpoint.Values) (answer, error) {
+	deps := &api.Deps{DB: e.db}
+	principal, err := deps.Operator(ctx, e.actor, orgID)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.columns) == 0 {
+		body, err := o.Run(ctx, deps, principal, values)
+		if err != nil {
+			return nil, o.explain(err)
+		}
+		return newOperationAnswer(body, values, o)
+	}
+	list := &operationList{Data: []json.RawMessage{}, columns: o.columns}
+	for {
+		body, err := o.Run(ctx, deps, principal, values)
+		if err != nil {
+			return nil, o.explain(err)
+		}
+		var page struct {
+			Data       []json.RawMessage `json:"data"`
+			NextCursor *string           `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(handlers.Marshal(body), &page); err != nil {
+			return nil, fmt.Errorf("reading a page: %w", err)
+		}
+		list.Data = append(list.Data, page.Data...)
+		if page.NextCursor == nil {
+			return list, nil
+		}
+		values["cursor"] = *page.NextCursor
+	}
+}
+
+// explain puts the flag of a field in the place of the field.
+func (o *operation) explain(err error) error {
+	refused, ok := errors.AsType[*handlers.Error](err)
+	switch {
+	case !ok || refused.Code == errcode.InternalError:
+		return err
+	case refused.Field == "":
+		return errors.New(refused.Message)
+	}
+	flag := "--" + o.flagName(refused.Field)
+	if message := o.flagNames.Replace(refused.Message); message != refused.Message {
+		return errors.New(message)
+	}
+	return fmt.Errorf("%s: %s", flag, refused.Message)
+}
+
+// fieldFlag is the flag of a field. It keeps its value as JSON has it, and the operation checks it.
+type fieldFlag struct {
+	field endpoint.Field
+	value any
+	given bool
+}
+
+// String implements pflag.Value.
+func (*fieldFlag) String() string { return "" }
+
+// Type implements pflag.Value; usage texts show it.
+func (f *fieldFlag) Type() string {
+	switch {
+	case len(f.field.Enum) > 0:
+		return strings.Join(f.field.Enum, "|")
+	case f.field.Type == endpoint.BooleanField:
+		return ""
+	case f.field.Type == endpoint.TextsField:
+		return "text,text…"
+	default:
+		return string(f.field.Type)
+	}
+}
+
+// Set implements pflag.Value.
+func (f *fieldFlag) Set(text string) (err error) {
+	f.given = true
+	switch {
+	case f.field.In == "query":
+		f.value = text
+	case f.field.Type == endpoint.NumberField:
+		if f.value, err = strconv.ParseFloat(text, 64); err != nil {
+			return errors.New("want a number")
+		}
+	case f.field.Type == endpoint.BooleanField:
+		if f.value, err = strconv.ParseBool(text); err != nil {
+			return errors.New("want true or false")
+		}
+	case f.field.Type == endpoint.TextsField:
+		texts, _ := f.value.([]any)
+		for one := range strings.SplitSeq(text, ",") {
+			texts = append(texts, one)
+		}
+		f.value = texts
+	default:
+		f.value = text
+	}
+	return nil
+}
+
+// operationAnswer is the answer of an operation: its object in JSON, a line for each member for people.
+type operationAnswer struct {
+	json.RawMessage
+
+	operation *operation
+	id        any
+}
+
+func newOperationAnswer(body any, values endpoint.Values, o *operation) (answer, error) {
+	a := &operationAnswer{operation: o, id: values["id"]}
+	if body != nil {
+		a.RawMessage = handlers.Marshal(body)
+		return a, nil
+	}
+	text, err := json.Marshal(map[string]any{"id": a.id})
+	a.RawMessage = text
+	return a, err
+}
+
+func (a *operationAnswer) text(w *strings.Builder) {
+	if a.operation.done != "" {
+		fmt.Fprintf(w, a.operation.done+"\n", a.id)
+		return
+	}
+	for name, value := range members(a.RawMessage) {
+		fmt.Fprintf(w, "%s\t%s\n", name, value)
+	}
+	if a.operation.note != "" {
+		fmt.Fprintln(w, a.operation.note)
+	}
+}
+
+// operationList is the answer of a list, all of its pages.
+type operationList struct {
+	Data []json.RawMessage `json:"data"`
+
+	columns []string
+}
+
+func (l *operationList) text(w *strings.Builder) {
+	heads := make([]string, len(l.columns))
+	for i, column := range l.columns {
+		heads[i] = strings.ToUpper(words(column, " "))
+	}
+	fmt.Fprintln(w, strings.Join(heads, "\t"))
+	for _, row := range l.Data {
+		shown := maps.Collect(members(row))
+		cells := make([]string, len(l.columns))
+		for i, column := range l.columns {
+			cells[i] = shown[column]
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+}
+
+// members yields the members of an object in its order, as people read them: a dash for null, texts with commas between, and no other lists
+// and objects.
+func members(object json.RawMessage) func(yield func(name, value string) bool) {
+	return func(yield func(name, value string) bool) {
+		decoder := json.NewDecoder(strings.NewReader(string(object)))
+		decoder.UseNumber()
+		decoder.Token() //nolint:errcheck // it is an object
+		for decoder.More() {
+			name, _ := decoder.Token()
+			var value any
+			if decoder.Decode(&value) != nil || !yield(fmt.Sprint(name), shown(value)) {
+				return
+			}
+		}
+	}
+}
+
+func shown(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "-"
+	case []any:
+		texts := make([]string, len(value))
+		for i, one := range value {
+			texts[i] = shown(one)
+		}
+		return strings.Join(texts, ",")
+	case map[string]any:
+		return "…"
+	default:
+		return fmt.Sprint(value)
+	}
+}
