@@ -44,7 +44,7 @@ type runtime struct {
 
 // newRuntime builds the parts; it does no I/O.
 func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, error) {
-	catalog, err := a.catalog()
+	catalog, err := a.Catalog()
 	if err != nil {
 		return nil, fmt.Errorf("building the model catalog: %w", err)
 	}
@@ -97,8 +97,8 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	return rt, nil
 }
 
-// catalog returns the configured models and providers for the gateway.
-func (a *App) catalog() (*gateway.Catalog, error) {
+// Catalog returns the configured models and providers for the gateway. The providers of an app that isn't provisioned call nobody.
+func (a *App) Catalog() (*gateway.Catalog, error) {
 	models := make([]gateway.Model, len(a.Models))
 	for i, configured := range a.Models {
 		models[i] = configured.withDefaults().entry()

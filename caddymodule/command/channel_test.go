@@ -75,20 +75,30 @@ func TestAgentCommands(t *testing.T) {
 
 	list := c.json("agent", "list", "--org", org)["data"].([]any)
 	require.Len(t, list, 2)
-	require.Equal(t, made, list[0])
+	require.Equal(t, id, list[0].(map[string]any)["id"])
+	require.Equal(t, made, c.json("agent", "show", id))
+	changed := c.json("agent", "set", id, "--name", "Mai 2", "--max-tokens", "50", "--typing=false", "--handover-words", "người,person")
+	require.Equal(t, "Mai 2", changed["name"])
+	require.Equal(t, "You sell tea.", changed["instructions"], "what no flag names stays")
+	require.Equal(t, json.Number("50"), changed["maxTokens"])
+	require.Equal(t, []any{"người", "person"}, changed["handoverWords"])
+	require.Nil(t, c.json("agent", "set", id, "--max-tokens", "null", "--name", "Mai")["maxTokens"])
+	c.refused("--max-tokens is not valid: expected number >= 1", "agent", "set", id, "--max-tokens", "0")
 	text := c.run("", "agent", "list", "--org", org)
 	require.NoError(t, text.err)
 	require.Regexp(t, `agt_\w+ +Mai +local/echo`, text.stdout)
 
 	create := func(args ...string) []string { return append([]string{"agent", "create", "--org", org}, args...) }
-	c.refused(`already has an agent with the name "Mai"`, create("--name", "Mai", "--model", "local/echo")...)
-	c.refused(`there is no model "gpt"; the configuration has: local/echo`, create("--name", "A", "--model", "gpt")...)
-	c.refused("name: is empty", create("--name", " ", "--model", "local/echo")...)
-	c.refused("instructions: must be UTF-8", create("--name", "A", "--model", "local/echo", "--instructions", "\xff")...)
-	c.refused("instructions: at most 100000", create("--name", "A", "--model", "local/echo", "--instructions", strings.Repeat("x", 100_001))...)
+	c.refused("has an agent with this name already", create("--name", "Mai", "--model", "local/echo")...)
+	c.refused("--model: The model does not exist", create("--name", "A", "--model", "gpt")...)
+	c.refused("name", create("--name", " ", "--model", "local/echo")...)
+	c.refused("instructions contains the character NUL, or is not UTF-8", create("--name", "A", "--model", "local/echo", "--instructions", "\xff")...)
+	c.refused("instructions is not valid: expected length <= 100000", create("--name", "A", "--model", "local/echo", "--instructions", strings.Repeat("x", 100_001))...)
 	c.refused("reading the instructions: open", create("--name", "A", "--model", "local/echo", "--instructions-file", c.path("none"))...)
 	c.refused(`there is no organization "org_x"`, "agent", "create", "--org", "org_x", "--name", "A", "--model", "local/echo")
 	c.refused(`there is no organization "org_x"`, "agent", "list", "--org", "org_x")
+	require.Equal(t, map[string]any{"id": id}, c.json("agent", "delete", id))
+	c.refused("there is no agent with the id", "agent", "show", id)
 }
 
 func TestChannelCommands(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -65,6 +66,9 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 			values["id"] = e.args[0]
 		}
 		for name, flag := range flags {
+			if err := flag.readFile(e); err != nil {
+				return nil, err
+			}
 			if flag.given {
 				values[name] = flag.value
 			}
@@ -117,11 +121,18 @@ func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFla
 	if field.Type == endpoint.BooleanField {
 		command.Flags().Lookup(name).NoOptDefVal = "true"
 	}
+	if field.MaxLength > longText {
+		command.Flags().StringVar(&flag.file, name+"-file", "", "the `file` that holds the "+name+"; - is standard input")
+		command.MarkFlagsMutuallyExclusive(name, name+"-file")
+	}
 	if field.Required {
 		required(command, name)
 	}
 	return flag
 }
+
+// longText is the length from which a text may be read from a file.
+const longText = 2000
 
 // nameFlags makes flagNames. A field of one word is a word of the language, too, and stays where its flag has the same name.
 func (o *operation) nameFlags(fields []endpoint.Field) {
@@ -153,7 +164,11 @@ func words(name, between string) string {
 }
 
 func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values endpoint.Values) (answer, error) {
-	deps := &api.Deps{DB: e.db}
+	models, err := e.app.Catalog()
+	if err != nil {
+		return nil, fmt.Errorf("the models of the configuration: %w", err)
+	}
+	deps := &api.Deps{DB: e.db, Models: models}
 	principal, err := deps.Operator(ctx, e.actor, orgID)
 	if err != nil {
 		return nil, err
@@ -207,6 +222,17 @@ type fieldFlag struct {
 	field endpoint.Field
 	value any
 	given bool
+	file  string
+}
+
+// readFile reads the value from its file, if it has one.
+func (f *fieldFlag) readFile(e *commandEnv) error {
+	if f.file == "" {
+		return nil
+	}
+	text, err := e.readInput(f.file, f.field.Name, utf8.UTFMax*int64(f.field.MaxLength))
+	f.value, f.given = string(text), true
+	return err
 }
 
 // String implements pflag.Value.
@@ -230,6 +256,8 @@ func (f *fieldFlag) Type() string {
 func (f *fieldFlag) Set(text string) (err error) {
 	f.given = true
 	switch {
+	case f.field.Nullable && text == "null":
+		f.value = nil
 	case f.field.In == "query":
 		f.value = text
 	case f.field.Type == endpoint.NumberField:

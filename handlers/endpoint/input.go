@@ -23,8 +23,12 @@ type Field struct {
 	// Type is text, number, boolean or texts; empty for a member that is an object, or a list of others.
 	Type     FieldType
 	Required bool
+	// Nullable: null takes its value away.
+	Nullable bool
 	// Secret: its value must not be shown.
 	Secret bool
+	// MaxLength is the largest number of characters of a text, 0 without a bound.
+	MaxLength int
 	// Enum are its values, when they are few.
 	Enum []string
 }
@@ -53,6 +57,10 @@ func fieldsOf[I any]() (fields []Field) {
 		}
 		eachField(f.Type, nil, func(_ []int, member reflect.StructField, _ string) {
 			name, options, _ := strings.Cut(member.Tag.Get("json"), ",")
+			if i := slices.IndexFunc(fields, func(f Field) bool { return f.In == in && f.Name == name }); i >= 0 {
+				fields[i] = fieldOf(member, name, in, options == "") // of an embedded type
+				return
+			}
 			fields = append(fields, fieldOf(member, name, in, options == ""))
 		})
 	})
@@ -80,35 +88,36 @@ func eachField(t reflect.Type, index []int, use func(index []int, f reflect.Stru
 }
 
 func fieldOf(f reflect.StructField, name, in string, required bool) Field {
-	field := Field{
-		Name: name, In: in, Doc: f.Tag.Get("doc"), Type: typeOf(f.Type), Required: required, Secret: f.Tag.Get("writeOnly") == "true",
-	}
+	field := Field{Name: name, In: in, Doc: f.Tag.Get("doc"), Required: required, Secret: f.Tag.Get("writeOnly") == "true"}
+	field.Type, field.Nullable = typeOf(f.Type)
+	field.MaxLength, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 without
 	if enum := f.Tag.Get("enum"); enum != "" {
 		field.Enum = strings.Split(enum, ",")
 	}
 	return field
 }
 
-func typeOf(t reflect.Type) FieldType {
-	if of, ok := reflect.TypeAssert[interface{ ValueType() reflect.Type }](reflect.New(t)); ok {
-		t = of.ValueType()
+func typeOf(t reflect.Type) (of FieldType, nullable bool) {
+	value, nullable := reflect.TypeAssert[interface{ ValueType() reflect.Type }](reflect.New(t))
+	if nullable {
+		t = value.ValueType()
 	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch t.Kind() { //nolint:exhaustive // the others are objects
 	case reflect.String:
-		return TextField
+		return TextField, nullable
 	case reflect.Bool:
-		return BooleanField
+		return BooleanField, nullable
 	case reflect.Int, reflect.Int64, reflect.Float64:
-		return NumberField
+		return NumberField, nullable
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.String {
-			return TextsField
+			return TextsField, nullable
 		}
 	}
-	return ""
+	return "", nullable
 }
 
 // decodeValues returns the input that values describe. The error is that of a request whose parameters or body break a rule.

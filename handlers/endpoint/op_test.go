@@ -50,7 +50,7 @@ func TestFields(t *testing.T) {
 		{Name: "id", In: "path", Type: TextField, Required: true},
 		{Name: "days", In: "query", Doc: "How many", Type: NumberField},
 		{Name: "exact", In: "query", Type: BooleanField},
-		{Name: "name", In: "body", Doc: "Its name", Type: TextField, Required: true},
+		{Name: "name", In: "body", Doc: "Its name", Type: TextField, Required: true, MaxLength: 5},
 		{Name: "kind", In: "body", Type: TextField, Enum: []string{"a", "b"}},
 		{Name: "words", In: "body", Type: TextsField},
 		{Name: "count", In: "body", Type: NumberField, Secret: true},
