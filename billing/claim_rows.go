@@ -35,6 +35,9 @@ const (
 
 // queueClaims reads claims in progress, or those of calls that have ended. The lock of their wallets protects both.
 func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
+	if len(keys) == 0 {
+		return
+	}
 	numbers, orgs := make([]int64, len(keys)), make([]string, len(keys))
 	envs, hashes := make([]string, len(keys)), make([][]byte, len(keys))
 	for i, key := range keys {
