@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -171,5 +173,24 @@ func TestWaitingForPeople(t *testing.T) {
 		count, err := q.WaitingForPeople(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, MaxWaiting, count)
+	})
+}
+
+// TestWaitsInTheQueueAreTold: customers who wait in the queue, because no worker comes to them, are told of like others, each once, also when
+// they are due at one time and more than a read's.
+func TestWaitsInTheQueueAreTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.endpoint(t)
+		const customers = 450
+		q.wait(t, "org_1", customers, 1)
+		q.exec(t, `UPDATE conversations SET run_at = 1, unanswered_since = $1`, time.Now().Add(-16*time.Minute).UnixMilli())
+		q.exec(t, `UPDATE conversations SET unanswered_since = unanswered_since + 120000 WHERE id = (SELECT max(id) FROM conversations)`)
+		for range 2 {
+			more, err := q.db.EventWatch.Waits(t.Context())
+			require.NoError(t, err)
+			require.False(t, more)
+			require.Equal(t, strconv.Itoa(customers-1), q.value(t, `SELECT count(*) FROM event_deliveries`))
+		}
 	})
 }

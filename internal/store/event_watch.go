@@ -7,7 +7,7 @@ import (
 
 // EventWatch finds what becomes true by the passing of time, or in tables whose writers must not pay for events, and tells of it: each
 // method marks what it tells of and writes the event in one transaction, so that several processes may call it at once and none tells
-// twice. Each tells of at most a page and reports whether there may be more.
+// twice. Each reports whether there may be more.
 type EventWatch struct{ db *DB }
 
 const (
@@ -16,23 +16,30 @@ const (
 	selectWalletsCrossed = `SELECT o.id FROM organizations o LEFT JOIN wallets w ON w.org_id = o.id AND w.env = 'live'
 		WHERE o.low_balance_micros > 0 AND (coalesce(w.balance_micros, 0) < o.low_balance_micros) <> (o.low_balance_since > 0)
 		ORDER BY o.id LIMIT $1`
-	// walkWaitingOrganizations visits the organizations with customers whose wait people weren't told of, and returns those of which the
-	// oldest waits longer than their bound. Each costs three look-ups, however many wait.
+	// walkWaitingOrganizations visits the organizations with customers outside of the queue whose wait people weren't told of, and returns
+	// those of which the oldest waits longer than their bound. Each costs three look-ups, however many wait.
 	walkWaitingOrganizations = `WITH RECURSIVE walk (org_id) AS (
-			SELECT org_id FROM (SELECT (SELECT org_id FROM conversations WHERE unanswered_since > 0 AND unanswered_since <> waiting_told
+			SELECT org_id FROM (SELECT (SELECT org_id FROM conversations WHERE ` + untold + `
 				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
 		UNION ALL
-			SELECT (SELECT c.org_id FROM conversations c WHERE c.unanswered_since > 0 AND c.unanswered_since <> c.waiting_told
+			SELECT (SELECT c.org_id FROM conversations c WHERE ` + untold + `
 				AND c.org_id > walk.org_id ORDER BY c.org_id LIMIT 1)
 			FROM walk WHERE org_id IS NOT NULL
 		)
 		SELECT o.id FROM walk JOIN organizations o ON o.id = walk.org_id
 		WHERE o.waiting_minutes > 0 AND (SELECT c.unanswered_since FROM conversations c WHERE c.org_id = walk.org_id
-			AND c.unanswered_since > 0 AND c.unanswered_since <> c.waiting_told
+			AND ` + untold + `
 			ORDER BY c.unanswered_since LIMIT 1) < $1 - o.waiting_minutes * 60000`
-	selectWaitingUntold = `SELECT c.id FROM conversations c WHERE c.org_id = $1 AND c.unanswered_since > 0
-			AND c.unanswered_since <> c.waiting_told AND c.unanswered_since < $2
+	selectWaitingUntold = `SELECT c.id FROM conversations c WHERE c.org_id = $1 AND ` + untold + ` AND c.unanswered_since < $2
 		ORDER BY c.unanswered_since LIMIT $3`
+	// selectQueuedUntold reads the queue from a due time on. A conversation in the usual course of an answer is in no index of its wait: the
+	// queue's own index has all that this read needs.
+	selectQueuedUntold = `SELECT c.id, c.run_at FROM conversations c CROSS JOIN organizations o WHERE c.run_at >= $2 AND c.unanswered_since > 0
+			AND c.unanswered_since <> c.waiting_told AND o.id = c.org_id AND o.waiting_minutes > 0
+			AND c.unanswered_since < $1 - o.waiting_minutes * 60000
+		ORDER BY c.run_at LIMIT $3`
+	// untold is the condition of the index conversations_untold.
+	untold = `run_at IS NULL AND unanswered_since > 0 AND unanswered_since <> waiting_told`
 )
 
 // Wallets tells of live wallets that fell below their organization's bound, once for each time that they do.
@@ -91,7 +98,36 @@ func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 		}
 		more = more || told == watchPage
 	}
-	return more, err
+	if err != nil {
+		return false, err
+	}
+	return more, w.queuedWaits(ctx, now)
+}
+
+// queuedWaits tells of all customers in the queue who have waited too long now.
+func (w EventWatch) queuedWaits(ctx context.Context, now int64) error {
+	from := int64(0)
+	return ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
+		due := from
+		ids, err := ReadRows(ctx, w.db, "look for waiting customers", func(row Row) (id string, err error) {
+			err = row.Scan(&id, &due)
+			return id, err
+		}, selectQueuedUntold, now, from, rows)
+		if err != nil {
+			return false, err
+		}
+		from = due
+		return len(ids) == rows, w.tellWaits(ctx, ids)
+	})
+}
+
+func (w EventWatch) tellWaits(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if err := w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return tellWait(ctx, tx, id) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitsOf tells of an organization's customers who have waited too long now, of a page at most, and returns how many.
@@ -105,12 +141,7 @@ func (w EventWatch) waitsOf(ctx context.Context, orgID string, now int64) (told 
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range ids {
-		if err := w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return tellWait(ctx, tx, id) }); err != nil {
-			return 0, err
-		}
-	}
-	return len(ids), nil
+	return len(ids), w.tellWaits(ctx, ids)
 }
 
 func tellWait(ctx context.Context, tx Tx, conversationID string) error {

@@ -522,7 +522,8 @@ CREATE TABLE conversations (
 	unsent_since     BIGINT NOT NULL DEFAULT 0,
 	FOREIGN KEY (org_id, channel_id) REFERENCES channels (org_id, id)
 ) {hot table};
-CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
+-- With all that is read of the whole queue: who is due, and who waits for an answer in it.
+CREATE INDEX conversations_due ON conversations (run_at, org_id, id, unanswered_since, waiting_told) WHERE run_at IS NOT NULL;
 CREATE UNIQUE INDEX conversations_customer ON conversations (org_id, channel_id, customer_ref);
 -- For the lists of an organization's conversations, which name the condition: PostgreSQL would look for customers in this index, too, while
 -- the table is small, and keep to it.
@@ -530,8 +531,9 @@ CREATE INDEX conversations_org ON conversations (org_id, id) WHERE id > '';
 -- The way to what is due of one organization, and to what workers have of it. All columns that a lease chooses by are in it, in the order in
 -- which it reads them: lease_until is 0 until a worker has the conversation.
 CREATE INDEX conversations_ready ON conversations (org_id, lease_until, run_at, id) WHERE run_at IS NOT NULL;
--- The ways to customers who wait: those that people weren't told of, and those that wait for a person.
-CREATE INDEX conversations_untold ON conversations (org_id, unanswered_since) WHERE unanswered_since > 0 AND unanswered_since <> waiting_told;
+-- The ways to customers who wait: those outside of the queue that people weren't told of, and those that wait for a person.
+CREATE INDEX conversations_untold ON conversations (org_id, unanswered_since)
+	WHERE run_at IS NULL AND unanswered_since > 0 AND unanswered_since <> waiting_told;
 CREATE INDEX conversations_unanswered ON conversations (org_id)
 	WHERE attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0));
 
