@@ -52,6 +52,8 @@ type Tranches struct {
 	now   func() time.Time
 	// failing: the last look failed. Only tend uses it.
 	failing bool
+	// begun has a token when there may be tranches to look at again.
+	begun chan struct{}
 
 	mu sync.Mutex
 	// off: nothing is granted or asked for.
@@ -109,7 +111,7 @@ type ride struct {
 // StartTranches lets the book hold calls from tranches. It must be called before the book is used, once, and stopped at the end.
 func (b *Book) StartTranches(log *slog.Logger) *Tranches {
 	t := newTranches(b.db, log)
-	t.task = repeat.Start(tranchePause, t.tend)
+	t.task = repeat.Start(tranchePause, t.round)
 	b.tranches = t
 	return t
 }
@@ -117,6 +119,7 @@ func (b *Book) StartTranches(log *slog.Logger) *Tranches {
 func newTranches(db *store.DB, log *slog.Logger) *Tranches {
 	return &Tranches{
 		db: db, owner: store.NewID("own"), log: log, now: time.Now, wallets: map[WalletID]*tranche{}, grants: map[string]*grant{},
+		begun: make(chan struct{}, 1),
 	}
 }
 
@@ -162,6 +165,10 @@ func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 	known := t.wallets[h.Wallet]
 	if known == nil {
 		t.wallets[h.Wallet] = &tranche{id: store.NewID("trc"), wallet: h.Wallet, usedAt: now}
+		select {
+		case t.begun <- struct{}{}:
+		default:
+		}
 		return false, nil, nil
 	}
 	known.usedAt = now

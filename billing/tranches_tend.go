@@ -10,6 +10,12 @@ import (
 // gaveUp is the end of a grant whose call was never settled.
 var gaveUp = &ride{}
 
+// round tends once, and then rests while there is nothing to tend.
+func (t *Tranches) round(ctx context.Context) {
+	t.tend(ctx)
+	t.awaitTranche(ctx)
+}
+
 // tend returns what is idle and renews the other leases.
 func (t *Tranches) tend(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, trancheTimeout)
@@ -24,6 +30,24 @@ func (t *Tranches) tend(ctx context.Context) {
 		t.failing = false
 		t.log.InfoContext(ctx, "tranches of wallets are kept again")
 	}
+}
+
+// awaitTranche waits until there is something to tend, or ctx ends.
+func (t *Tranches) awaitTranche(ctx context.Context) {
+	for !t.any() {
+		select {
+		case <-t.begun:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// any reports whether this process has tranches, or calls that are held from them.
+func (t *Tranches) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.wallets)+len(t.grants) > 0
 }
 
 // due decides what is to be done with each tranche now, and gives up calls whose hold would have expired long ago.

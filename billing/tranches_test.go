@@ -8,10 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
@@ -99,6 +101,32 @@ func TestGrantedCallTakesTwoRoundTrips(t *testing.T) {
 	call("asks for a tranche")
 	call("prepares its statements")
 	require.Equal(t, 2, call("held from it"))
+}
+
+// TestTranchesRestWithoutCalls guarantees that nothing runs for tranches in a process that has none, until its first call, and again when
+// they are gone.
+func TestTranchesRestWithoutCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tranches := newTranches(nil, slog.New(slog.DiscardHandler))
+		var looks int
+		task := repeat.Start(tranchePause, func(ctx context.Context) {
+			looks++
+			tranches.round(ctx)
+		})
+		defer task.Stop()
+		time.Sleep(time.Hour) //nolint:forbidigo // on the fake clock
+		synctest.Wait()
+		require.Equal(t, 1, looks)
+
+		_, _, err := tranches.hold(holdOf("call_1", 10))
+		require.NoError(t, err)
+		time.Sleep(time.Hour) //nolint:forbidigo // on the fake clock
+		synctest.Wait()
+		require.False(t, tranches.any(), "it has been returned")
+		require.GreaterOrEqual(t, looks, 3)
+		require.LessOrEqual(t, looks, 8)
+	})
 }
 
 // tendedBook is a book whose tranches only tend gives back and renews, on a clock of its own.
