@@ -15,6 +15,8 @@ import (
 const (
 	// lookPause is about how long the queue is left alone when nothing was due.
 	lookPause = time.Second
+	// emptyPause is the longest time between two looks at an empty queue, and so the delay by a lost notice of a commit.
+	emptyPause = 15 * time.Second
 	// faultPause follows a fault of the store.
 	faultPause = 5 * time.Second
 	// storeWait bounds every wait for the store.
@@ -26,7 +28,10 @@ type Queue[T any] struct {
 	// Places is how many tries run at a time, OrgPlaces how many of them for one organization.
 	Places, OrgPlaces int
 	// Due returns the organizations after cursor that have something to try now. next is the cursor of the next look, "" for the beginning.
-	Due func(ctx context.Context, cursor string) (orgs []string, next string, err error)
+	// empty: nothing waits, so that nothing becomes due before something is committed.
+	Due func(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error)
+	// Committed returns a channel that is closed after the next commit of any process, or nil if the store doesn't tell.
+	Committed func() <-chan struct{}
 	// Lease takes up to so many tries of an organization.
 	Lease func(ctx context.Context, org string, atMost int) ([]T, error)
 	// Try makes one try. It gets the context of [Queue.Run].
@@ -39,17 +44,20 @@ type Queue[T any] struct {
 func (q Queue[T]) Run(ctx context.Context) {
 	d := &dispatcher[T]{Queue: q, running: map[string]int{}, freed: make(chan struct{}, 1)}
 	for cursor := ""; ctx.Err() == nil; {
-		next, err := d.look(ctx, cursor)
-		pause := time.Duration(0)
+		committed := d.Committed() // from now on, so that the look misses nothing
+		next, empty, err := d.look(ctx, cursor)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			d.Failed(ctx, err)
-			pause = faultPause
+			d.pause(ctx, faultPause, nil)
 		case next == "" || d.full():
-			pause = repeat.Around(lookPause)
+			looked := time.Now()
+			if empty && committed != nil {
+				d.pause(ctx, emptyPause, committed)
+			}
+			d.pause(ctx, repeat.Around(lookPause)-time.Since(looked), nil)
 		}
 		cursor = next
-		d.pause(ctx, pause)
 	}
 	d.tries.Wait()
 }
@@ -70,26 +78,27 @@ type dispatcher[T any] struct {
 	tries   sync.WaitGroup
 }
 
-// pause waits, shorter if a place gets free meanwhile.
-func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration) {
+// pause waits, shorter if a place gets free meanwhile or the channel is closed.
+func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration, committed <-chan struct{}) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-committed:
 	case <-d.freed:
 	case <-ctx.Done():
 	}
 }
 
 // look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or the
-// one that got the last free place, so that the next place is another's.
-func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, err error) {
+// one that got the last free place, so that the next place is another's. empty: the queue is.
+func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, empty bool, err error) {
 	if d.full() {
-		return cursor, nil
+		return cursor, false, nil
 	}
-	orgs, next, err := d.Due(ctx, cursor)
+	orgs, next, empty, err := d.Due(ctx, cursor)
 	if err != nil {
-		return cursor, err
+		return cursor, false, err
 	}
 	for _, org := range orgs {
 		free := d.free(org)
@@ -100,16 +109,16 @@ func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, e
 		leased, err := d.Lease(bounded, org, free)
 		cancel()
 		if err != nil {
-			return cursor, err
+			return cursor, false, err
 		}
 		for i := range leased {
 			d.start(ctx, org, &leased[i])
 		}
 		if cursor = org; d.full() {
-			return cursor, nil
+			return cursor, false, nil
 		}
 	}
-	return next, nil
+	return next, empty, nil
 }
 
 // full reports whether no place is free.

@@ -104,7 +104,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 	loops.Go(func() { repeat.Every(ctx, pruneInterval, d.prune) })
 	dispatch.Queue[store.EventDelivery]{
 		Places: places, OrgPlaces: orgPlaces,
-		Due: d.DB.EventDeliveries.Due,
+		Due: d.DB.EventDeliveries.Due, Committed: d.DB.Committed,
 		Lease: func(ctx context.Context, org string, atMost int) ([]store.EventDelivery, error) {
 			return d.DB.EventDeliveries.Lease(ctx, org, atMost, (tryTime + d.Lease).Milliseconds())
 		},

@@ -37,6 +37,9 @@ func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 	return nil
 }
 
+// Committed returns [store.DB.Committed] of the queue's database.
+func (q *Queue) Committed() <-chan struct{} { return q.db.Committed() }
+
 // pauseSinceWake waits until minWakeInterval has passed since the last return for due work.
 func (q *Queue) pauseSinceWake(ctx context.Context) error {
 	q.mu.Lock()

@@ -26,8 +26,9 @@ const (
 	orgPlaces = places / 4
 	// tryTime bounds a try: asking the platform for the address, connecting, and the whole file.
 	tryTime = time.Minute
-	// sweepInterval is the pause between two looks for files of deleted messages.
+	// sweepInterval is the pause between two looks for files of deleted messages, and sweepIdle the longest while nothing is committed.
 	sweepInterval = 5 * time.Second
+	sweepIdle     = 2 * sweepInterval
 	// reconnectPause and fullPause are how often a file is tried whose channel needs new credentials, or for which there is no room; a deleted
 	// file wakes some of the latter. waitingLife is for how long, because platforms keep files for about as long.
 	reconnectPause = 10 * time.Minute
@@ -97,10 +98,13 @@ func New(config Config) *Fetcher {
 // Run fetches and sweeps until ctx ends, which ends what is being fetched, to be tried again by the next fetcher.
 func (f *Fetcher) Run(ctx context.Context) {
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { repeat.Every(ctx, sweepInterval, f.sweep) })
+	sweeping.Go(func() { repeat.EveryChange(ctx, sweepInterval, sweepIdle, f.DB.Committed, f.sweep) })
 	dispatch.Queue[try]{
 		Places: places, OrgPlaces: orgPlaces,
-		Due: func(ctx context.Context, cursor string) ([]string, string, error) { return due(ctx, f.DB, cursor) },
+		Due: func(ctx context.Context, cursor string) ([]string, string, bool, error) {
+			return due(ctx, f.DB, cursor)
+		},
+		Committed: f.DB.Committed,
 		Lease: func(ctx context.Context, org string, atMost int) ([]try, error) {
 			return lease(ctx, f.DB, org, atMost, f.Lease.Milliseconds())
 		},
@@ -315,8 +319,11 @@ func (f *Fetcher) write(ctx context.Context, t *try, position int64, plain []byt
 	return nil
 }
 
-func (f *Fetcher) sweep(ctx context.Context) {
-	if _, err := Sweep(ctx, f.DB); err != nil && ctx.Err() == nil {
+// sweep deletes the files of deleted messages. It returns whether it has to be repeated.
+func (f *Fetcher) sweep(ctx context.Context) (again bool) {
+	_, err := Sweep(ctx, f.DB)
+	if err != nil && ctx.Err() == nil {
 		f.Logger.ErrorContext(ctx, "deleting the files of deleted messages failed; it is tried again", "error", err)
 	}
+	return err != nil
 }

@@ -47,10 +47,11 @@ const walkWaiting = `WITH RECURSIVE walk (org_id, step) AS (
 	FROM walk WHERE org_id IS NOT NULL`
 
 // due returns the organizations after cursor that have a file to fetch now. next is the cursor of the next look, "" for the beginning.
-func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next string, err error) {
+// empty: no file is waiting.
+func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
-		return nil, cursor, err
+		return nil, cursor, false, err
 	}
 	visited := 0
 	_, err = store.ReadRows(ctx, db, "look for files to fetch", func(row store.Row) (struct{}, error) {
@@ -65,7 +66,7 @@ func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next 
 	if visited < waitingOrganizations {
 		next = ""
 	}
-	return orgs, next, err
+	return orgs, next, cursor == "" && visited == 0, err
 }
 
 // lease takes up to so many files of an organization to be fetched now. Other processes leave them alone for life milliseconds.

@@ -37,9 +37,36 @@ func (t *Task) Stop() {
 func Every(ctx context.Context, interval time.Duration, run func(ctx context.Context)) {
 	for ctx.Err() == nil {
 		run(ctx)
-		_ = Pause(ctx, interval-interval/8+Jitter(interval/4))
+		_ = Pause(ctx, eighth(interval))
 	}
 }
+
+// EveryChange is [Every] for a function that returns whether there may be something to do without a change. After false it waits longer
+// than interval, until the channel is closed that change returned before the run, or about most has passed. If that channel is nil,
+// changes can't be told, and it never waits longer.
+func EveryChange(
+	ctx context.Context, interval, most time.Duration, change func() <-chan struct{}, run func(ctx context.Context) (again bool),
+) {
+	for ctx.Err() == nil {
+		changed := change()
+		again := run(ctx)
+		pause := eighth(interval)
+		_ = Pause(ctx, pause)
+		if again || changed == nil {
+			continue
+		}
+		late := time.NewTimer(eighth(most) - pause)
+		select {
+		case <-changed:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		late.Stop()
+	}
+}
+
+// eighth returns d, up to an eighth longer or shorter at random.
+func eighth(d time.Duration) time.Duration { return d - d/8 + Jitter(d/4) }
 
 // Pause waits; 0 or less doesn't wait. It returns early with the cause when ctx ends.
 func Pause(ctx context.Context, wait time.Duration) error {

@@ -83,3 +83,49 @@ func TestJitter(t *testing.T) {
 	}
 	require.Zero(t, Jitter(0))
 }
+
+// TestEveryChange: the function runs again after a change, and after a while without one; at the interval while it wants to, or where
+// changes can't be told.
+func TestEveryChange(t *testing.T) {
+	t.Parallel()
+	const interval, most = 8 * time.Second, time.Hour
+	for name, one := range map[string]struct {
+		again, blind bool
+		want         int // runs within 144 minutes
+	}{
+		"rests": {want: 3}, "goes on": {again: true, want: 1080}, "blind": {blind: true, want: 1080},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var changed chan struct{}
+				if !one.blind {
+					changed = make(chan struct{})
+				}
+				var runs int
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					EveryChange(ctx, interval, most, func() <-chan struct{} { return changed }, func(context.Context) bool {
+						runs++
+						return one.again
+					})
+				}()
+				time.Sleep(144 * time.Minute) //nolint:forbidigo // on the fake clock
+				synctest.Wait()
+				require.InEpsilon(t, one.want, runs, .15)
+				if !one.again && !one.blind {
+					before, old := runs, changed
+					changed = make(chan struct{})
+					close(old)
+					time.Sleep(2 * interval) //nolint:forbidigo // on the fake clock
+					synctest.Wait()
+					require.Equal(t, before+1, runs)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}

@@ -200,7 +200,7 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 // Listen subscribes to a PostgreSQL channel while use runs: it takes a connection of its own
 // and passes use a function that waits until a notification comes, or for at most the given time, and reports which. One
 // that came since the subscription is not lost, so use should look first and wait then. On SQLite, which can't notify, each commit is a
-// notification on every channel, a tenth of a second late. Listen returns the error of use. A lost connection is an error: call it again.
+// notification on every channel, a tenth of a second late at most. Listen returns the error of use. A lost connection is an error: call it again.
 func (db *DB) Listen(
 	ctx context.Context, channel string,
 	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
@@ -215,6 +215,11 @@ func (db *DB) Listen(
 	}
 	return err
 }
+
+// Committed returns a channel that is closed after the next commit of any process, a tenth of a second later at most. It is nil on
+// PostgreSQL, which doesn't tell. The notice of a process that was killed right after its commit may be missing, so a caller shouldn't wait
+// for ever.
+func (db *DB) Committed() <-chan struct{} { return db.driver.Committed() }
 
 // Do hands an operation to the writer and waits until it is durable.
 //

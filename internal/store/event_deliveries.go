@@ -49,11 +49,11 @@ const (
 )
 
 // Due visits organizations with pending events, in order of id from the one after cursor, and returns those that have some to try now.
-// next is the cursor of the next look, "" for the beginning.
-func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, err error) {
+// next is the cursor of the next look, "" for the beginning. empty: no organization has pending events.
+func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := d.db.Now(ctx)
 	if err != nil {
-		return nil, cursor, err
+		return nil, cursor, false, err
 	}
 	visited := 0
 	_, err = ReadRows(ctx, d.db, "look for events", func(row Row) (struct{}, error) {
@@ -70,7 +70,7 @@ func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string,
 	if visited < eventWalk {
 		next = ""
 	}
-	return orgs, next, err
+	return orgs, next, cursor == "" && visited == 0, err
 }
 
 // Lease takes up to so many events of an organization to be tried now, those that have been due for longest. Other processes leave them

@@ -56,7 +56,7 @@ func TestTooOldMessages(t *testing.T) {
 		h.drain(t, h.worker())
 		require.Equal(t, "needs_attention message_too_old", h.turns(t, acme)[2])
 		require.Equal(t, codes.TooOld, h.conversation(t, acme, "lan").Attention)
-		require.NoError(t, h.worker().resume(t.Context()))
+		resumeStanding(t, h.worker())
 		require.Zero(t, h.drain(t, h.worker()))
 		require.Len(t, h.vendor.calls(), 2)
 

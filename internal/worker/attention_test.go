@@ -77,14 +77,14 @@ func TestAttention(t *testing.T) {
 				require.Equal(t, code, h.conversation(t, org, "lan").Attention)
 
 				for range 3 {
-					require.NoError(t, w.resume(t.Context()))
+					resumeStanding(t, w)
 					require.Zero(t, h.drain(t, w), "tried again though nothing has changed")
 				}
 				require.Empty(t, h.vendor.calls())
 				require.Empty(t, h.texts())
 
 				test.fix(t, h)
-				require.NoError(t, w.resume(t.Context()))
+				resumeStanding(t, w)
 				h.drain(t, w)
 				require.Equal(t, []string{"You said: hello and anybody there?"}, h.texts())
 				require.EqualValues(t, answerCost, h.spent(t, org))
@@ -119,7 +119,7 @@ func TestATopUpBetweenTheRefusalAndTheBalance(t *testing.T) {
 		})
 		h.say(t, channel, "lan", "hello")
 		h.drain(t, w)
-		require.NoError(t, w.resume(t.Context()))
+		resumeStanding(t, w)
 		h.drain(t, w)
 		require.Equal(t, []string{"You said: hello"}, h.texts(), "moment %d", moment)
 		require.EqualValues(t, answerCost, h.spent(t, org))
@@ -146,7 +146,7 @@ func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	h.drain(t, h.worker())
 	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
 	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(resumeAge + time.Minute) } })
-	require.NoError(t, tomorrow.resume(t.Context()))
+	resumeStanding(t, tomorrow)
 	require.Zero(t, h.drain(t, tomorrow))
 	require.Empty(t, h.texts())
 }
@@ -164,12 +164,12 @@ func TestLoopGuard(t *testing.T) {
 	require.Len(t, h.texts(), maxRecentReplies)
 	require.Len(t, h.vendor.calls(), maxRecentReplies)
 	require.Equal(t, "loop_guard", h.conversation(t, acme, "bot").Attention)
-	require.NoError(t, w.resume(t.Context()))
+	resumeStanding(t, w)
 	require.Zero(t, h.drain(t, w))
 
 	h.exec(t, `UPDATE turns SET updated_at = updated_at - $1`, inbox.LoopWindow.Milliseconds())
 	h.exec(t, `UPDATE outbound_messages SET created_at = created_at - $1`, inbox.LoopWindow.Milliseconds())
-	require.NoError(t, w.resume(t.Context()))
+	resumeStanding(t, w)
 	h.drain(t, w)
 	require.Len(t, h.texts(), maxRecentReplies+1)
 	require.Empty(t, h.conversation(t, acme, "bot").Attention)
@@ -206,11 +206,11 @@ func TestFailedCalls(t *testing.T) {
 			require.Equal(t, code, h.conversation(t, acme, "lan").Attention)
 
 			for range 3 {
-				require.NoError(t, h.worker().resume(t.Context()))
+				resumeStanding(t, h.worker())
 				require.Zero(t, h.drain(t, h.worker()), "tried again before its time")
 				h.exec(t, `UPDATE turns SET updated_at = updated_at - $1`, (longestStanding * 5 / 4).Milliseconds())
 				before := len(h.vendor.calls())
-				require.NoError(t, h.worker().resume(t.Context()))
+				resumeStanding(t, h.worker())
 				h.drain(t, h.worker())
 				h.hurry(t)
 				h.drain(t, h.worker())
@@ -219,7 +219,7 @@ func TestFailedCalls(t *testing.T) {
 			}
 			h.exec(t, `UPDATE turns SET created_at = created_at - $1, updated_at = updated_at - $2`,
 				(24 * time.Hour).Milliseconds(), (longestStanding * 5 / 4).Milliseconds())
-			require.NoError(t, h.worker().resume(t.Context()))
+			resumeStanding(t, h.worker())
 			h.drain(t, h.worker())
 			h.hurry(t)
 			h.drain(t, h.worker())

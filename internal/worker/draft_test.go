@@ -45,7 +45,7 @@ func TestDrafts(t *testing.T) {
 		require.Empty(t, h.texts())
 		require.EqualValues(t, answerCost, h.spent(t, acme))
 		require.Equal(t, 1, seen.all()["turn attention_draft_waiting"])
-		require.NoError(t, w.resume(t.Context()))
+		resumeStanding(t, w)
 		h.hurry(t)
 		require.Zero(t, h.drain(t, w))
 
@@ -144,7 +144,7 @@ func TestADraftOutlivesItsMode(t *testing.T) {
 	h.drain(t, h.worker())
 	h.setDrafts(t, bot, false)
 	h.pass(t, 48*time.Hour)
-	require.NoError(t, h.worker().resume(t.Context()))
+	resumeStanding(t, h.worker())
 	h.hurry(t)
 	require.Zero(t, h.drain(t, h.worker()))
 	h.draft(t, "lan")

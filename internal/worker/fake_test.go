@@ -115,6 +115,8 @@ func (q *fakeQueue) SkipUnknown(context.Context, func(string) bool) ([]string, e
 	return nil, nil
 }
 
+func (*fakeQueue) Committed() <-chan struct{} { return nil }
+
 func (q *fakeQueue) Wait(ctx context.Context, idle time.Duration) error {
 	q.mu.Lock()
 	due := len(q.due)

@@ -470,3 +470,10 @@ func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan st
 	p := &pass{Worker: w, lease: lease, stop: stop}
 	p.converse(ctx)
 }
+
+// resumeStanding lets a worker look at the standing turns once.
+func resumeStanding(t *testing.T, w *Worker) {
+	t.Helper()
+	_, err := w.resume(t.Context())
+	require.NoError(t, err)
+}

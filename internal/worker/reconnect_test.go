@@ -52,7 +52,7 @@ func TestPartsWaitForTheirChannel(t *testing.T) {
 					require.Regexp(t, `\(pending( channel_needs_reauth)?\)$`, line)
 				}
 				require.Equal(t, "channel_needs_reauth", h.conversation(t, acme, "lan").Attention)
-				require.NoError(t, w.resume(t.Context()))
+				resumeStanding(t, w)
 				require.Zero(t, h.drain(t, w), "nothing is tried while the channel isn't connected")
 
 				ago := test.silence.Milliseconds()
@@ -63,7 +63,7 @@ func TestPartsWaitForTheirChannel(t *testing.T) {
 					require.NoError(t, h.db.Channels.Update(t.Context(), "test", acme, channel, store.ChannelChange{
 						Credentials: h.sealed(t, acme, channel, h.platform.Account(test.kind, h.external(t, channel))), State: &active,
 					}))
-					require.NoError(t, w.resume(t.Context()))
+					resumeStanding(t, w)
 				} else {
 					h.hurry(t)
 				}

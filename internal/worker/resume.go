@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// resumeInterval is about how often standing turns are read.
+	// resumeInterval is about how often standing turns are read, and resumeIdle how often if there are none and nothing is committed.
 	resumeInterval = 5 * time.Second
+	resumeIdle     = time.Minute
 	// resumeAge bounds the age of a turn that is resumed: a later answer is of no use.
 	resumeAge = 24 * time.Hour
 	// resumeLimit bounds one read. The longest standing come first, so it must exceed the number of turns that stay standing.
@@ -41,38 +42,40 @@ func standingPause(t *inbox.StandingTurn) time.Duration {
 
 // resumeLoop resumes standing turns whose cause has been resolved or whose pause is over, until ctx ends.
 func (w *Worker) resumeLoop(ctx context.Context) {
-	repeat.Every(ctx, resumeInterval, func(ctx context.Context) {
-		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
+	repeat.EveryChange(ctx, resumeInterval, resumeIdle, w.Leases.Committed, func(ctx context.Context) (again bool) {
+		standing, err := w.resume(ctx)
+		if err != nil && ctx.Err() == nil {
 			w.Logger.ErrorContext(ctx, "resuming standing turns failed", "error", err)
 		}
+		return standing > 0 || err != nil
 	})
 }
 
-// resume reads the standing turns once and resumes those whose cause has been resolved.
-func (w *Worker) resume(ctx context.Context) error {
+// resume reads the standing turns once and resumes those whose cause has been resolved. It returns how many there were.
+func (w *Worker) resume(ctx context.Context) (standing int, err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
 	if _, err := w.Leases.Reconnected(bounded, resumeLimit); err != nil {
-		return err
+		return 0, err
 	}
-	standing, err := w.Leases.StandingTurns(bounded, w.Now().Add(-resumeAge), resumeLimit)
+	turns, err := w.Leases.StandingTurns(bounded, w.Now().Add(-resumeAge), resumeLimit)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	free := map[string]int64{} // by organization
-	for i := range standing {
+	for i := range turns {
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
-		due, err := w.resumable(ctx, &standing[i], free)
+		due, err := w.resumable(ctx, &turns[i], free)
 		if err == nil && due {
-			err = w.resumeTurn(ctx, &standing[i])
+			err = w.resumeTurn(ctx, &turns[i])
 		}
 		if err != nil {
-			return err
+			return len(turns), err
 		}
 	}
-	return nil
+	return len(turns), nil
 }
 
 func (w *Worker) resumeTurn(ctx context.Context, t *inbox.StandingTurn) error {

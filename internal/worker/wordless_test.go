@@ -68,7 +68,7 @@ func TestMediaAttention(t *testing.T) {
 		h.drain(t, w)
 		require.Equal(t, codes.Media, h.conversation(t, acme, "lan").Attention)
 		require.Empty(t, h.texts())
-		require.NoError(t, w.resume(t.Context()))
+		resumeStanding(t, w)
 		require.Zero(t, h.drain(t, w), "it doesn't end by itself")
 
 		h.say(t, bot, "lan", "what is this?")
@@ -124,7 +124,7 @@ func TestMediaMeetObstacles(t *testing.T) {
 	h.drain(t, w)
 	require.Equal(t, codes.Suspended, h.conversation(t, acme, "lan").Attention)
 	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
-	require.NoError(t, w.resume(t.Context()))
+	resumeStanding(t, w)
 	h.drain(t, w)
 	require.Equal(t, []string{mediaNotice}, h.texts())
 	require.Empty(t, h.conversation(t, acme, "lan").Attention)

@@ -47,8 +47,14 @@ type Leases interface {
 	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	StandingTurns(ctx context.Context, newerThan time.Time, limit int) ([]inbox.StandingTurn, error)
 	Reconnected(ctx context.Context, limit int) (woken int, err error)
-	Wait(ctx context.Context, idle time.Duration) error
 	SkipUnknown(ctx context.Context, known func(channelType string) bool) (added []string, err error)
+	Notices
+}
+
+// Notices are the methods of [inbox.Queue] by which a worker notices that there may be something to do.
+type Notices interface {
+	Wait(ctx context.Context, idle time.Duration) error
+	Committed() <-chan struct{}
 }
 
 // Turns are the methods of [inbox.Queue] that take a turn from waiting messages to sent parts.

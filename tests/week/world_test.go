@@ -252,6 +252,9 @@ func (p patient) StandingTurns(ctx context.Context, newerThan time.Time, limit i
 	return p.Queue.StandingTurns(ctx, newerThan, limit)
 }
 
+// Committed tells nothing: who waits for other processes' commits waits for the system, and the clock of a bubble stands still meanwhile.
+func (patient) Committed() <-chan struct{} { return nil }
+
 func (p patient) Wait(ctx context.Context, _ time.Duration) error {
 	var due sql.NullInt64
 	err := p.w.db.Reader().QueryRowContext(ctx, `SELECT min(run_at) FROM conversations WHERE run_at IS NOT NULL AND lease_until < $1`,

@@ -20,6 +20,7 @@ const MigrationLockTimeout = time.Second
 
 // Driver is an open database of one engine. All methods may be called at the same time.
 type Driver interface {
+	Listener
 	// Writer is the connection that writes. As many goroutines use it as it may have transactions in flight.
 	Writer() Writer
 	// Reader is for reading with $n SQL.
@@ -28,13 +29,6 @@ type Driver interface {
 	HotReader() HotReader
 	// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
 	Now(ctx context.Context) (int64, error)
-	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
-	// comes, or for at most the given time, and reports which. An engine without notifications takes each commit for one. It returns the
-	// error of use.
-	Listen(
-		ctx context.Context, channel string,
-		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
-	) error
 	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
 	ForMigration(ctx context.Context) (*Migration, error)
 	// Snapshot reads the database as it is now, until done is called.
@@ -45,6 +39,20 @@ type Driver interface {
 	WALBytes() int64
 	// Close closes all connections. It waits for open reads for as long as ctx allows.
 	Close(ctx context.Context) error
+}
+
+// Listener tells of commits.
+type Listener interface {
+	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
+	// comes, or for at most the given time, and reports which. An engine without notifications takes each commit for one. It returns the
+	// error of use.
+	Listen(
+		ctx context.Context, channel string,
+		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
+	) error
+	// Committed returns a channel that is closed after the next commit of any process, a tenth of a second later at most, or nil on an
+	// engine that doesn't tell. A process that dies right after its commit may not be noticed.
+	Committed() <-chan struct{}
 }
 
 // SnapshotReader reads a database as it was at one moment.

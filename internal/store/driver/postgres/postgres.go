@@ -99,6 +99,9 @@ func waitForNotification(ctx context.Context, conn *pgx.Conn, atMost time.Durati
 	return false, driver.WrapError("store: wait for a notification", err)
 }
 
+// Committed implements [driver.Driver]: it is nil, because PostgreSQL tells of notifications only.
+func (*Driver) Committed() <-chan struct{} { return nil }
+
 // ForMigration implements [driver.Driver]. It uses the direct address, if there is one.
 func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
 	conn, err := d.unbounded()

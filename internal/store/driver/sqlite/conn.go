@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,7 @@ type keptStatement struct {
 	preparedStatement
 	changes parts
 	erases  bool // it deletes what is stored about customers
+	news    bool // it may change rows that others wait for
 }
 
 // maxStatements bounds the prepared statements a connection keeps; our SQL texts are fewer.
@@ -76,6 +78,7 @@ type preparedConn struct {
 	statements map[string]keptStatement
 	changed    parts // by the statements of the transaction
 	erased     bool  // one of them deletes what is stored about customers
+	news       bool  // one of them changed a row that others may wait for
 	ran        int   // statements so far
 }
 
@@ -96,36 +99,52 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 }
 
 // prepare returns the kept statement of a text, or prepares it, and notes what it changes.
-func (c *preparedConn) prepare(text string) (preparedStatement, error) {
+func (c *preparedConn) prepare(text string) (keptStatement, error) {
 	c.ran++
 	if statement, ok := c.statements[text]; ok {
 		c.note(statement)
 		return statement, nil
 	}
-	prepared, err := c.preparer.PrepareContext(context.Background(), positional(text))
+	prepared, err := c.preparer.PrepareContext(context.Background(), steady(text))
 	if err != nil {
-		return nil, driver.WrapError("prepare", err)
+		return keptStatement{}, driver.WrapError("prepare", err)
 	}
 	statement, ok := prepared.(preparedStatement)
 	if !ok {
-		return nil, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
+		return keptStatement{}, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
 	}
 	if len(c.statements) >= maxStatements {
 		if err := c.forget(); err != nil {
-			return nil, errors.Join(err, prepared.Close())
+			return keptStatement{}, errors.Join(err, prepared.Close())
 		}
 	}
-	kept := keptStatement{statement, partsChanged(text), erasing.MatchString(text)}
+	kept := keptStatement{statement, partsChanged(text), erasing.MatchString(text), isNews(text)}
 	c.statements[text] = kept
 	c.note(kept)
-	return statement, nil
+	return kept, nil
 }
+
+var (
+	writing     = regexp.MustCompile(`(?i)\b(?:INSERT|REPLACE|UPDATE|DELETE)\b`)
+	signsOfLife = regexp.MustCompile(`(?i)\b(?:INTO|UPDATE|FROM)\s+processes\b`)
+)
+
+// isNews reports whether a statement may change rows that others wait for. The signs of life of processes are none: they would wake every
+// idle process, several times a minute.
+func isNews(text string) bool { return writing.MatchString(text) && !signsOfLife.MatchString(text) }
 
 // note adds a statement to what the transaction changes.
 func (c *preparedConn) note(statement keptStatement) {
 	c.changed.add(statement.changes)
 	c.erased = c.erased || statement.erases
 }
+
+// limits finds the parameters of LIMIT.
+var limits = regexp.MustCompile(`\bLIMIT (\$|\?)`)
+
+// steady returns a text that SQLite prepares once: its parameters are positional, and with a plus before the parameter of LIMIT, SQLite
+// doesn't plan the statement by its value, and anew for each value.
+func steady(text string) string { return limits.ReplaceAllString(positional(text), "LIMIT +$1") }
 
 // positional writes the parameters $1, $2, … as question marks, if they stand in this order and each only once. SQLite
 // looks named ones up in a list, from its beginning, which for a list of rows grows with the square of its length.
@@ -159,7 +178,9 @@ func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int6
 	if err != nil {
 		return 0, driver.WrapError("run "+driver.Verb(text), err)
 	}
-	return result.RowsAffected()
+	affected, err := result.RowsAffected()
+	c.news = c.news || statement.news && affected > 0
+	return affected, err
 }
 
 // query runs a statement and hands each row to each, whose error ends it. It can't be interrupted, as exec.
@@ -185,6 +206,7 @@ func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each
 		case err != nil:
 			return driver.WrapError("read "+driver.Verb(text), err)
 		}
+		c.news = c.news || statement.news
 		if err := each(row); err != nil {
 			return err
 		}

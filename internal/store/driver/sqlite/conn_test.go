@@ -25,3 +25,15 @@ func TestPositionalParameters(t *testing.T) {
 		require.Equal(t, want, positional(text), text)
 	}
 }
+
+func TestSteadyTexts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"SELECT a FROM b WHERE c = $1 ORDER BY a LIMIT $2": "SELECT a FROM b WHERE c = ? ORDER BY a LIMIT +?",
+		"SELECT a FROM b WHERE c = $2 LIMIT $1":            "SELECT a FROM b WHERE c = $2 LIMIT +$1",
+		"SELECT a FROM b LIMIT CAST($1 AS BIGINT)":         "SELECT a FROM b LIMIT CAST(? AS BIGINT)",
+		"SELECT a FROM b LIMIT 1":                          "SELECT a FROM b LIMIT 1",
+	} {
+		require.Equal(t, want, steady(text), text)
+	}
+}

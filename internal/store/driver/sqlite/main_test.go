@@ -17,6 +17,7 @@ const (
 
 // childRoles are what such a process may do.
 var childRoles = map[string]func(path string) error{
+	"commits when told": commitWhenTold,
 	"connects silently": connectSilently,
 	"announces":         func(path string) error { return announceAndWait(path, false) },
 	"commits":           func(path string) error { return announceAndWait(path, true) },

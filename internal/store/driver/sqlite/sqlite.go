@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
@@ -38,6 +37,7 @@ type Driver struct {
 	hot    *hotReader
 
 	generations *generations
+	commits     *commitWatch
 	scrubber    *scrubber
 	copying     atomic.Int64 // connections that copy the database
 }
@@ -56,6 +56,7 @@ func Open(ctx context.Context, path string, clock func() time.Time, logger *slog
 	if d.generations, err = openGenerations(ctx, path, logger); err != nil {
 		return nil, err
 	}
+	d.commits = newCommitWatch(d.generations)
 	d.scrubber = startScrubber(path)
 	if d.writer, err = newWriterConn(ctx, path, clock, d.generations, d.scrubber); err != nil {
 		return nil, err
@@ -63,11 +64,9 @@ func Open(ctx context.Context, path string, clock func() time.Time, logger *slog
 	if err = setWAL(ctx, d.writer.conn); err != nil {
 		return nil, err
 	}
-	if d.reader, err = openPool(path, readerPragmas); err != nil {
+	if d.reader, err = openReader(path); err != nil {
 		return nil, err
 	}
-	d.reader.SetMaxOpenConns(maxReaders)
-	d.reader.SetMaxIdleConns(maxReaders)
 	if d.hot, err = openHotReader(ctx, path, clock, d.generations); err != nil {
 		return nil, err
 	}
@@ -130,30 +129,33 @@ func (d *Driver) HotReader() driver.HotReader { return d.hot }
 // Now implements [driver.Driver]: the process's clock is the database's.
 func (d *Driver) Now(context.Context) (int64, error) { return d.clock().UnixMilli(), nil }
 
-// listenPause is how often a listener looks for commits.
-const listenPause = 100 * time.Millisecond
-
 // Listen implements [driver.Driver]. SQLite can't notify: each commit of a process of ours is a notification on every channel.
 func (d *Driver) Listen(
 	_ context.Context, _ string, use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
 ) error {
-	known := d.generations.commits()
+	committed, known := d.commits.next(), d.generations.commits()
 	return use(func(ctx context.Context, atMost time.Duration) (bool, error) {
-		for end := time.Now().Add(atMost); ; {
+		late := time.NewTimer(atMost)
+		defer late.Stop()
+		for {
+			select {
+			case <-committed:
+			case <-late.C:
+				return false, nil
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+			committed = d.commits.next()
 			if commits := d.generations.commits(); commits != known {
 				known = commits
 				return true, nil
 			}
-			left := time.Until(end)
-			if left <= 0 {
-				return false, nil
-			}
-			if err := repeat.Pause(ctx, min(left, listenPause)); err != nil {
-				return false, err //nolint:wrapcheck // the cause of the end
-			}
 		}
 	})
 }
+
+// Committed implements [driver.Driver].
+func (d *Driver) Committed() <-chan struct{} { return d.commits.next() }
 
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
 // processes don't meet; correctness doesn't depend on it. What it changes is announced before and after, so that nothing is remembered
@@ -289,7 +291,7 @@ func (d *Driver) Close(ctx context.Context) error {
 		preciseSleep(turnPollSlow)
 	}
 	if d.generations != nil {
-		failed = errors.Join(failed, d.generations.close())
+		failed = errors.Join(failed, d.commits.close(), d.generations.close())
 	}
 	return failed
 }

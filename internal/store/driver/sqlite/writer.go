@@ -77,7 +77,7 @@ func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
 		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
 		switch {
 		case err == nil:
-			w.conn.changed, w.conn.erased = parts{}, false
+			w.conn.changed, w.conn.erased, w.conn.news = parts{}, false, false
 			return &transaction{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
 		case !errors.Is(err, driver.ErrBusy):
 			w.abandon()
@@ -232,7 +232,9 @@ func (t *transaction) Commit(context.Context) error {
 	_, err := t.conn.exec("COMMIT", nil)
 	if err == nil {
 		t.writer.generations.settle(announced)
-		t.writer.generations.committed()
+		if t.conn.news {
+			t.writer.generations.committed()
+		}
 		if t.conn.erased {
 			t.writer.scrubber.want()
 		}
