@@ -24,7 +24,7 @@ var workingCommands = []string{
 	"wallet credit --org org_1 --micros 1 --ref a", "wallet adjust --org org_1 --micros 1 --reason b --ref a", "wallet refund call_1",
 	"wallet show --org org_1",
 	"model enable --org org_1 local/echo", "model disable --org org_1 local/echo",
-	"provider-key set --org org_1 --provider openai", "provider-key delete --org org_1 --provider openai",
+	"provider-key set --org org_1 --provider openai", "provider-key list --org org_1", "provider-key delete --org org_1 --provider openai",
 	"agent create --org org_1 --name a --model local/echo", "agent list --org org_1", "agent show agt_1", "agent set agt_1", "agent delete agt_1",
 	"channel create --org org_1 --type bot --name a", "channel list --org org_1", "channel approve chn_1", "channel set chn_1", "channel delete chn_1",
 	"queue dead", "queue standing --org org_1", "queue retry trn_1", "queue dismiss --org org_1", "queue resend out_1 --org org_1 --conversation cnv_1",

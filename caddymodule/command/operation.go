@@ -30,7 +30,9 @@ type operation struct {
 	long, example string
 	// columns of a table are the names of members of the answer's rows.
 	columns []string
-	// names of flags that differ from their fields.
+	// seals: it needs the master key.
+	seals bool
+	// flags are the names of flags by their fields: at first those that aren't made of the field's words.
 	flags map[string]string
 	// flagNames replaces the fields in a text by their flags.
 	flagNames *strings.Replacer
@@ -51,7 +53,7 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 	takesID := false
 	for _, field := range fields {
 		switch {
-		case field.In == "path":
+		case field.In == "path" && field.Name == "id":
 			takesID = true
 			command.Use += " " + strings.ToUpper(noun) + "_ID"
 			command.Args = exactly("the " + noun + "'s id")
@@ -116,7 +118,11 @@ func (e *commandEnv) ownerOf(ctx context.Context, noun string, kind store.OwnedK
 
 func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFlag {
 	flag := &fieldFlag{field: field}
-	name := o.flagName(field.Name)
+	name := o.flags[field.Name]
+	if field.Secret {
+		command.Flags().StringVar(&flag.file, name, "-", "the `file` that holds the "+field.Name+"; - is standard input")
+		return flag
+	}
 	command.Flags().Var(flag, name, o.flagNames.Replace(field.Doc))
 	if field.Type == endpoint.BooleanField {
 		command.Flags().Lookup(name).NoOptDefVal = "true"
@@ -131,23 +137,23 @@ func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFla
 	return flag
 }
 
-// longText is the length from which a text may be read from a file.
-const longText = 2000
+// longText is the length from which a text may be read from a file. mostSecret is how much is read of a secret without a length.
+const longText, mostSecret = 2000, 16 << 10
 
 // nameFlags makes flagNames. A field of one word is a word of the language, too, and stays where its flag has the same name.
 func (o *operation) nameFlags(fields []endpoint.Field) {
 	var pairs []string
+	named := make(map[string]string, len(fields))
 	for _, field := range fields {
-		if flag := o.flagName(field.Name); flag != field.Name {
+		named[field.Name] = cmp.Or(o.flags[field.Name], words(field.Name, "-"))
+		if field.Secret {
+			named[field.Name] += "-file"
+		}
+		if flag := named[field.Name]; flag != field.Name {
 			pairs = append(pairs, field.Name, "--"+flag)
 		}
 	}
-	o.flagNames = strings.NewReplacer(pairs...)
-}
-
-// flagName returns the flag of a field.
-func (o *operation) flagName(field string) string {
-	return cmp.Or(o.flags[field], words(field, "-"))
+	o.flags, o.flagNames = named, strings.NewReplacer(pairs...)
 }
 
 // words writes the words of a name like createdAt in small letters, with a text between.
@@ -168,7 +174,12 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 	if err != nil {
 		return nil, fmt.Errorf("the models of the configuration: %w", err)
 	}
-	deps := &api.Deps{DB: e.db, Models: models}
+	deps := &api.Deps{DB: e.db, Models: models, Providers: e.app.ProviderNames()}
+	if o.seals {
+		if deps.Ring, err = e.ring(); err != nil {
+			return nil, err
+		}
+	}
 	principal, err := deps.Operator(ctx, e.actor, orgID)
 	if err != nil {
 		return nil, err
@@ -178,7 +189,7 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 		if err != nil {
 			return nil, o.explain(err)
 		}
-		return newOperationAnswer(body, values, o)
+		return newOperationAnswer(body, values, o), nil
 	}
 	list := &operationList{Data: []json.RawMessage{}, columns: o.columns}
 	for {
@@ -210,7 +221,7 @@ func (o *operation) explain(err error) error {
 	case refused.Field == "":
 		return errors.New(refused.Message)
 	}
-	flag := "--" + o.flagName(refused.Field)
+	flag := "--" + cmp.Or(o.flags[refused.Field], refused.Field)
 	if message := o.flagNames.Replace(refused.Message); message != refused.Message {
 		return errors.New(message)
 	}
@@ -230,7 +241,7 @@ func (f *fieldFlag) readFile(e *commandEnv) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := e.readInput(f.file, f.field.Name, utf8.UTFMax*int64(f.field.MaxLength))
+	text, err := e.readInput(f.file, f.field.Name, utf8.UTFMax*int64(cmp.Or(f.field.MaxLength, mostSecret)))
 	f.value, f.given = string(text), true
 	return err
 }
@@ -285,23 +296,27 @@ type operationAnswer struct {
 	json.RawMessage
 
 	operation *operation
-	id        any
+	subject   any // what the path names
 }
 
-func newOperationAnswer(body any, values endpoint.Values, o *operation) (answer, error) {
-	a := &operationAnswer{operation: o, id: values["id"]}
-	if body != nil {
-		a.RawMessage = handlers.Marshal(body)
-		return a, nil
+func newOperationAnswer(body any, values endpoint.Values, o *operation) answer {
+	a := &operationAnswer{operation: o}
+	subject := map[string]any{}
+	for _, field := range o.Fields() {
+		if field.In == "path" {
+			a.subject, subject[field.Name] = values[field.Name], values[field.Name]
+		}
 	}
-	text, err := json.Marshal(map[string]any{"id": a.id})
-	a.RawMessage = text
-	return a, err
+	if body == nil {
+		body = subject
+	}
+	a.RawMessage = handlers.Marshal(body)
+	return a
 }
 
 func (a *operationAnswer) text(w *strings.Builder) {
 	if a.operation.done != "" {
-		fmt.Fprintf(w, a.operation.done+"\n", a.id)
+		fmt.Fprintf(w, a.operation.done+"\n", a.subject)
 		return
 	}
 	for name, value := range members(a.RawMessage) {

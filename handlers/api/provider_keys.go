@@ -38,7 +38,7 @@ type providerKeyPut struct {
 
 // providerKeyChange is the body of PUT /provider-keys/{provider}.
 type providerKeyChange struct {
-	Key string `json:"key" minLength:"1" doc:"The provider's key. It is stored encrypted and never shown"`
+	Key string `json:"key" minLength:"1" writeOnly:"true" doc:"The provider's key. It is stored encrypted and never shown"`
 }
 
 // The operations on the organization's own provider keys.
