@@ -45,6 +45,7 @@ type gate struct {
 
 // fakeRoutes are the existing channels. Routes that were read are remembered, as on PostgreSQL.
 type fakeRoutes struct {
+	mu         sync.Mutex // of what is remembered, and of reads: deliveries come at the same time
 	byID       map[string]store.Route
 	remembered map[string]store.Route
 	reads      int
@@ -52,6 +53,8 @@ type fakeRoutes struct {
 }
 
 func (f *fakeRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.reads++
 	route, found := f.byID[id]
 	f.learn(id, route, found)
@@ -66,11 +69,15 @@ func (f *fakeRoutes) learn(id string, route store.Route, found bool) {
 }
 
 func (f *fakeRoutes) RememberedByID(id string) (store.Route, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	route, found := f.remembered[id]
 	return route, found
 }
 
 func (f *fakeRoutes) RememberedByKeys(keys []store.RouteKey) map[store.RouteKey]*store.Route {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	found := routesOf(f.remembered, keys)
 	for _, key := range keys {
 		if found[key] == nil {
@@ -94,6 +101,8 @@ func routesOf(channels map[string]store.Route, keys []store.RouteKey) map[store.
 }
 
 func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.reads++
 	for _, route := range routesOf(f.remembered, keys) {
 		delete(f.remembered, route.ChannelID)

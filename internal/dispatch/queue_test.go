@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 // looked is a queue whose looks a test counts.
 type looked struct {
+	mu        sync.Mutex
 	looks     []time.Duration // since the beginning
 	began     time.Time
 	waiting   bool          // something waits for later
@@ -29,10 +32,16 @@ func (l *looked) run(t *testing.T) {
 		Queue[int]{
 			Places: 1, OrgPlaces: 1,
 			Due: func(context.Context, string) ([]string, string, bool, error) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
 				l.looks = append(l.looks, time.Since(l.began))
 				return nil, "", !l.waiting, nil
 			},
-			Committed: func() <-chan struct{} { return l.committed },
+			Committed: func() <-chan struct{} {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.committed
+			},
 		}.Run(ctx)
 	}()
 }
@@ -41,10 +50,18 @@ func (l *looked) run(t *testing.T) {
 func (l *looked) commit(after time.Duration) {
 	time.Sleep(after) //nolint:forbidigo // on the fake clock
 	synctest.Wait()
-	old := l.committed
+	l.mu.Lock()
+	close(l.committed)
 	l.committed = make(chan struct{})
-	close(old)
+	l.mu.Unlock()
 	synctest.Wait()
+}
+
+// seen returns the looks so far.
+func (l *looked) seen() []time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.looks)
 }
 
 // TestAnEmptyQueueWaitsForACommit: it is looked at immediately after a commit, but not more than about once a second, and seldom without one.
@@ -54,18 +71,18 @@ func TestAnEmptyQueueWaitsForACommit(t *testing.T) {
 		l := &looked{committed: make(chan struct{})}
 		l.run(t)
 		l.commit(5 * time.Second)
-		require.Equal(t, []time.Duration{0, 5 * time.Second}, l.looks)
+		require.Equal(t, []time.Duration{0, 5 * time.Second}, l.seen())
 		l.commit(0)
-		require.Len(t, l.looks, 2)
+		require.Len(t, l.seen(), 2)
 		l.commit(2 * lookPause)
 		time.Sleep(2 * lookPause) //nolint:forbidigo // on the fake clock
 		synctest.Wait()
-		require.Len(t, l.looks, 4, "of the commit right after the look, and of this one")
-		require.Less(t, l.looks[2]-l.looks[1], 2*lookPause)
-		require.GreaterOrEqual(t, l.looks[2]-l.looks[1], lookPause/2)
+		require.Len(t, l.seen(), 4, "of the commit right after the look, and of this one")
+		require.Less(t, l.seen()[2]-l.seen()[1], 2*lookPause)
+		require.GreaterOrEqual(t, l.seen()[2]-l.seen()[1], lookPause/2)
 		l.commit(10 * emptyPause)
-		require.GreaterOrEqual(t, len(l.looks), 13)
-		require.LessOrEqual(t, len(l.looks), 16)
+		require.GreaterOrEqual(t, len(l.seen()), 13)
+		require.LessOrEqual(t, len(l.seen()), 16)
 	})
 }
 
@@ -82,8 +99,8 @@ func TestAQueueIsLookedAtEachSecond(t *testing.T) {
 				l.run(t)
 				time.Sleep(time.Minute) //nolint:forbidigo // on the fake clock
 				synctest.Wait()
-				require.Greater(t, len(l.looks), 45)
-				require.Less(t, len(l.looks), 85)
+				require.Greater(t, len(l.seen()), 45)
+				require.Less(t, len(l.seen()), 85)
 			})
 		})
 	}
