@@ -184,7 +184,7 @@ func (p *product) caddy(args ...string) (stdout string, err error) {
 func (p *product) svc(t testing.TB, args ...string) map[string]any {
 	t.Helper()
 	out, err := p.caddy(append(append([]string{"svc"}, args...), "--config", p.configFile(), "--json")...)
-	require.NoError(t, err)
+	require.NoError(t, err, "stdout: %s", out)
 	decoder := json.NewDecoder(strings.NewReader(out))
 	var object map[string]any
 	require.NoError(t, decoder.Decode(&object), "stdout: %s", out)

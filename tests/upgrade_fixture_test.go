@@ -132,7 +132,7 @@ func moveTimes(t testing.TB, location store.Location) {
 	for table, columns := range storetest.Columns(t, conn, location.Engine) {
 		var moved []string
 		for _, column := range columns {
-			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") || column == "until" {
+			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") || strings.HasSuffix(column, "_since") || column == "until" {
 				moved = append(moved, fmt.Sprintf("%s = CASE WHEN %[1]s > 0 THEN %[1]s + %d ELSE %[1]s END", column, age))
 			}
 		}
