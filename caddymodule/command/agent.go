@@ -7,7 +7,7 @@ import (
 )
 
 func agentCommand(f *commandFlags) *cobra.Command {
-	return operations(f, &cobra.Command{Use: "agent", Short: "Administers the assistants of an organization"},
+	return noun(&cobra.Command{Use: "agent", Short: "Administers the assistants of an organization"}, f.operations("agent",
 		operation{
 			Operation: api.CreateAgent, verb: "create",
 			long: `Creates an assistant: a model with the instructions that begin every conversation. It answers the customers of the
@@ -22,5 +22,5 @@ channels that name it.`,
 			long: "Changes an assistant: what no flag names stays as it is.",
 		},
 		operation{Operation: api.DeleteAgent, verb: "delete", example: "  $ caddy svc agent delete agt_…", done: "Agent %s is deleted."},
-	)
+	)...)
 }

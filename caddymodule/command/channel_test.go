@@ -441,23 +441,26 @@ func TestConversationCommands(t *testing.T) {
 	c.giveUp(channel)
 	id := strOf(t, c.json("queue", "standing", "--org", org)["data"].([]any)[0].(map[string]any), "id")
 	verb := func(name string, more ...string) []string {
-		return append([]string{"conversation", name, "--org", org, id}, more...)
+		return append([]string{"conversation", name, id}, more...)
 	}
 
-	require.Equal(t, map[string]any{"id": id, "done": "blocked"}, c.json(verb("block")...))
+	require.NotNil(t, c.json(verb("block")...)["blockedAt"])
+	told := c.run("", verb("block")...)
+	require.NoError(t, told.err)
+	require.Equal(t, "The customer of "+id+" is blocked.\n", told.stdout)
 	require.Empty(t, c.json("queue", "dead")["data"])
-	require.Equal(t, map[string]any{"id": id, "done": "unblocked"}, c.json(verb("unblock")...))
+	require.Nil(t, c.json(verb("unblock")...)["blockedAt"])
 	file := c.path("lan.json")
-	require.Equal(t, map[string]any{"id": id, "path": file}, c.json(verb("export", "--file", file)...))
-	c.refused("file exists", verb("export", "--file", file)...)
+	require.Equal(t, map[string]any{"id": id, "path": file}, c.json(verb("export", "--org", org, "--file", file)...))
+	c.refused("file exists", verb("export", "--org", org, "--file", file)...)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "Green tea?")
-	require.Equal(t, map[string]any{"id": id, "done": "erased"}, c.json(verb("erase")...))
+	require.Equal(t, map[string]any{"id": id}, c.json(verb("erase")...))
 	for _, name := range []string{"block", "unblock", "erase"} {
-		c.refused("the organization has no conversation", verb(name)...)
+		c.refused("there is no conversation with the id", verb(name)...)
 	}
-	c.refused("the organization has no conversation", verb("export", "--file", c.path("again.json"))...)
+	c.refused("the organization has no conversation", verb("export", "--org", org, "--file", c.path("again.json"))...)
 	require.NoFileExists(t, c.path("again.json"))
 	require.Equal(t, true, c.json("doctor")["ok"])
 }

@@ -10,50 +10,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func conversationCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{
-		Use:   "conversation",
-		Short: "Blocks, exports and erases a customer, whom a conversation stands for",
-	},
-		f.conversationChange("block", "blocked", "Lets the assistant answer nothing of a customer any more",
-			"Lets the assistant answer nothing of a customer until unblock: what they write is kept, and costs nothing.", (*inbox.Queue).Block),
-		f.conversationChange("unblock", "unblocked", "Lets the assistant answer a customer again",
-			"Lets the assistant answer what a blocked customer writes from now on.", (*inbox.Queue).Unblock),
-		f.conversationExport(),
-		f.conversationChange("erase", "erased", "Deletes everything that is stored about a customer",
-			`Deletes everything that is stored about a customer: the conversation with messages, names and the platform's ids, and within the
+	return noun(&cobra.Command{Use: "conversation", Short: "Blocks, exports and erases a customer, whom a conversation stands for"}, append(f.operations("conversation",
+		operation{
+			Operation: api.BlockCustomer, verb: "block", seals: true, example: "  $ caddy svc conversation block cnv_…",
+			long: "Lets the assistant answer nothing of a customer until unblock: what they write is kept, and costs nothing.",
+			done: "The customer of %s is blocked.",
+		},
+		operation{
+			Operation: api.UnblockCustomer, verb: "unblock", seals: true, example: "  $ caddy svc conversation unblock cnv_…",
+			long: "Lets the assistant answer what a blocked customer writes from now on.", done: "The customer of %s is unblocked.",
+		},
+		operation{
+			Operation: api.DeleteConversation, verb: "erase", example: "  $ caddy svc conversation erase cnv_…",
+			long: `Deletes everything that is stored about a customer: the conversation with messages, names and the platform's ids, and within the
 hour the answers that are kept for repeated calls. What calls cost stays in the books, which have no personal data. If the customer
-writes again, a new conversation begins.`, (*inbox.Queue).DeleteConversation))
-}
-
-// changedConversation is the result of a change; done is its name.
-type changedConversation struct {
-	ID   string `json:"id"`
-	Done string `json:"done"`
-}
-
-func (c changedConversation) text(w *strings.Builder) {
-	fmt.Fprintf(w, "The customer of %s is %s.\n", c.ID, c.Done)
-}
-
-func (f *commandFlags) conversationChange(
-	verb, done, short, long string, change func(q *inbox.Queue, ctx context.Context, actor, orgID, id string) error,
-) *cobra.Command {
-	command := &cobra.Command{
-		Use: verb + " CONVERSATION_ID --org ORG_ID", Short: short, Long: long,
-		Example: "  $ caddy svc conversation " + verb + " --org org_… cnv_…", Args: exactly("the conversation's id"),
-	}
-	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
-		id := e.args[0]
-		if err := change(inbox.New(e.db, nil), ctx, e.actor, orgID, id); err != nil {
-			return nil, conversationFault(id, err)
-		}
-		return changedConversation{ID: id, Done: done}, nil
-	})
+writes again, a new conversation begins.`,
+			done: "The customer of %s is erased.",
+		},
+	), f.conversationExport())...)
 }
 
 func conversationFault(id string, err error) error {

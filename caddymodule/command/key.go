@@ -8,7 +8,7 @@ import (
 )
 
 func keyCommand(f *commandFlags) *cobra.Command {
-	return operations(f, &cobra.Command{Use: "key", Short: "Creates, lists and revokes the API keys of an organization"},
+	return noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the API keys of an organization"}, f.operations("key",
 		operation{
 			Operation: api.CreateAPIKey, verb: "create", flags: map[string]string{"environment": "env"},
 			long: "Creates an API key and shows it, only this once: the store has its SHA-256 hash.\n\nScopes: " +
@@ -24,5 +24,5 @@ func keyCommand(f *commandFlags) *cobra.Command {
 		operation{
 			Operation: api.RevokeAPIKey, verb: "revoke", example: "  $ caddy svc key revoke key_…", done: "API key %s is revoked.",
 		},
-	)
+	)...)
 }

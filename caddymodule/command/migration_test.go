@@ -28,7 +28,7 @@ var workingCommands = []string{
 	"agent create --org org_1 --name a --model local/echo", "agent list --org org_1", "agent show agt_1", "agent set agt_1", "agent delete agt_1",
 	"channel create --org org_1 --type bot --name a", "channel list --org org_1", "channel approve chn_1", "channel set chn_1", "channel delete chn_1",
 	"queue dead", "queue standing --org org_1", "queue retry trn_1", "queue dismiss --org org_1", "queue resend out_1 --org org_1 --conversation cnv_1",
-	"conversation block cnv_1 --org org_1", "conversation unblock cnv_1 --org org_1", "conversation erase cnv_1 --org org_1", "conversation export cnv_1 --org org_1 --file DIR/conversation",
+	"conversation block cnv_1", "conversation unblock cnv_1", "conversation erase cnv_1", "conversation export cnv_1 --org org_1 --file DIR/conversation",
 	"doctor", "rekey", "audit", "backup DIR/copy.db", "export DIR/archive", "status", "try",
 }
 

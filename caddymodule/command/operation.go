@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -89,13 +90,13 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 	})
 }
 
-// operations makes a noun of the commands of operations.
-func operations(f *commandFlags, command *cobra.Command, all ...operation) *cobra.Command {
+// operations returns the commands of operations on a noun.
+func (f *commandFlags) operations(noun string, all ...operation) []*cobra.Command {
 	verbs := make([]*cobra.Command, len(all))
 	for i := range all {
-		verbs[i] = all[i].command(f, command.Use)
+		verbs[i] = all[i].command(f, noun)
 	}
-	return noun(command, verbs...)
+	return verbs
 }
 
 // ownedKind is the kind of what a path's id names.
@@ -180,6 +181,7 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 			return nil, err
 		}
 	}
+	deps.Conversations = inbox.New(e.db, deps.Ring)
 	principal, err := deps.Operator(ctx, e.actor, orgID)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 func providerKeyCommand(f *commandFlags) *cobra.Command {
-	return operations(f, &cobra.Command{Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)"},
+	return noun(&cobra.Command{Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)"}, f.operations("provider-key",
 		operation{
 			Operation: api.PutProviderKey, verb: "set", seals: true,
 			long: `Stores, or replaces, an organization's own key for a provider of the configuration. Calls with the header
@@ -25,7 +25,7 @@ command line, and is stored encrypted under master_key.`,
 			Operation: api.DeleteProviderKey, verb: "delete", example: "  $ caddy svc provider-key delete --org org_… --provider openai",
 			done: "The organization has no key of its own at provider %s any more.",
 		},
-	)
+	)...)
 }
 
 // readInput reads a file or, for "-", standard input. what is its name in errors. It reads at most one byte more than most, so
