@@ -233,7 +233,7 @@ func TestBrowserSession(t *testing.T) {
 	p.fill("#agent-create-name", "Lan")
 	p.fill("#agent-create-model", modelStd)
 	p.fill("#agent-create-instructions", "Be\nkind & brief.")
-	c.svc(t, "user", "reset", "--org", b.OrgID, "--email", p.Email, "--role", "administrator") // which ends all sessions
+	c.svc(t, "user", "set", "--org", b.OrgID, "--email", p.Email, "--role", "administrator") // which ends all sessions
 	p.submitBad("form#agent-create")
 	again := &person{tab: p.beside(), Email: p.Email, Password: p.Password}
 	again.open("/dashboard/login")

@@ -16,7 +16,9 @@ import (
 )
 
 func conversationCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{Use: "conversation", Short: "Blocks, exports and erases a customer, whom a conversation stands for"}, append(f.operations("conversation",
+	return noun(&cobra.Command{
+		Use: "conversation", Short: "Blocks, exports and erases a customer, whom a conversation stands for",
+	}, append(f.operations("conversation",
 		operation{
 			Operation: api.BlockCustomer, verb: "block", seals: true, example: "  $ caddy svc conversation block cnv_…",
 			long: "Lets the assistant answer nothing of a customer until unblock: what they write is kept, and costs nothing.",

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // microDecimals is how many decimals of a unit a micro is.
@@ -41,66 +40,39 @@ func exactly(what string) cobra.PositionalArgs {
 	}
 }
 
-// envFlag adds --env, the environment of a wallet or key.
-func envFlag(command *cobra.Command) *envValue {
-	env := envValue(store.Live)
-	command.Flags().Var(&env, "env", "the environment, `live|test`")
-	return &env
-}
-
-// envValue is a flag that takes one of the two environments.
-type envValue store.Env
-
-func (e *envValue) String() string { return string(*e) }
-
-// Type implements pflag.Value; usage texts show it.
-func (*envValue) Type() string { return "live|test" }
-
-func (e *envValue) Set(text string) error {
-	if !store.Env(text).Valid() {
-		return fmt.Errorf("want %s or %s", store.Live, store.Test)
+// amountFlags adds the two flags of a field of micros: name in micros, and --amount in units of the currency. One of them is given for a required
+// field, not both.
+func amountFlags(command *cobra.Command, flag *fieldFlag, name, usage string) {
+	command.Flags().Var(microsFlag{flag}, name, usage)
+	command.Flags().Var(amountFlag{flag}, "amount", "the same in `units` of the currency, such as 12.50")
+	if flag.field.Required {
+		command.MarkFlagsOneRequired(name, "amount")
 	}
-	*e = envValue(text)
-	return nil
+	command.MarkFlagsMutuallyExclusive(name, "amount")
 }
 
-// microsValue is a flag that takes a whole number of micros, in plain decimal digits only: the flag package's own
+// microsFlag is a flag that takes a whole number of micros, in plain decimal digits only: the flag package's own
 // integers also read 0x10 and take 010 for eight.
-type microsValue int64
-
-func (m *microsValue) String() string { return billing.FormatMicros(int64(*m)) }
+type microsFlag struct{ *fieldFlag }
 
 // Type implements pflag.Value; usage texts show it.
-func (*microsValue) Type() string { return "micros" }
+func (microsFlag) Type() string { return "micros" }
 
-func (m *microsValue) Set(text string) error {
+// Set implements pflag.Value.
+func (f microsFlag) Set(text string) error {
 	micros, err := billing.ParseMicros(strings.TrimPrefix(text, "+"))
-	if err != nil {
-		return err
-	}
-	*m = microsValue(micros)
-	return nil
+	f.value, f.given = billing.FormatMicros(micros), true
+	return err
 }
 
-// amountFlags adds --micros and --amount, of which exactly one must be given. sign says which amounts are allowed.
-func amountFlags(command *cobra.Command, sign string) *microsValue {
-	micros := new(microsValue)
-	command.Flags().Var(micros, "micros", "the amount in `micros`, "+sign)
-	command.Flags().Var((*amountValue)(micros), "amount", "the amount in `units` of the currency, such as 12.50, "+sign)
-	command.MarkFlagsOneRequired("micros", "amount")
-	command.MarkFlagsMutuallyExclusive("micros", "amount")
-	return micros
-}
-
-// amountValue is the flag of an amount in units of the currency, with up to six decimals.
-type amountValue microsValue
-
-func (a *amountValue) String() string { return "" }
+// amountFlag is the flag of an amount in units of the currency, with up to six decimals.
+type amountFlag struct{ *fieldFlag }
 
 // Type implements pflag.Value; usage texts show it.
-func (*amountValue) Type() string { return "units" }
+func (amountFlag) Type() string { return "units" }
 
-func (a *amountValue) Set(text string) error {
+// Set implements pflag.Value.
+func (f amountFlag) Set(text string) error {
 	units, decimals, _ := strings.Cut(text, ".")
 	if len(decimals) > microDecimals {
 		return fmt.Errorf("an amount has at most %d decimals", microDecimals)
@@ -113,7 +85,7 @@ func (a *amountValue) Set(text string) error {
 	if strings.HasSuffix(text, ".") || strings.TrimPrefix(units, "-") == "" {
 		return billing.ErrMicrosSyntax
 	}
-	return (*microsValue)(a).Set(digits)
+	return microsFlag(f).Set(digits)
 }
 
 // nullableMoment is [moment] for a time that may be NULL, for which it returns nil.

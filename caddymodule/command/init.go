@@ -344,7 +344,8 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	if s.email == "" {
 		return made, nil
 	}
-	_, link, err := e.users().Invite(ctx, e.authority(), organization.ID, s.email, identity.Owner)
+	operator := identity.Principal{Operator: e.actor, Role: identity.Owner}
+	_, link, err := identity.NewUsers(e.db).Invite(ctx, operator.Authority(), organization.ID, s.email, identity.Owner)
 	if err != nil {
 		return made, fmt.Errorf("inviting %s: %w", s.email, err)
 	}

@@ -19,7 +19,7 @@ import (
 var workingCommands = []string{
 	"org create --name Acme", "org list", "org suspend org_1", "org resume org_1", "org set-plan org_1 --plan pro",
 	"user invite --org org_1 --email a@b.vn --role owner", "user reset --org org_1 --email a@b.vn", "user list --org org_1",
-	"user remove --org org_1 --email a@b.vn",
+	"user set --org org_1 --email a@b.vn --role owner", "user remove --org org_1 --email a@b.vn",
 	"key create --org org_1", "key list --org org_1", "key revoke key_1",
 	"wallet credit --org org_1 --micros 1 --ref a", "wallet adjust --org org_1 --micros 1 --reason b --ref a", "wallet refund call_1",
 	"wallet show --org org_1",

@@ -28,9 +28,12 @@ type operation struct {
 	api.Operation
 
 	verb          string
+	noun          string // of the id that it takes, if that isn't the command's
 	long, example string
 	// columns of a table are the names of members of the answer's rows.
 	columns []string
+	// byEmail: it takes a member's e-mail address and organization in place of the id.
+	byEmail bool
 	// seals: it needs the master key.
 	seals bool
 	// flags are the names of flags by their fields: at first those that aren't made of the field's words.
@@ -47,13 +50,17 @@ var pagingFields = []string{"limit", "cursor", "format"}
 // command makes the command of an operation on a noun.
 func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 	spec := o.Spec()
+	noun = cmp.Or(o.noun, noun)
 	command := &cobra.Command{Use: o.verb, Short: spec.Summary, Long: o.long, Example: o.example}
 	flags := map[string]*fieldFlag{}
 	fields := o.Fields()
 	o.nameFlags(fields)
-	takesID := false
+	takesID, email := false, ""
 	for _, field := range fields {
 		switch {
+		case field.In == "path" && field.Name == "id" && o.byEmail:
+			command.Flags().StringVar(&email, "email", "", "the member's e-mail `address`")
+			required(command, "email")
 		case field.In == "path" && field.Name == "id":
 			takesID = true
 			command.Use += " " + strings.ToUpper(noun) + "_ID"
@@ -67,6 +74,13 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 		values := endpoint.Values{}
 		if takesID {
 			values["id"] = e.args[0]
+		}
+		if o.byEmail {
+			member, err := e.member(ctx, orgID, email)
+			if err != nil {
+				return nil, err
+			}
+			values["id"] = member.ID
 		}
 		for name, flag := range flags {
 			if err := flag.readFile(e); err != nil {
@@ -124,7 +138,12 @@ func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFla
 		command.Flags().StringVar(&flag.file, name, "-", "the `file` that holds the "+field.Name+"; - is standard input")
 		return flag
 	}
-	command.Flags().Var(flag, name, o.flagNames.Replace(field.Doc))
+	usage := o.flagNames.Replace(field.Doc)
+	if strings.HasSuffix(field.Name, "Micros") {
+		amountFlags(command, flag, name, usage)
+		return flag
+	}
+	command.Flags().Var(flag, name, usage)
 	if field.Type == endpoint.BooleanField {
 		command.Flags().Lookup(name).NoOptDefVal = "true"
 	}
@@ -175,7 +194,7 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 	if err != nil {
 		return nil, fmt.Errorf("the models of the configuration: %w", err)
 	}
-	deps := &api.Deps{DB: e.db, Models: models, Providers: e.app.ProviderNames()}
+	deps := &api.Deps{DB: e.db, Models: models, Providers: e.app.ProviderNames(), BaseURL: e.app.BaseURL, Wallets: e.book(), Book: e.book()}
 	if o.seals {
 		if deps.Ring, err = e.ring(); err != nil {
 			return nil, err

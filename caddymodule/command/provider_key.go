@@ -11,7 +11,9 @@ import (
 )
 
 func providerKeyCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)"}, f.operations("provider-key",
+	return noun(&cobra.Command{
+		Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)",
+	}, f.operations("provider-key",
 		operation{
 			Operation: api.PutProviderKey, verb: "set", seals: true,
 			long: `Stores, or replaces, an organization's own key for a provider of the configuration. Calls with the header

@@ -26,6 +26,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
@@ -46,8 +47,10 @@ import (
 type Deps struct {
 	Authenticator handlers.Authenticator
 	// Sessions are those of people; nil makes them anew, over DB.
-	Sessions      *handlers.Sessions
-	Wallets       Wallets
+	Sessions *handlers.Sessions
+	Wallets  Wallets
+	// Book posts for the operator; only the operator's operations need it.
+	Book          *billing.Book
 	DB            *store.DB
 	Conversations Conversations
 	// Ring seals the credentials of channels.

@@ -34,7 +34,7 @@ type walletObject struct {
 var (
 	GetWallet = operation(testKeys(members("getWallet", "GET /wallet", identity.WalletRead,
 		"Get the balance of a wallet")), (*Deps).getWallet)
-	ListTransactions = operation(tableOf[transactionObject](testKeys(members("listTransactions", "GET /wallet/transactions", identity.WalletRead,
+	ListTransactions = operation(tableOf[TransactionObject](testKeys(members("listTransactions", "GET /wallet/transactions", identity.WalletRead,
 		"List what went into the wallet and out of it, newest first"))), (*Deps).listTransactions)
 	ListCalls = operation(tableOf[callObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
 		"List the model calls that have ended and what each cost, newest first"))), (*Deps).listCalls)
@@ -157,7 +157,8 @@ func readPlace(text string, calls bool) (billing.Place, error) {
 	return billing.Place{Seq: number}, nil
 }
 
-type transactionObject struct {
+// TransactionObject is a transaction as the API shows it. It is exported for the framework, see [endpoint.PathID].
+type TransactionObject struct {
 	ID            string  `json:"id"`
 	At            string  `json:"at"            format:"date-time"`
 	Kind          string  `json:"kind"          enum:"credit,charge,adjustment,refund"`
@@ -168,8 +169,8 @@ type transactionObject struct {
 	Reason        *string `json:"reason"        doc:"Why the operator adjusted the wallet"`
 }
 
-func showTransaction(e *billing.Entry) transactionObject {
-	shown := transactionObject{
+func showTransaction(e *billing.Entry) TransactionObject {
+	shown := TransactionObject{
 		ID: e.ID, At: endpoint.Timestamp(e.At), Kind: e.Kind.Public(),
 		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
 	}
@@ -189,7 +190,7 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
+	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[billing.Entry, TransactionObject]{
 		name: "transactions-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
 			entries, err := d.Wallets.Entries(ctx, wallet, stretch)
@@ -201,7 +202,7 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 		place:   func(row *billing.Entry) billing.Place { return row.Place() },
 		show:    showTransaction,
 		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"},
-		cells: func(t *transactionObject) []string {
+		cells: func(t *TransactionObject) []string {
 			return []string{
 				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason),
 			}

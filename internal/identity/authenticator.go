@@ -64,7 +64,9 @@ func (p Principal) Can(scope Scope, role Role) bool {
 func (p Principal) Actor() string { return cmp.Or(p.Operator, p.UserID, p.KeyID) }
 
 // Authority returns the principal's rights over users. A key has none.
-func (p Principal) Authority() Authority { return Authority{Actor: p.Actor(), Role: p.Role} }
+func (p Principal) Authority() Authority {
+	return Authority{Actor: p.Actor(), Role: p.Role, Operator: p.Operator != ""}
+}
 
 // keyReader is implemented by [store.APIKeys].
 type keyReader interface {

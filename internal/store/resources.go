@@ -122,6 +122,7 @@ const (
 	OwnedChannels      OwnedKind = "channels"
 	OwnedConversations OwnedKind = "conversations"
 	OwnedAPIKeys       OwnedKind = "api_keys"
+	OwnedCalls         OwnedKind = "calls"
 	OwnedUsers         OwnedKind = "users"
 
 	OwnedKnowledgeBases OwnedKind = "knowledge_bases"
@@ -135,7 +136,7 @@ const (
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
 	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments,
-		OwnedEventEndpoints:
+		OwnedEventEndpoints, OwnedCalls:
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}
