@@ -88,7 +88,7 @@ func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error)
 func (b *Book) do(ctx context.Context, op store.Op, ride *ride) error {
 	err := b.db.Do(ctx, Ledger, op)
 	ride.answer(err)
-	return err //nolint:wrapcheck // its callers say what was being done
+	return err
 }
 
 // Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one transaction, and returns once

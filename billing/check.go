@@ -108,7 +108,7 @@ func Check(ctx context.Context, db *store.DB) (Report, error) {
 func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
-		return Report{}, err //nolint:wrapcheck // it says what it did
+		return Report{}, err
 	}
 	c.searches = concurrentSearches
 	return c.examine(ctx, db.Reader(), now)
@@ -132,7 +132,7 @@ func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return Report{}, err //nolint:wrapcheck // it names the invariant
+		return Report{}, err
 	}
 	return report, nil
 }
@@ -220,7 +220,7 @@ func (s *search) pages(ctx context.Context, table string, each func(ctx context.
 	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
 		table, pagedTables[table].column)
 	after := s.start(table)
-	return store.ReadPages(ctx, max(1, s.pageRows/pagedTables[table].share), func(rows int) (bool, error) { //nolint:wrapcheck // it is each's
+	return store.ReadPages(ctx, max(1, s.pageRows/pagedTables[table].share), func(rows int) (bool, error) {
 		var through sql.NullString
 		found := len(s.findings)
 		err := s.value(ctx, &through, query, after, rows)

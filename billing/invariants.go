@@ -156,7 +156,7 @@ func searchKeys(ctx context.Context, s *search) error {
 		return err
 	}
 	last := claimKey{}
-	return store.ReadPages(ctx, s.pageRows, func(rows int) (more bool, err error) { //nolint:wrapcheck // it is read's
+	return store.ReadPages(ctx, s.pageRows, func(rows int) (more bool, err error) {
 		found, read, key := len(s.findings), 0, last
 		err = s.read(ctx, func(row *sql.Rows) error {
 			var hash []byte

@@ -36,7 +36,7 @@ func NewRetention(db *store.DB) *Retention { return &Retention{db: db, swept: ma
 func (r *Retention) Sweep(ctx context.Context) (deleted int64, err error) {
 	now, err := r.db.Now(ctx)
 	if err != nil {
-		return 0, err //nolint:wrapcheck // it says what it did
+		return 0, err
 	}
 	for page := (store.Page{}); ; {
 		organizations, err := r.db.Organizations.Retentions(ctx, page)

@@ -52,7 +52,7 @@ func (b *PlatformBlock) MarshalJSON() ([]byte, error) {
 	for name, table := range b.tables {
 		members[name] = table
 	}
-	return json.Marshal(members) //nolint:wrapcheck // it is the encoder's own error
+	return json.Marshal(members)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. The options' names are checked with the faults. The error quotes no value.

@@ -86,7 +86,7 @@ func resolveOption(repl *caddy.Replacer, o *option.Option, given string) (value 
 			err = errors.New(problem)
 		}
 	}
-	return value, err //nolint:wrapcheck // the caller names the option
+	return value, err
 }
 
 // resolveOptions resolves the references among the given values of the options, and adds the faults of those that can't be

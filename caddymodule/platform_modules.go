@@ -48,7 +48,7 @@ func platformName(driver platforms.Driver) string { return driver.Describe().Nam
 func describedPlatform(driver platforms.Driver) (name string, err error) {
 	d, err := messaging.Describe(driver)
 	if err != nil {
-		return "", err //nolint:wrapcheck // the caller names the module
+		return "", err
 	}
 	return d.Name, nil
 }
@@ -130,12 +130,12 @@ func driverOf[D any](drivers []D, name func(D) string, wanted string) (found D) 
 
 // PlatformCatalog returns what the platforms of this build declare.
 func PlatformCatalog() (*messaging.Catalog, error) {
-	return messaging.NewCatalog(platformDrivers()) //nolint:wrapcheck // it names the platform
+	return messaging.NewCatalog(platformDrivers())
 }
 
 // newPlatforms makes the platforms of the configuration.
 func (a *App) newPlatforms() (*messaging.Set, error) {
-	return messaging.New(messaging.Config{ //nolint:wrapcheck // it names the platform
+	return messaging.New(messaging.Config{
 		Drivers: platformDrivers(), Options: a.settings.platforms, Logger: a.log,
 	})
 }

@@ -43,7 +43,7 @@ func describedProtocol(driver providers.Driver) (name string, err error) {
 	if d == nil {
 		return "", errors.New("the protocol has no description")
 	}
-	return d.Name, d.Check() //nolint:wrapcheck // the caller names the module
+	return d.Name, d.Check()
 }
 
 // providerDriver returns the driver of a protocol, nil if this build has none.
@@ -65,5 +65,5 @@ func newProvider(driver providers.Driver, config *providers.Config) (provider pr
 	if provider == nil && err == nil {
 		err = errors.New("the module made no provider")
 	}
-	return provider, err //nolint:wrapcheck // the caller names the place
+	return provider, err
 }

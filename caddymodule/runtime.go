@@ -107,7 +107,7 @@ func (a *App) Catalog() (*gateway.Catalog, error) {
 	for i, configured := range a.Providers {
 		entries[i] = configured.entry(a.settings.vendors[configured.Name])
 	}
-	return gateway.NewCatalog(models, entries) //nolint:wrapcheck // newRuntime says what was being done
+	return gateway.NewCatalog(models, entries)
 }
 
 // entry returns m, whose defaults are filled in, for the gateway.

@@ -122,7 +122,7 @@ func (w *responseWriter) WriteHeader(status int) {
 
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.begun = true
-	return w.ResponseWriter.Write(b) //nolint:wrapcheck // the caller's own writer
+	return w.ResponseWriter.Write(b)
 }
 
 // Unwrap lets an [http.ResponseController] find the connection.

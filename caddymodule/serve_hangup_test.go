@@ -49,7 +49,7 @@ func (connHandler) CaddyModule() caddy.ModuleInfo {
 func (connHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	_, found := r.Context().Value(connKey{}).(net.Conn)
 	_, err := fmt.Fprint(w, found)
-	return err //nolint:wrapcheck // a test's handler
+	return err
 }
 
 func init() { caddy.RegisterModule(connHandler{}) }

@@ -27,7 +27,7 @@ func (memoryWindows) Destruct() error { return nil }
 type redisWindows struct{ *limit.Redis }
 
 func (w redisWindows) Destruct() error {
-	return w.Close() //nolint:wrapcheck // it says what was being done
+	return w.Close()
 }
 
 // redisKey is the key of a limiter in Redis: configurations with the same key share it.
@@ -75,7 +75,7 @@ func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) 
 	}
 	a.cleanup = append(a.cleanup, func() error {
 		_, err := windows.Delete(key)
-		return err //nolint:wrapcheck // Destruct says what was being done
+		return err
 	})
 	return value.(W), nil //nolint:forcetypeassert,errcheck // a key's type decides its limiter's
 }

@@ -111,7 +111,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		log := slog.New(newest)
 		db, err := store.Open(ctx, location, store.Options{Kinds: StoreKinds(), Logger: log, Observer: writerMetrics{}})
 		if err != nil {
-			return nil, err //nolint:wrapcheck // Start says what was being done
+			return nil, err
 		}
 		book := billing.NewBook(db)
 		return &sharedStore{
@@ -296,7 +296,7 @@ func (s *sharedStore) close() error {
 // closeStore releases a store that openStore returned.
 func closeStore(location store.Location) error {
 	_, err := stores.Delete(location)
-	return err //nolint:wrapcheck // Destruct says what was being done
+	return err
 }
 
 // newestLog passes records to the log of the newest configuration in use. A shared store outlives the configuration that
@@ -316,7 +316,7 @@ func (n *newestLog) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (n *newestLog) Handle(ctx context.Context, record slog.Record) error {
-	return n.Load().Handler().Handle(ctx, record) //nolint:wrapcheck // the handler's own error
+	return n.Load().Handler().Handle(ctx, record)
 }
 
 // WithAttrs implements slog.Handler. The handler it returns keeps the current log.

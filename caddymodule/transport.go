@@ -197,10 +197,10 @@ func (c *slicesConn) ReadFrom(src io.Reader) (int64, error) {
 		if ok && body.Left() == limited.N {
 			n, err := body.WriteTo(c.TCPConn)
 			limited.N -= n
-			return n, err //nolint:wrapcheck // the transport's own
+			return n, err
 		}
 	}
-	return c.TCPConn.ReadFrom(src) //nolint:wrapcheck // as above
+	return c.TCPConn.ReadFrom(src)
 }
 
 // validHost reports whether u has a host, and a port that exists if it has one.

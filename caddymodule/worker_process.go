@@ -72,7 +72,7 @@ func workerConfig(server []byte, name string) ([]byte, error) {
 		// The certificates in the storage are the server's to look after.
 		apps["tls"] = map[string]any{"disable_storage_clean": true}
 	}
-	return json.Marshal(map[string]any{ //nolint:wrapcheck // there is nothing to add
+	return json.Marshal(map[string]any{
 		"admin":   map[string]any{"disabled": true, "config": map[string]any{"persist": false}},
 		"logging": logging,
 		"apps":    apps,
@@ -107,7 +107,7 @@ func requireFreeListener(server []byte) error {
 	}
 	worker, err := caddy.ParseNetworkAddress(listen)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the address
+		return err
 	}
 	others := map[string]string{}
 	if !config.Admin.Disabled {

@@ -202,5 +202,5 @@ func (a *AnswerWriter) write(text []byte) (written int, err error) {
 		n, err = a.w.Write(text[written:min(written+answerPiece, len(text))])
 		written += n
 	}
-	return written, err //nolint:wrapcheck // the caller's own writer
+	return written, err
 }

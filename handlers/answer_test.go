@@ -31,7 +31,7 @@ func answers(t *testing.T) (server handlertest.Pipes, budget *handlers.ByteBudge
 	return handlertest.Serve(t, handlertest.Handler(func(w http.ResponseWriter, r *http.Request) error {
 		if r.URL.Path == "/another" { // of another module
 			_, err := w.Write(text)
-			return err //nolint:wrapcheck // a test's handler
+			return err
 		}
 		if org := r.Header.Get("X-Org"); org != "" {
 			r = r.WithContext(handlers.WithPrincipal(r.Context(), identity.Principal{OrgID: org}))
@@ -200,8 +200,8 @@ type slowReader struct {
 }
 
 func (s *slowReader) Read(into []byte) (int, error) {
-	time.Sleep(s.pause)                               //nolint:forbidigo // the fake clock
-	return s.from.Read(into[:min(len(into), s.size)]) //nolint:wrapcheck // a test's reader
+	time.Sleep(s.pause) //nolint:forbidigo // the fake clock
+	return s.from.Read(into[:min(len(into), s.size)])
 }
 
 // Small answers, such as errors, are the server's own memory. Their connections and streams end all the same.

@@ -44,5 +44,5 @@ func (m *meteredBody) Read(into []byte) (int, error) {
 	if err != nil {
 		m.in.Finish()
 	}
-	return n, err //nolint:wrapcheck // io.EOF is compared
+	return n, err
 }

@@ -54,7 +54,7 @@ func (p *PacedBody) Read(into []byte) (int, error) {
 			p.w.Header().Set("Connection", "close")
 		}
 	}
-	return n, err //nolint:wrapcheck // io.EOF is compared
+	return n, err
 }
 
 // extend sets the deadline to the moment at which more than what has arrived must be there. It is set anew only after

@@ -90,7 +90,7 @@ func (l *RateLimit) take(ctx context.Context, principal *identity.Principal, per
 	if l.Counted && principal.Permit.Window != 0 && perMinute > 0 {
 		return limit.Permitted(principal.Permit, perMinute), nil
 	}
-	return l.Limiter.Take(ctx, principal.OrgID, perMinute) //nolint:wrapcheck // the caller says what failed
+	return l.Limiter.Take(ctx, principal.OrgID, perMinute)
 }
 
 func setRemaining(w http.ResponseWriter, n int64) {

@@ -45,7 +45,7 @@ func (c Credentials) MarshalJSON() ([]byte, error) {
 	if at := c.Expiry(); at != 0 {
 		members[ExpiresAt] = at
 	}
-	return json.Marshal(members) //nolint:wrapcheck // it is the encoder's own error
+	return json.Marshal(members)
 }
 
 var errCredentials = errors.New("credentials must be one JSON object of strings; only expiresAt is a number")

@@ -118,7 +118,7 @@ func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := rest.WriteTo(w)
 	b.parts, b.taken = rest, 0
-	return n, err //nolint:wrapcheck // the transport's own writer
+	return n, err
 }
 
 // dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until

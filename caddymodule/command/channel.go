@@ -257,7 +257,7 @@ func (r channelRequest) widget(channel store.Channel) (store.Channel, error) {
 	}
 	channel.Widget = &store.WidgetSettings{Origins: origins, RequestsPerMinute: store.DefaultWidgetRequests}
 	channel.Name, err = identity.CleanName("name", r.name)
-	return channel, err //nolint:wrapcheck // as in channel
+	return channel, err
 }
 
 // mostCredentialBytes bounds a credentials file: a few tokens.

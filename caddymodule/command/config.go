@@ -30,7 +30,7 @@ func (f *commandFlags) app() (*caddymodule.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return caddymodule.ReadApp(adapted, f.config) //nolint:wrapcheck // the error names the file
+	return caddymodule.ReadApp(adapted, f.config)
 }
 
 // configFlags adds the flags that name the configuration to a command and those below it.

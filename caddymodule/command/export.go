@@ -81,7 +81,7 @@ func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options arc
 	var line strings.Builder
 	exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
 	_, err = io.WriteString(e.stderr, line.String())
-	return err //nolint:wrapcheck // the caller's own writer
+	return err
 }
 
 // exportFile exports to a new file, which only this user can read, and removes it if the export fails.

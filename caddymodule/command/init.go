@@ -326,7 +326,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 		return nil, fmt.Errorf("the store has an organization with the name %q; choose another --organization", s.organization)
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what is wrong with the name
+		return nil, err
 	}
 	made := &initAnswer{
 		OrgID: organization.ID, BaseURL: e.app.BaseURL, Model: s.model, config: s.config(), envFile: s.envFile(), email: s.email,
@@ -334,11 +334,11 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	}
 	wallet := billing.WalletID{OrgID: organization.ID, Env: store.Live}
 	if _, err := e.book().Credit(ctx, e.actor, wallet, firstCredits, "init"); err != nil {
-		return made, err //nolint:wrapcheck // it says what was booked
+		return made, err
 	}
 	key, err := identity.CreateAPIKey(ctx, e.db, e.actor, identity.KeyRequest{OrgID: organization.ID, Env: store.Live, Name: "first"})
 	if err != nil {
-		return made, err //nolint:wrapcheck // it says what was made
+		return made, err
 	}
 	made.Key = key.Raw
 	if s.email == "" {

@@ -131,7 +131,7 @@ func checkURL(schemes ...string) func(string) error {
 
 func checkOrganization(name string) error {
 	_, err := identity.CleanName("name", name)
-	return err //nolint:wrapcheck // it says what is wrong
+	return err
 }
 
 func checkEmail(email string) error {
@@ -142,5 +142,5 @@ func checkEmail(email string) error {
 		return fmt.Errorf("%q can't be written into a Caddyfile", email)
 	}
 	_, err := identity.CleanEmail(email)
-	return err //nolint:wrapcheck // it says what is wrong
+	return err
 }

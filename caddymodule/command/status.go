@@ -286,11 +286,11 @@ func get(ctx context.Context, transport http.RoundTripper, address string) (stat
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // reason says it
+		return 0, nil, err
 	}
 	w, err := transport.RoundTrip(r)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // reason says it
+		return 0, nil, err
 	}
 	_, _ = io.CopyN(io.Discard, w.Body, 64<<10)
 	return w.StatusCode, w.Header, w.Body.Close()
@@ -302,21 +302,21 @@ func dial(ctx context.Context, listen string) error {
 	if err != nil {
 		return err
 	}
-	return connection.Close() //nolint:wrapcheck // nothing was sent
+	return connection.Close()
 }
 
 // dialListener connects to an address in the form of Caddy's listeners; without a host it is on this machine.
 func dialListener(ctx context.Context, listen string) (net.Conn, error) {
 	address, err := caddy.ParseNetworkAddress(listen)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // reason says it
+		return nil, err
 	}
 	if host := address.Host; !address.IsUnixNetwork() && (host == "" || host == "0.0.0.0" || host == "::") {
 		address.Host = "localhost"
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0)) //nolint:wrapcheck // reason says it
+	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0))
 }
 
 // listenAddresses are the addresses of the configuration's sites, in the order of the names of their servers.

@@ -55,7 +55,7 @@ func workerCommand(command *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return caddymodule.RunWorker(ctx, configuration, flags.config) //nolint:wrapcheck // it says what failed
+		return caddymodule.RunWorker(ctx, configuration, flags.config)
 	}
 }
 

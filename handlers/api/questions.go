@@ -52,7 +52,7 @@ func (q *questions) account(ctx context.Context, channel *store.Channel, version
 		forgive, err := q.rates.Count(ctx, bound.subject, bound.most)
 		if err != nil {
 			begun.end()
-			return nil, err //nolint:wrapcheck // it is a public error
+			return nil, err
 		}
 		begun.counted = append(begun.counted, forgive)
 	}
@@ -71,7 +71,7 @@ func (q *question) end() {
 
 // page counts a page of templates of a channel. forgive uncounts it.
 func (q *questions) page(ctx context.Context, channel *store.Channel) (forgive func(), err error) {
-	return q.rates.Count(ctx, "templates "+channel.OrgID, TemplatePagesPerMinute) //nolint:wrapcheck // it is a public error
+	return q.rates.Count(ctx, "templates "+channel.OrgID, TemplatePagesPerMinute)
 }
 
 const (

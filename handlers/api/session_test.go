@@ -278,7 +278,7 @@ func TestSessionsNeverWorkOnV1(t *testing.T) {
 	auth := &handlers.Auth{Authenticator: o.Authenticator, Scopes: []identity.Scope{identity.ModelsRead}}
 	handlertest.RefusedWith(t, errcode.Unauthenticated, func(w http.ResponseWriter, r *http.Request) error {
 		_, err := auth.Serve(w, r)
-		return err //nolint:wrapcheck // it is what the handler answers
+		return err
 	}, request(http.MethodGet, "/v1/models", "user:owner", ""))
 	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog)) {
 		require.Empty(t, route.Role, route.Path)

@@ -202,7 +202,7 @@ func (s *Server) readBody(operation *huma.Operation, r *http.Request, w http.Res
 	if operation.RequestBody == nil {
 		return nil, func() {}, nil
 	}
-	return handlers.ReadBody(w, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r)) //nolint:wrapcheck // it is a public error
+	return handlers.ReadBody(w, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
 }
 
 // decode returns the request with its body as the framework takes it. decoded ends the decoding and releases the body.
@@ -214,7 +214,7 @@ func (s *Server) decode(
 	}
 	done, err := s.bodies.Decoding(r.Context(), len(body))
 	if err != nil {
-		return nil, func() {}, err //nolint:wrapcheck // it is a public error
+		return nil, func() {}, err
 	}
 	decoded = sync.OnceFunc(func() { done(); release() })
 	schema := operation.RequestBody.Content["application/json"].Schema

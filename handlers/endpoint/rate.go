@@ -59,7 +59,7 @@ func (l *Rates) take(w http.ResponseWriter, r *http.Request, principal *identity
 	if route.Scope != identity.ChatWrite || l.Calls.Limiter == nil {
 		return handlers.Permit{}, nil
 	}
-	return l.Calls.Serve(w, r) //nolint:wrapcheck // it is a public error
+	return l.Calls.Serve(w, r)
 }
 
 // Count counts one more of what subject names, of which one minute admits most. Beyond that the error is rate_limited. forgive uncounts it.

@@ -36,7 +36,7 @@ func (h *Webhooks) enqueueOwn(ctx context.Context, arrivals []inbox.Arrival) err
 	case count > maxOwn:
 		return handlers.InvalidRequest("", "The delivery has more than %d messages.", maxOwn)
 	case count <= shortOwn:
-		return h.queue.Enqueue(ctx, arrivals) //nolint:wrapcheck // the caller says what failed
+		return h.queue.Enqueue(ctx, arrivals)
 	}
 	owner := arrivals[0].Route.OrgID // of all channels with the same secret
 	if err := h.turns.Enter(ctx, owner); err != nil {
@@ -52,7 +52,7 @@ func (h *Webhooks) enqueueOwn(ctx context.Context, arrivals []inbox.Arrival) err
 		var some []inbox.Arrival
 		some, rest = cut(rest, maxOwnWrite)
 		if err := h.queue.Enqueue(ctx, some); err != nil {
-			return err //nolint:wrapcheck // the caller says what failed
+			return err
 		}
 		if len(rest) == 0 {
 			return nil

@@ -120,7 +120,7 @@ func (v *visitRequest) openStream() (leave func(), err error) {
 		one, err := place.streams.Open(place.owner, place.most)
 		if err != nil {
 			leave()
-			return nil, err //nolint:wrapcheck // it is a public error
+			return nil, err
 		}
 		left = append(left, one)
 	}

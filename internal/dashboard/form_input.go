@@ -62,7 +62,7 @@ func (req *pageRequest) readFields(text []byte) (err error) {
 			return &http.MaxBytesError{Limit: int64(len(text))}
 		}
 		req.sent, err = url.ParseQuery(string(text))
-		return err //nolint:wrapcheck // only that there is one counts
+		return err
 	case "multipart/form-data":
 		if req.page.public { // only pages with a session have files
 			return nil
@@ -181,7 +181,7 @@ func readAll(body io.Reader, declared int64) ([]byte, error) {
 			return text, nil
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // bodyError looks into it
+			return nil, err
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 			if errors.Is(err, billing.ErrInsufficientCredits) || errors.Is(err, billing.ErrCreditsInTranches) {
 				short, err = err, nil
 			}
-			return err //nolint:wrapcheck // the turn says what was being done
+			return err
 		}
 	}
 	if err := c.req.Turn.Begin(ctx, c.id, commit); err != nil {
@@ -141,7 +141,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 func (c *call) spendable(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	return c.Book.Spendable(ctx, c.wallet()) //nolint:wrapcheck // it says what was being done
+	return c.Book.Spendable(ctx, c.wallet())
 }
 
 // awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] when it still runs at the

@@ -177,7 +177,7 @@ func (c *call) withTurn(end func(Commit) error) func(billing.Settlement) (billin
 				done = true
 				failpoint.Hit(failpoint.AfterCommitBeforeWrite)
 			}
-			return err //nolint:wrapcheck // the turn says what was being done
+			return err
 		})
 		if done {
 			return settled, nil
@@ -231,14 +231,14 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	s := &l.settlement
 	settled, err := g.Book.Settle(ctx, *s)
 	if err != nil {
-		return err //nolint:wrapcheck // the queue says what was being done
+		return err
 	}
 	g.Observer.SettledLate(s.Call.Model, settled)
 	if !s.Void || settled.ChargedMicros == 0 {
 		return nil
 	}
 	_, err = g.Book.Refund(ctx, auditActor, s.Call.ID, "the answer was reported as failed before its charge was known")
-	return err //nolint:wrapcheck // the queue says what was being done
+	return err
 }
 
 // end runs after every call, also after a panic: it hands over what is or may still be held, to be voided, and reports that the call uses the

@@ -229,9 +229,9 @@ func (c *call) take(event providers.Event) error {
 // write passes the text of an event on, as it is written if the sink can take that.
 func (c *call) write(event *providers.Event) error {
 	if sink, ok := c.sink.(QuotedSink); ok && event.Quoted != nil {
-		return sink.Quoted(event.Quoted) //nolint:wrapcheck // toClient says whose error it is
+		return sink.Quoted(event.Quoted)
 	}
-	return c.sink.Text(event.Answer()) //nolint:wrapcheck // as above
+	return c.sink.Text(event.Answer())
 }
 
 // flush flushes the sink if it has text; a status alone is left to earlyStatus. early is the error of an early flush.
@@ -263,12 +263,12 @@ func (c *call) open(ctx context.Context) (events providers.Events, err error) {
 	if events == nil && err == nil {
 		err = &providers.Error{Failure: providers.FailureBroken, Cause: errNoEvents}
 	}
-	return events, err //nolint:wrapcheck // failure wants the provider's own
+	return events, err
 }
 
 func (c *call) next() (event providers.Event, err error) {
 	defer c.contain(&err)
-	return c.events.Next() //nolint:wrapcheck // failure wants the provider's own
+	return c.events.Next()
 }
 
 func (c *call) buffered() (more bool, err error) {

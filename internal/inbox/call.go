@@ -47,7 +47,7 @@ func (q *Queue) commit(ctx context.Context, op refusable) error {
 	if step, ok := op.(Step); ok && step.call() != nil && step.call().Commit != nil {
 		return step.call().Commit(ctx, step)
 	}
-	return q.db.Do(ctx, Kind, op) //nolint:wrapcheck // its caller does
+	return q.db.Do(ctx, Kind, op)
 }
 
 func (op *turnOp) call() *Call { return op.lease.Call }

@@ -122,7 +122,7 @@ func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Findin
 		after = last
 		return len(findings) < findingLimit, nil
 	})
-	return findings[:min(len(findings), findingLimit)], err //nolint:wrapcheck // the page says what was being done
+	return findings[:min(len(findings), findingLimit)], err
 }
 
 func scanFinding(row store.Row) (finding Finding, err error) {

@@ -51,7 +51,7 @@ func wrongKey(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 func (c *scriptCall) decide() error {
 	reply, err := c.cmd.Int64Slice()
 	if err != nil {
-		return err //nolint:wrapcheck // the log line around it says what was being done
+		return err
 	}
 	if len(reply) != 2 || reply[0] < 0 {
 		return fmt.Errorf("%w: %v", errReply, reply)

@@ -84,11 +84,11 @@ type countedKeys struct {
 func (k countedKeys) ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord, bool, error) {
 	w, asked := k.windows, k.windows.clock()
 	if w.plain.has(hash, asked) {
-		return k.keys.ByHash(ctx, hash) //nolint:wrapcheck // the caller says that it reads a key
+		return k.keys.ByHash(ctx, hash)
 	}
 	record, found, err := w.counter.Key(ctx, hash, k.terms)
 	if err != nil || !found {
-		return record, found, err //nolint:wrapcheck // as above
+		return record, found, err
 	}
 	limit := k.terms.Limit(record.Plan)
 	if limit <= 0 {

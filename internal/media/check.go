@@ -111,7 +111,7 @@ func checkSent(ctx context.Context, db *store.DB) (findings []Finding, err error
 		after = last
 		return len(findings) < findingLimit, err
 	})
-	return findings[:min(len(findings), findingLimit)], err //nolint:wrapcheck // the page says what was being done
+	return findings[:min(len(findings), findingLimit)], err
 }
 
 // unswept returns files whose messages are gone, if they aren't deleted while it waits.

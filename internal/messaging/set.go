@@ -306,7 +306,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	}()
 	defer p.contain(&err)
 	if p.adapter, err = driver.New(config); err != nil {
-		return err //nolint:wrapcheck // the deferred function says what was being done
+		return err
 	}
 	p.signed, _ = p.adapter.(platforms.SignedDeliveries)
 	p.own, _ = p.adapter.(platforms.ChannelSigned)
@@ -318,7 +318,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.signaler, _ = p.adapter.(platforms.Signaler)
 	p.threads, _ = p.adapter.(platforms.ThreadReader)
 	p.files, _ = p.adapter.(platforms.FileSender)
-	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
+	return p.CheckPlatform(p.adapter)
 }
 
 // contain turns a panic of the adapter into an error. Its value is not logged: it may quote a secret.
@@ -397,7 +397,7 @@ func (p *Platform) failure(err error) *platforms.Error {
 // Verify returns an error unless the platform signed the delivery. [IsPanic] reports whether it is a fault of the adapter.
 func (p *Platform) Verify(delivery *platforms.Delivery) (err error) {
 	defer p.contain(&err)
-	return p.signed.Verify(delivery) //nolint:wrapcheck // the caller only asks whether
+	return p.signed.Verify(delivery)
 }
 
 // Named returns the channels that an unverified delivery is about, [platforms.MaxNamed] at most; none if no channel of the platform
@@ -415,19 +415,19 @@ func (p *Platform) Named(delivery *platforms.Delivery) (named []platforms.Channe
 // VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves.
 func (p *Platform) VerifyOwn(delivery *platforms.Delivery, credentials platforms.Credentials) (err error) {
 	defer p.contain(&err)
-	return p.own.VerifyOwn(delivery, credentials) //nolint:wrapcheck // the caller only asks whether
+	return p.own.VerifyOwn(delivery, credentials)
 }
 
 // VerifyChannel returns an error unless the headers of a delivery prove the platform to the channel.
 func (p *Platform) VerifyChannel(header http.Header, credentials platforms.Credentials) (err error) {
 	defer p.contain(&err)
-	return p.secrets.VerifyChannel(header, credentials) //nolint:wrapcheck // the caller only asks whether
+	return p.secrets.VerifyChannel(header, credentials)
 }
 
 // Answer returns the body of the answer to a handshake.
 func (p *Platform) Answer(query url.Values) (body string, err error) {
 	defer p.contain(&err)
-	return p.handshaker.Handshake(query) //nolint:wrapcheck // the caller only asks whether
+	return p.handshaker.Handshake(query)
 }
 
 // IsPanic reports whether err is a fault of an adapter, and says nothing about the request.
@@ -438,7 +438,7 @@ func IsPanic(err error) bool { return errors.Is(err, errPanicked) }
 func (p *Platform) Extract(body []byte) (items []platforms.Inbound, err error) {
 	defer p.contain(&err)
 	if items, err = p.adapter.Extract(body); err != nil {
-		return nil, err //nolint:wrapcheck // it is ErrMalformed
+		return nil, err
 	}
 	return p.checked(items), nil
 }

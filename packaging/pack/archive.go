@@ -33,7 +33,7 @@ func writeTar(w io.Writer, at time.Time, entries []entry) error {
 			return fmt.Errorf("adding %s: %w", e.path, err)
 		}
 	}
-	return archive.Close() //nolint:wrapcheck // the caller says which archive
+	return archive.Close()
 }
 
 func (e entry) write(archive *tar.Writer, at time.Time) error {
@@ -47,20 +47,20 @@ func (e entry) write(archive *tar.Writer, at time.Time) error {
 	if e.source != "" {
 		file, err := os.Open(e.source)
 		if err != nil {
-			return err //nolint:wrapcheck // writeTar says which file
+			return err
 		}
 		defer file.Close() //nolint:errcheck // it was only read
 		info, err := file.Stat()
 		if err != nil {
-			return err //nolint:wrapcheck // writeTar says which file
+			return err
 		}
 		header.Size, content = info.Size(), file
 	}
 	if err := archive.WriteHeader(&header); err != nil {
-		return err //nolint:wrapcheck // writeTar says which file
+		return err
 	}
 	_, err := io.Copy(archive, content)
-	return err //nolint:wrapcheck // writeTar says which file
+	return err
 }
 
 // writeArchive writes the archive of a target: a folder with the program and what an operator reads and installs.
@@ -83,7 +83,7 @@ func (r *release) writeArchive(t target) error {
 		if err := writeTar(compressed, r.time, entries); err != nil {
 			return err
 		}
-		return compressed.Close() //nolint:wrapcheck // create says which file
+		return compressed.Close()
 	})
 }
 

@@ -71,7 +71,7 @@ func (*release) filesOf(folder string) (entries []entry, err error) {
 		}
 		within, err := filepath.Rel(folder, path)
 		entries = append(entries, entry{path: filepath.ToSlash(within), mode: 0o644, source: path})
-		return err //nolint:wrapcheck // wrapped below
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the image: %w", err)
@@ -125,7 +125,7 @@ func (r *release) image(t target) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.Created, config.OS, config.Architecture, config.Config = at, t.os, t.arch, r.imageConfig()
-	return mutate.ConfigFile(image, config) //nolint:wrapcheck // the caller says which image
+	return mutate.ConfigFile(image, config)
 }
 
 // imageConfig is how a container of the image runs.

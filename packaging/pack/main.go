@@ -138,7 +138,7 @@ func (r *release) writeChecksums() error {
 				return err
 			}
 			if _, err := fmt.Fprintf(w, "%s  %s\n", sum, entry.Name()); err != nil {
-				return err //nolint:wrapcheck // create says which file
+				return err
 			}
 		}
 		return nil

@@ -115,7 +115,7 @@ func checkBotToken(s string) string {
 }
 
 func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credentials) error {
-	return verify.Bot(header, b.header, credentials[secretToken]) //nolint:wrapcheck // it says all there is to say
+	return verify.Bot(header, b.header, credentials[secretToken])
 }
 
 // Send calls sendMessage. Message ids are unique within a chat only, so the id is "<chat.id>:<message_id>", like that of an

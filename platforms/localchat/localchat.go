@@ -106,7 +106,7 @@ func (l *localChat) Verify(d *platforms.Delivery) error {
 }
 
 func (l *localChat) verify(d *platforms.Delivery, appID, key string) error {
-	return verify.LocalChat(d.Header, l.config.Options["header"], appID, key, d.Body) //nolint:wrapcheck // it says all there is to say
+	return verify.LocalChat(d.Header, l.config.Options["header"], appID, key, d.Body)
 }
 
 // signingKey is the operator's.
@@ -258,5 +258,5 @@ func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (pl
 			"app_id": {id}, "grant_type": {"refresh_token"}, "refresh_token": {channel.Credentials[platforms.RefreshToken]},
 		},
 	}
-	return l.config.Client.RefreshTokens(ctx, request, channel.Credentials, l.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+	return l.config.Client.RefreshTokens(ctx, request, channel.Credentials, l.config.Now(), refreshErrors)
 }

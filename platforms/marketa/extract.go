@@ -66,7 +66,7 @@ type push struct {
 func readPush(body []byte) (p push, err error) {
 	object, err := platforms.ParseObject(body)
 	if err != nil {
-		return p, err //nolint:wrapcheck // it is ErrMalformed
+		return p, err
 	}
 	var seller string
 	for w := object.Members(); w.Next(); {

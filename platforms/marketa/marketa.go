@@ -128,7 +128,7 @@ func (m *market) Verify(d *platforms.Delivery) error {
 }
 
 func (m *market) verify(d *platforms.Delivery, key string) error {
-	return verify.MarketA(d.Header, m.config.Options["header"], key, d.URL, d.Body) //nolint:wrapcheck // it says all there is to say
+	return verify.MarketA(d.Header, m.config.Options["header"], key, d.URL, d.Body)
 }
 
 // signingKey is the operator's.
@@ -357,5 +357,5 @@ func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 			RefreshToken string      `json:"refresh_token"`
 		}{json.Number(by.id), json.Number(channel.ExternalID), channel.Credentials[platforms.RefreshToken]},
 	}
-	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors)
 }

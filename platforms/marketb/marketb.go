@@ -87,7 +87,7 @@ var (
 
 // Verify implements [platforms.SignedDeliveries].
 func (m *market) Verify(d *platforms.Delivery) error {
-	return verify.MarketB(d.Header, m.config.Options["header"], m.appKey, m.appSecret, d.Body) //nolint:wrapcheck // it says all there is to say
+	return verify.MarketB(d.Header, m.config.Options["header"], m.appKey, m.appSecret, d.Body)
 }
 
 // Send sends a text message into a session. The id is "<session_id>:<message_id>", like that of an Inbound.
@@ -257,5 +257,5 @@ func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	request := &platforms.Request{
 		Name: string(Type), Base: m.authBase, Method: http.MethodPost, Path: path, Query: query, Form: params,
 	}
-	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors)
 }

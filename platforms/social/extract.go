@@ -30,7 +30,7 @@ func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 func (s *social) open(body []byte) (channel platforms.Type, entries platforms.Value, err error) {
 	delivery, err := platforms.ParseObject(body)
 	if err != nil {
-		return "", nil, err //nolint:wrapcheck // it is ErrMalformed
+		return "", nil, err
 	}
 	var about string
 	for w := delivery.Members(); w.Next(); {

@@ -201,7 +201,7 @@ func (s *social) Verify(d *platforms.Delivery) error {
 	if second := options["photo_dm_app_secret"]; err != nil && second != "" {
 		err = verify.Social(d.Header, options["header"], second, d.Body)
 	}
-	return err //nolint:wrapcheck // it says all there is to say
+	return err
 }
 
 // SignsItself implements [platforms.ChannelSigned].
@@ -212,11 +212,11 @@ func (s *social) SignsItself(c platforms.Credentials) bool {
 
 // VerifyOwn implements [platforms.ChannelSigned].
 func (s *social) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
-	return verify.Social(d.Header, s.config.Options["header"], c[appSecret], d.Body) //nolint:wrapcheck // it says all there is to say
+	return verify.Social(d.Header, s.config.Options["header"], c[appSecret], d.Body)
 }
 
 func (s *social) Handshake(query url.Values) (string, error) {
-	return verify.Handshake(query, s.config.Options["verify_token"]) //nolint:wrapcheck // it says all there is to say
+	return verify.Handshake(query, s.config.Options["verify_token"])
 }
 
 type person struct {

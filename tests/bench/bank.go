@@ -37,13 +37,13 @@ type loneBook struct {
 func (b *loneBook) Hold(ctx context.Context, hold billing.Hold) (*billing.Replay, error) {
 	b.turn.Lock()
 	defer b.turn.Unlock()
-	return b.Book.Hold(ctx, hold) //nolint:wrapcheck // the caller does
+	return b.Book.Hold(ctx, hold)
 }
 
 func (b *loneBook) Settle(ctx context.Context, settlement billing.Settlement) (billing.Settled, error) {
 	b.turn.Lock()
 	defer b.turn.Unlock()
-	return b.Book.Settle(ctx, settlement) //nolint:wrapcheck // the caller does
+	return b.Book.Settle(ctx, settlement)
 }
 
 func openBank(ctx context.Context, engine store.Engine) (*bank, error) {
@@ -99,10 +99,10 @@ func (b *bank) provision(ctx context.Context) error {
 				b.orgs[i] = bankOrg{org.ID, key.ID}
 				_, err = billing.NewBook(db).Credit(ctx, "bench", billing.WalletID{OrgID: org.ID, Env: store.Live}, ledgerFunds, "bench")
 			}
-			return err //nolint:wrapcheck // each says what it did
+			return err
 		})
 	}
-	return group.Wait() //nolint:wrapcheck // as above
+	return group.Wait()
 }
 
 // check requires clean books in which exactly the calls that were served are charged.

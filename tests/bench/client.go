@@ -128,5 +128,5 @@ func number(body, mark []byte) (int64, error) {
 		return 0, fmt.Errorf("the answer has no %s", mark)
 	}
 	end := bytes.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
-	return strconv.ParseInt(string(after[:max(0, end)]), 10, 64) //nolint:wrapcheck // the text says enough
+	return strconv.ParseInt(string(after[:max(0, end)]), 10, 64)
 }

@@ -250,7 +250,7 @@ func (g *growth) columns(ctx context.Context, table string) (names []string, err
 		}
 		names = append(names, name)
 	}
-	return names, rows.Err() //nolint:wrapcheck // it can't fail after the last one
+	return names, rows.Err()
 }
 
 // grow copies the organization until there are so many copies.
@@ -287,7 +287,7 @@ func (g *growth) copy(ctx context.Context, last int) error {
 		}
 	}
 	g.copies = last
-	return tx.Commit() //nolint:wrapcheck // the caller does
+	return tx.Commit()
 }
 
 // size returns how many bytes calls take on the disk, with their indexes.

@@ -162,7 +162,7 @@ func memoryOf(pid int, figure string) (int64, error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, figure+":"); ok {
-			return strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64) //nolint:wrapcheck // the text says enough
+			return strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 		}
 	}
 	return 0, errors.New("the process has no memory")

@@ -62,13 +62,13 @@ func (b fileBrake) path() string { return filepath.Join(b.dir, "slow") }
 
 func (b fileBrake) set(by time.Duration) error {
 	if by == 0 {
-		return os.Remove(b.path()) //nolint:wrapcheck // the text says enough
+		return os.Remove(b.path())
 	}
 	half := b.path() + ".half"
 	if err := os.WriteFile(half, []byte(by.String()), 0o600); err != nil {
-		return err //nolint:wrapcheck // the text says enough
+		return err
 	}
-	return os.Rename(half, b.path()) //nolint:wrapcheck // the text says enough
+	return os.Rename(half, b.path())
 }
 
 func (b fileBrake) release() error { return os.RemoveAll(b.dir) }

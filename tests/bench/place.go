@@ -39,7 +39,7 @@ func newPlace(ctx context.Context, engine store.Engine, redis string) (*place, e
 	}
 	server, err := store.ParseLocation(engine, os.Getenv(postgresVariable))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the text says enough
+		return nil, err
 	}
 	name := "svc_bench_" + strings.ToLower(rand.Text())
 	if err := administer(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'"); err != nil {

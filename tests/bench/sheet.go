@@ -104,7 +104,7 @@ func writeProfile(ctx context.Context, raw, file string) error {
 		_, table, _ := strings.Cut(string(top), "\nShowing") // the lines before it name the machine
 		text.WriteString("Showing" + table + "\n")
 	}
-	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec,wrapcheck // it is published
+	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec // it is published
 }
 
 // cpuProfile asks the product's admin socket.
@@ -132,7 +132,7 @@ func (p *product) cpuProfile(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("reading a profile: %w", err)
 	}
-	return os.WriteFile(file, body, 0o600) //nolint:wrapcheck // the text says enough
+	return os.WriteFile(file, body, 0o600)
 }
 
 // write makes the page and the plot of all figures in a folder. The arguments are those of the command.

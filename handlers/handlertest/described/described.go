@@ -37,22 +37,22 @@ type operation struct {
 var description = sync.OnceValues(func() (map[string]map[string]operation, error) {
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the platform
+		return nil, err
 	}
 	served, err := openapi.New(api.New(api.Deps{Catalog: catalog}),
 		openapi.Config{BaseURL: "https://svc.example", Catalog: catalog, FailureModes: docs.FailureModes})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was being done
+		return nil, err
 	}
 	w := httptest.NewRecorder()
 	if err := served.Serve(w, httptest.NewRequest(http.MethodGet, "/docs/openapi.json", nil)); err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	var document struct {
 		Paths map[string]map[string]operation `json:"paths"`
 	}
 	err = json.Unmarshal(w.Body.Bytes(), &document)
-	return document.Paths, err //nolint:wrapcheck // as above
+	return document.Paths, err
 })
 
 var segment = regexp.MustCompile(`\{[^}]+\}`)

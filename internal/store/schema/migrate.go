@@ -105,7 +105,7 @@ func up(ctx context.Context, provider *goose.Provider) error {
 	for until := time.Now().Add(migrateLockSeconds * time.Second); ; {
 		_, err := provider.Up(ctx)
 		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {
-			return err //nolint:wrapcheck // goose says what it did
+			return err
 		}
 		if ended := repeat.Pause(ctx, repeat.Around(migrateAgain)); ended != nil {
 			return errors.Join(ended, err)

@@ -53,7 +53,7 @@ var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	if _, err := os.Stat(location.DSN + "-wal"); !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the template's log is still there: %w", err)
 	}
-	return os.ReadFile(location.DSN) //nolint:wrapcheck // it names the file
+	return os.ReadFile(location.DSN)
 })
 
 // The templates of PostgreSQL are called svc_template_TIME_RANDOM, TIME in seconds since 1970. A binary can't drop its

@@ -33,7 +33,7 @@ func newDialFunc(timeout time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // pgconn says what was being done
+			return nil, err
 		}
 		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 			return nil, errors.Join(err, conn.Close())
@@ -52,5 +52,5 @@ func (c impatientConn) SetDeadline(t time.Time) error {
 	if latest := time.Now().Add(closeTime); t.After(latest) {
 		t = latest
 	}
-	return c.Conn.SetDeadline(t) //nolint:wrapcheck // it is the connection's own
+	return c.Conn.SetDeadline(t)
 }

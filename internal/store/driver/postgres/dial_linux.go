@@ -17,7 +17,7 @@ func setUserTimeout(network, _ string, raw syscall.RawConn) error {
 		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // the dialer says what was being done
+		return err
 	}
-	return failed //nolint:wrapcheck // as above
+	return failed
 }

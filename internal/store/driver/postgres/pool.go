@@ -141,7 +141,7 @@ func setSession(settings string) func(context.Context, *pgx.Conn) error {
 	settings += fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, settings)
-		return err //nolint:wrapcheck // the caller says that it connects
+		return err
 	}
 }
 
@@ -149,7 +149,7 @@ func setSession(settings string) func(context.Context, *pgx.Conn) error {
 func setMigrationSession(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, noticeVanished(idleInReadTimeout)+
 		fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds()))
-	return err //nolint:wrapcheck // the caller says that it connects
+	return err
 }
 
 // noticeVanished makes the server give up a client that is stopped, or vanished.

@@ -56,7 +56,7 @@ func (d *Driver) HotReader() driver.HotReader { return d.hot }
 // Now implements [driver.Driver].
 func (d *Driver) Now(ctx context.Context) (now int64, err error) {
 	err = d.reader.QueryRowContext(ctx, "SELECT "+ClockSQL).Scan(&now)
-	return now, err //nolint:wrapcheck // the caller says what it read
+	return now, err
 }
 
 // Listen implements [driver.Driver].
@@ -66,11 +66,11 @@ func (d *Driver) Listen(
 ) error {
 	conn, err := d.pools.sessions.Acquire(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says what it did
+		return err
 	}
 	defer conn.Release()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err //nolint:wrapcheck // as above
+		return err
 	}
 	failed := use(func(ctx context.Context, atMost time.Duration) (bool, error) {
 		return waitForNotification(ctx, conn.Conn(), atMost)

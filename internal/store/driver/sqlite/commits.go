@@ -89,5 +89,5 @@ func (w *commitWatch) close() error {
 		err = w.reads.Close()
 	}
 	<-w.done
-	return err //nolint:wrapcheck // Close joins it
+	return err
 }

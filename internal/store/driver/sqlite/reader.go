@@ -30,7 +30,7 @@ type readerConnector struct{ sqldriver.Connector }
 func (c readerConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // database/sql looks at it
+		return nil, err
 	}
 	full, ok := conn.(fullConn)
 	if !ok {
@@ -68,18 +68,18 @@ type keptQuery struct {
 // QueryContext implements [sqldriver.QueryerContext].
 func (c *readerConn) QueryContext(ctx context.Context, text string, arguments []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	if !strings.HasPrefix(text, "SELECT") && !strings.HasPrefix(text, "WITH") { // such as a PRAGMA, which may act when it is prepared
-		return c.fullConn.QueryContext(ctx, text, arguments) //nolint:wrapcheck // database/sql looks at it
+		return c.fullConn.QueryContext(ctx, text, arguments)
 	}
 	query, err := c.query(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	if query.open {
-		return c.fullConn.QueryContext(ctx, text, arguments) //nolint:wrapcheck // as above
+		return c.fullConn.QueryContext(ctx, text, arguments)
 	}
 	rows, err := query.QueryContext(ctx, arguments)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	query.open = true
 	return &keptRows{rows, query}, nil
@@ -97,7 +97,7 @@ func (c *readerConn) query(ctx context.Context, text string) (*keptQuery, error)
 	}
 	prepared, err := c.PrepareContext(ctx, steady(text))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // database/sql looks at it
+		return nil, err
 	}
 	statement, ok := prepared.(preparedStatement)
 	if !ok {
@@ -138,5 +138,5 @@ type keptRows struct {
 // Close implements [sqldriver.Rows].
 func (r *keptRows) Close() error {
 	r.query.open = false
-	return r.Rows.Close() //nolint:wrapcheck // database/sql looks at it
+	return r.Rows.Close()
 }
