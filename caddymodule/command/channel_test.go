@@ -98,7 +98,7 @@ func TestAgentCommands(t *testing.T) {
 	c.refused(`there is no organization "org_x"`, "agent", "create", "--org", "org_x", "--name", "A", "--model", "local/echo")
 	c.refused(`there is no organization "org_x"`, "agent", "list", "--org", "org_x")
 	require.Equal(t, map[string]any{"id": id}, c.json("agent", "delete", id))
-	c.refused("there is no agent with the id", "agent", "show", id)
+	c.refused("no agent has the id", "agent", "show", id)
 }
 
 func TestChannelCommands(t *testing.T) {
@@ -458,7 +458,7 @@ func TestConversationCommands(t *testing.T) {
 	require.Contains(t, string(text), "Green tea?")
 	require.Equal(t, map[string]any{"id": id}, c.json(verb("erase")...))
 	for _, name := range []string{"block", "unblock", "erase"} {
-		c.refused("there is no conversation with the id", verb(name)...)
+		c.refused("no conversation has the id", verb(name)...)
 	}
 	c.refused("the organization has no conversation", verb("export", "--org", org, "--file", c.path("again.json"))...)
 	require.NoFileExists(t, c.path("again.json"))

@@ -75,7 +75,7 @@ func TestKeyCommandsRefuse(t *testing.T) {
 	c.refused("want a number", create("--expires-in-days", "soon")...)
 	c.refused("--expires-at must be a time such as", create("--expires-at", "tomorrow")...)
 	c.refused("can't be given beside", create("--expires-at", "2030-01-01T00:00:00Z", "--expires-in-days", "1")...)
-	c.refused(`there is no key with the id "key_x"`, "key", "revoke", "key_x")
+	c.refused(`no key has the id "key_x"`, "key", "revoke", "key_x")
 	c.refused("takes exactly one argument, the key's id; 0 were given", "key", "revoke")
 
 	done := c.run("", "key", "revoke", raw)

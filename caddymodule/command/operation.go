@@ -49,9 +49,8 @@ var pagingFields = []string{"limit", "cursor", "format"}
 
 // command makes the command of an operation on a noun.
 func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
-	spec := o.Spec()
 	noun = cmp.Or(o.noun, noun)
-	command := &cobra.Command{Use: o.verb, Short: spec.Summary, Long: o.long, Example: o.example}
+	command := &cobra.Command{Use: o.verb, Short: o.Spec().Summary, Long: o.long, Example: o.example}
 	flags := map[string]*fieldFlag{}
 	fields := o.Fields()
 	o.nameFlags(fields)
@@ -96,7 +95,7 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 		return f.orgVerb(command, run)
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		orgID, err := e.ownerOf(ctx, noun, ownedKind(spec.Path), e.args[0])
+		orgID, err := o.ownerOf(ctx, e, noun, e.args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -119,14 +118,18 @@ func ownedKind(path string) store.OwnedKind {
 	return store.OwnedKind(strings.ReplaceAll(group, "-", "_"))
 }
 
-// ownerOf returns the organization of an id. Errors don't quote what isn't one: it may be a secret.
-func (e *commandEnv) ownerOf(ctx context.Context, noun string, kind store.OwnedKind, id string) (string, error) {
-	if !handlers.WellFormedID(id) || strings.HasPrefix(id, "ck_") {
-		return "", fmt.Errorf("that is not the id of a %s; `caddy svc %s list --org ORG_ID` shows them", noun, noun)
+// ownerOf returns the organization of an id. Errors don't quote an id that can't be one: it may be a secret.
+func (o *operation) ownerOf(ctx context.Context, e *commandEnv, noun, id string) (orgID string, err error) {
+	list := ""
+	if o.noun == "" {
+		list = "; `caddy svc " + noun + " list --org ORG_ID` shows them"
 	}
-	orgID, err := e.db.OwnerOf(ctx, kind, id)
+	if !handlers.WellFormedID(id) || strings.HasPrefix(id, "ck_") {
+		return "", fmt.Errorf("that is not the id of a %s%s", noun, list)
+	}
+	orgID, err = e.db.OwnerOf(ctx, ownedKind(o.Spec().Path), id)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", fmt.Errorf("there is no %s with the id %q; `caddy svc %s list --org ORG_ID` shows them", noun, id, noun)
+		return "", fmt.Errorf("no %s has the id %q%s", noun, id, list)
 	}
 	return orgID, err
 }
@@ -371,8 +374,8 @@ func (l *operationList) text(w *strings.Builder) {
 	}
 }
 
-// members yields the members of an object in its order, as people read them: a dash for null, texts with commas between, and no other lists
-// and objects.
+// members yields the members of an object in its order, as people read them: a dash for null, texts on one line, lists with commas between,
+// and an ellipsis for an object.
 func members(object json.RawMessage) func(yield func(name, value string) bool) {
 	return func(yield func(name, value string) bool) {
 		decoder := json.NewDecoder(strings.NewReader(string(object)))
@@ -388,6 +391,7 @@ func members(object json.RawMessage) func(yield func(name, value string) bool) {
 	}
 }
 
+// shown returns a value as people read it.
 func shown(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -400,6 +404,8 @@ func shown(value any) string {
 		return strings.Join(texts, ",")
 	case map[string]any:
 		return "…"
+	case string:
+		return oneLine(value)
 	default:
 		return fmt.Sprint(value)
 	}

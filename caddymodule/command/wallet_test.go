@@ -78,9 +78,14 @@ func TestWalletCommandsRefuse(t *testing.T) {
 	c.refused(`--env is not valid: expected value to be one of "live, test"`, with("show", "--env", "LIVE")...)
 	c.refused(`there is no organization "org_x"`, "wallet", "credit", "--org", "org_x", "--micros", "1", "--ref", "b")
 	c.refused(`there is no organization "org_x"`, "wallet", "show", "--org", "org_x")
-	c.refused(`there is no call with the id "call_x"`, "wallet", "refund", "call_x")
+	c.refused(`no call has the id "call_x"`, "wallet", "refund", "call_x")
 	c.refused("takes exactly one argument, the call's id", "wallet", "refund")
 	require.Equal(t, "100", c.json("wallet", "show", "--org", org)["balanceMicros"])
+
+	odd := c.run("", with("adjust", "--ref", "odd", "--micros", "1", "--reason", "two\nlines \x1b[2J")...)
+	require.NoError(t, odd.err)
+	require.NotContains(t, odd.stdout, "\x1b", "nothing that was written by others moves the terminal's cursor")
+	require.Regexp(t, `(?m)^reason +two.*lines`, odd.stdout)
 }
 
 func TestWalletRefundCommand(t *testing.T) {
