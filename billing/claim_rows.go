@@ -27,13 +27,13 @@ const (
 	selectDueRunning  = `SELECT org_id, env, key_hash FROM running_keys WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
 	selectDueFinished = `SELECT org_id, env, key_hash FROM idempotency_keys WHERE until < $1 ORDER BY until LIMIT $2`
 
-	// The row must be as it was read: that of the same call.
+	// A row is deleted only if it still is of the call that was read.
 	deleteRunning  = `DELETE FROM running_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
 	deleteFinished = `DELETE FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
 	deleteAnswer   = `DELETE FROM kept_answers WHERE org_id = $1 AND env = $2 AND call_id = $3`
 )
 
-// queueClaims reads claims in progress, or those of calls that have ended. The lock of their wallets protects both.
+// queueClaims reads claims in progress, or, with done, claims of calls that have ended. The lock of their wallets protects both.
 func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 	if len(keys) == 0 {
 		return
@@ -65,7 +65,7 @@ func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 	}, numbers, orgs, envs, hashes)
 }
 
-// readDueClaims returns the keys of claims whose time is over, oldest first. It takes no lock: they are read again under that of their wallets.
+// readDueClaims returns the keys of claims whose time is over, oldest first. It locks nothing: they are read again under the locks of their wallets.
 func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKey, err error) {
 	err = tx.Query(ctx, func(row store.Row) error {
 		var key claimKey
@@ -80,7 +80,7 @@ func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKe
 	return due, err
 }
 
-// writeClaims deletes each changed claim as it was read before it inserts those that stand, so that a key may go from a call to another.
+// writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may go from a call to another.
 func (b *books) writeClaims(tx store.Tx) {
 	changed := make([]*claimRow, 0, len(b.claims))
 	for _, claim := range b.claims {
@@ -113,7 +113,7 @@ func (b *books) writeClaims(tx store.Tx) {
 	})
 }
 
-// delete deletes the rows of a claim as it was read.
+// delete deletes the rows of a claim that were read.
 func (c *claimRow) delete(tx store.Tx) {
 	org, env := c.key.wallet.OrgID, string(c.key.wallet.Env)
 	switch {

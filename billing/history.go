@@ -59,7 +59,8 @@ func (b *Book) seqBefore(ctx context.Context, id WalletID, moment int64) (int64,
 	return store.ReadRow(ctx, b.db, "find a moment in a statement", store.ScanValue[int64], store.SelectSeqBefore, id.OrgID, string(id.Env), moment)
 }
 
-// numbers returns the range of numbers of the charges and postings in an interval, from < number <= through. A bound of 0 is open.
+// numbers returns the range of numbers of the charges and postings in an interval, from < number <= through. The zero
+// value of since or until leaves that end open.
 func (b *Book) numbers(ctx context.Context, id WalletID, since, until int64) (from, through int64, err error) {
 	through = math.MaxInt64
 	if since > 0 {

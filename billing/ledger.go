@@ -205,9 +205,9 @@ type batch struct {
 	made []WalletID
 	// tranched are the wallets of which the tranches are read.
 	tranched []WalletID
-	// held are the calls whose holds are read, and ended those of which it is read whether they have ended.
+	// held are the calls whose holds are read. ended are the calls that may have ended, which is read.
 	held, ended []callKey
-	// running are the claims that are read while they are in progress, and finished those that are read after it.
+	// running are claims that may be in progress, and finished claims that may be of a call that has ended. Both are read.
 	running, finished []claimKey
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
@@ -321,7 +321,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	return books, nil
 }
 
-// readLocked locks the wallets and reads what is under their locks.
+// readLocked locks the wallets, and reads the rows that these locks protect.
 func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error {
 	queueWallets(tx, b.wallets, books)
 	queueTranches(tx, b.tranched, books)
@@ -409,7 +409,7 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 	return err
 }
 
-// findDueClaims adds the claims whose time is over to a list of those that are read.
+// findDueClaims adds the claims whose time is over to a list of claims to read.
 func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, claims []claimKey) ([]claimKey, error) {
 	keys, err := readDueClaims(ctx, tx, text)
 	if err != nil {

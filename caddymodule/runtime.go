@@ -97,7 +97,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	return rt, nil
 }
 
-// Catalog returns the configured models and providers for the gateway. The providers of an app that isn't provisioned call nobody.
+// Catalog returns the configured models and providers for the gateway. If the app isn't provisioned, its providers can't be called.
 func (a *App) Catalog() (*gateway.Catalog, error) {
 	models := make([]gateway.Model, len(a.Models))
 	for i, configured := range a.Models {

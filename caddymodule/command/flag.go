@@ -51,7 +51,7 @@ func amountFlags(command *cobra.Command, flag *fieldFlag, name, usage string) {
 	command.MarkFlagsMutuallyExclusive(name, "amount")
 }
 
-// microsFlag is a flag that takes a whole number of micros, in plain decimal digits only: the flag package's own
+// microsFlag is a flag for a whole number of micros, in plain decimal digits only: the flag package's own
 // integers also read 0x10 and take 010 for eight.
 type microsFlag struct{ *fieldFlag }
 

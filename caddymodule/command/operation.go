@@ -32,11 +32,11 @@ type operation struct {
 	long, example string
 	// columns of a table are the names of members of the answer's rows.
 	columns []string
-	// byEmail: it takes a member's e-mail address and organization in place of the id.
+	// byEmail: a member's e-mail address and organization are flags, in place of the id.
 	byEmail bool
 	// seals: it needs the master key.
 	seals bool
-	// flags are the names of flags by their fields: at first those that aren't made of the field's words.
+	// flags are the names of flags by field. A field without a name here gets the words of its own, see [operation.nameFlags].
 	flags map[string]string
 	// flagNames replaces the fields in a text by their flags.
 	flagNames *strings.Replacer
@@ -112,7 +112,7 @@ func (f *commandFlags) operations(noun string, all ...operation) []*cobra.Comman
 	return verbs
 }
 
-// ownedKind is the kind of what a path's id names.
+// ownedKind returns the kind of resource that a path's id names.
 func ownedKind(path string) store.OwnedKind {
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return store.OwnedKind(strings.ReplaceAll(group, "-", "_"))
@@ -163,7 +163,8 @@ func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFla
 // longText is the length from which a text may be read from a file. mostSecret is how much is read of a secret without a length.
 const longText, mostSecret = 2000, 16 << 10
 
-// nameFlags makes flagNames. A field of one word is a word of the language, too, and stays where its flag has the same name.
+// nameFlags completes flags and makes flagNames. In texts, a field of one word stays as it is if its flag has the same name: it is also a word
+// of the language.
 func (o *operation) nameFlags(fields []endpoint.Field) {
 	var pairs []string
 	named := make(map[string]string, len(fields))

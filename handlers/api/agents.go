@@ -71,7 +71,7 @@ func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *
 	return getRow(ctx, d, principal, store.OwnedAgents, in.ID, d.DB.Agents.ByID, showAgent)
 }
 
-// updateAgent changes the fields that the body names, and leaves those that another request changes at the same time.
+// updateAgent changes only the fields that the body names, so that another request may change other fields at the same time.
 func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[agentObject], error) {
 	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {

@@ -105,7 +105,7 @@ func (d *Deps) createAPIKey(
 	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
 }
 
-// expiry returns the moment that one of the two members gives, nil without them.
+// expiry returns the moment of expiresInDays or expiresAt, or nil if the body has neither.
 func (c *apiKeyCreation) expiry(now time.Time) (*time.Time, error) {
 	switch {
 	case c.ExpiresInDays != nil && c.ExpiresAt != nil:

@@ -158,7 +158,7 @@ func (d *Deps) checkEventURL(address string) error {
 	return nil
 }
 
-// withEventSecret answers an endpoint as it is now, with a secret that was made for it.
+// withEventSecret returns the current state of an endpoint, with a secret that was made for it.
 func (d *Deps) withEventSecret(
 	ctx context.Context, principal *identity.Principal, id, secret string,
 ) (*endpoint.JSON[eventEndpointSecret], error) {

@@ -56,7 +56,7 @@ type fileInput struct {
 	FileID string `path:"fileId"`
 }
 
-// fileContent describes the content of a file, whose type is one of those that are kept.
+// fileContent describes the content of a file by the media types that are kept.
 func fileContent() map[string]*huma.MediaType {
 	content := map[string]*huma.MediaType{}
 	for _, mediaType := range media.Types() {

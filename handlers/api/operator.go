@@ -102,7 +102,7 @@ func (d *Deps) refundCall(ctx context.Context, principal *identity.Principal, in
 	return d.posted(ctx, entry, err)
 }
 
-// posted answers a posting, or its error.
+// posted returns the answer to a posting, or the public form of its error.
 func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*endpoint.JSON[postedObject], error) {
 	switch {
 	case err == nil:

@@ -53,7 +53,7 @@ var (
 
 var providerKeyOperations = []Operation{ListProviderKeys, PutProviderKey, DeleteProviderKey}
 
-// listProviderKeys returns one page: there is at most one key for each configured provider.
+// listProviderKeys returns all keys on one page, because an organization has no more than one for each configured provider.
 func (d *Deps) listProviderKeys(
 	ctx context.Context, principal *identity.Principal, _ *struct{},
 ) (*endpoint.JSON[endpoint.ListObject[providerKeyObject]], error) {
@@ -90,7 +90,7 @@ func (d *Deps) putProviderKey(
 	return nil, handlers.NotFound("The key was deleted meanwhile.")
 }
 
-// deleteProviderKey also takes away a key for a provider that the configuration doesn't have any more.
+// deleteProviderKey also deletes a key for a provider that has been removed from the configuration.
 func (d *Deps) deleteProviderKey(ctx context.Context, principal *identity.Principal, in *PathProvider) (*endpoint.Empty, error) {
 	if !utf8.ValidString(in.Provider) || strings.Contains(in.Provider, "\x00") {
 		return nil, noProvider()

@@ -32,7 +32,7 @@ type table[Row, T any] struct {
 	cells   func(*T) []string
 }
 
-// tableOf describes an operation that answers a page of T, or the whole list as CSV.
+// tableOf describes an operation whose answer is a page of T, or the whole list as CSV.
 func tableOf[T any](o endpoint.Operation) endpoint.Operation {
 	o.Table = reflect.TypeFor[endpoint.ListObject[T]]()
 	return o

@@ -52,7 +52,7 @@ func (s *Server) principal(r *http.Request) (identity.Principal, error) {
 	return principal, nil
 }
 
-// checkRights reports whether the principal may use a route. The operator may act for a suspended organization, too.
+// checkRights reports whether the principal may use a route. The operator may act for a suspended organization.
 func checkRights(principal *identity.Principal, route handlers.Route) error {
 	switch {
 	case principal.Suspended && principal.Operator == "":

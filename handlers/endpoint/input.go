@@ -18,16 +18,16 @@ type Field struct {
 	Name string
 	// In is path, query or body.
 	In string
-	// Doc says what it is for.
+	// Doc is the description in its tag, for help and documentation.
 	Doc string
 	// Type is text, number, boolean or texts; empty for a member that is an object, or a list of others.
 	Type     FieldType
 	Required bool
-	// Nullable: null takes its value away.
+	// Nullable: null removes its value.
 	Nullable bool
 	// Secret: its value must not be shown.
 	Secret bool
-	// MaxLength is the largest number of characters of a text, 0 without a bound.
+	// MaxLength is the largest number of characters of a text. Zero means no bound.
 	MaxLength int
 	// Enum are its values, when they are few.
 	Enum []string
@@ -120,7 +120,7 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 	return "", nullable
 }
 
-// decodeValues returns the input that values describe. The error is that of a request whose parameters or body break a rule.
+// decodeValues returns the input that values describe. Its errors are the same as for a request with invalid parameters or an invalid body.
 func decodeValues[I any](values Values) (*I, error) {
 	in, schemas := new(I), huma.NewMapRegistry(SchemaPrefix, SchemaName)
 	var failed error
@@ -172,7 +172,7 @@ func decodeBody(values Values, into reflect.Value, t reflect.Type, schemas huma.
 	return nil
 }
 
-// storable reports whether the store takes the texts in a value.
+// storable reports whether all texts in a value can be stored: they are UTF-8 without NUL.
 func storable(value any) bool {
 	switch value := value.(type) {
 	case string:

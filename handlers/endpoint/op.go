@@ -8,7 +8,7 @@ import (
 )
 
 // Op is an operation as a value: its description and what does it. HTTP serves it ([Op.Register]), and a function runs it ([Op.Run]) for pages
-// and commands. D is what the operations of a group work with. I holds the parameters and the body by the framework's rules; O is [JSON],
+// and commands. D holds the dependencies of its group. I holds the parameters and the body by the framework's rules; O is [JSON],
 // [Replayable], [Stream] or [Empty].
 type Op[D, I, O any] struct {
 	Operation
@@ -25,7 +25,7 @@ type Any[D any] interface {
 	// Fields are the members of its input.
 	Fields() []Field
 	// Run runs the operation for a principal, as a request with the values would be, and returns the body of the answer, nil if it has none.
-	// Its errors are those that are answered to a request.
+	// Its errors are the same as for a request.
 	Run(ctx context.Context, d D, principal *identity.Principal, values Values) (body any, err error)
 }
 
@@ -58,8 +58,7 @@ func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal
 	return nil, nil
 }
 
-// Ask runs the operation for a principal. Its rights are checked as those of a request, and its input has been checked. Its errors are those that
-// are answered to a request.
+// Ask runs the operation for a principal, whose rights it checks. The caller has checked the input. Its errors are the same as for a request.
 func (o Op[D, I, O]) Ask(ctx context.Context, d D, principal *identity.Principal, in *I) (*O, error) {
 	if err := checkRights(principal, o.Route); err != nil {
 		return nil, err

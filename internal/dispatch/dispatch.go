@@ -91,7 +91,7 @@ func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration, committe
 }
 
 // look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or the
-// one that got the last free place, so that the next place is another's. empty: the queue is.
+// one that got the last free place, so that the next place is another's. empty reports whether the queue is empty.
 func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, empty bool, err error) {
 	if d.full() {
 		return cursor, false, nil

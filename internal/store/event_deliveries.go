@@ -49,7 +49,7 @@ const (
 )
 
 // Due visits organizations with pending events, in order of id from the one after cursor, and returns those that have some to try now.
-// next is the cursor of the next look, "" for the beginning. empty: no organization has pending events.
+// next is the cursor of the next look; an empty one begins anew. empty reports whether no organization has pending events.
 func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := d.db.Now(ctx)
 	if err != nil {

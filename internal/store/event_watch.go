@@ -104,7 +104,7 @@ func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 	return more, w.queuedWaits(ctx, now)
 }
 
-// queuedWaits tells of all customers in the queue who have waited too long now.
+// queuedWaits emits the events of all customers in the queue who have waited too long.
 func (w EventWatch) queuedWaits(ctx context.Context, now int64) error {
 	from := int64(0)
 	return ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {

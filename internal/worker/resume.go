@@ -51,7 +51,7 @@ func (w *Worker) resumeLoop(ctx context.Context) {
 	})
 }
 
-// resume reads the standing turns once and resumes those whose cause has been resolved. It returns how many there were.
+// resume reads the standing turns once, and resumes a turn if its cause has been resolved. It returns how many there were.
 func (w *Worker) resume(ctx context.Context) (standing int, err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()

@@ -41,7 +41,7 @@ type Driver interface {
 	Close(ctx context.Context) error
 }
 
-// Listener tells of commits.
+// Listener reports commits.
 type Listener interface {
 	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
 	// comes, or for at most the given time, and reports which. An engine without notifications takes each commit for one. It returns the

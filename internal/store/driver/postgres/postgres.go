@@ -99,7 +99,7 @@ func waitForNotification(ctx context.Context, conn *pgx.Conn, atMost time.Durati
 	return false, driver.WrapError("store: wait for a notification", err)
 }
 
-// Committed implements [driver.Driver]: it is nil, because PostgreSQL tells of notifications only.
+// Committed implements [driver.Driver]: it returns nil, because PostgreSQL reports notifications only.
 func (*Driver) Committed() <-chan struct{} { return nil }
 
 // ForMigration implements [driver.Driver]. It uses the direct address, if there is one.

@@ -12,7 +12,7 @@ import (
 // maxReads bounds the statements that a connection of the reader keeps prepared.
 const maxReads = 128
 
-// openReader returns a pool of reading connections. They keep their queries prepared, because SQLite takes longer to prepare most of ours
+// openReader returns a pool of reading connections. They keep their queries prepared, because SQLite needs more time to prepare most of ours
 // than to run them.
 func openReader(path string) (*sql.DB, error) {
 	connector, err := newConnector(path, readerPragmas)
@@ -107,7 +107,7 @@ func (c *readerConn) query(ctx context.Context, text string) (*keptQuery, error)
 	return c.queries[text], nil
 }
 
-// forget drops the queries whose rows aren't being read.
+// forget closes and drops all queries except the ones that are being read.
 func (c *readerConn) forget() error {
 	var failed error
 	for text, query := range c.queries {

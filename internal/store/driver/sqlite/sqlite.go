@@ -158,8 +158,8 @@ func (d *Driver) Listen(
 func (d *Driver) Committed() <-chan struct{} { return d.commits.next() }
 
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
-// processes don't meet; correctness doesn't depend on it. What it changes is announced before and after, so that nothing is remembered
-// meanwhile; the next transaction of a process ends that.
+// processes don't meet; correctness doesn't depend on it. A change of everything is announced before and after, so that processes remember nothing
+// during the migration; the next transaction of any process ends that.
 func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
 	turns, err := openWriteLock(d.path)
 	if err != nil {
