@@ -45,7 +45,7 @@ var agentOperations = []Operation{CreateAgent, ListAgents, ListAgentModels, GetA
 
 func (d *Deps) createAgent(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body agentCreation },
-) (*endpoint.JSON[agentObject], error) {
+) (*endpoint.JSON[AgentObject], error) {
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: principal.OrgID, CreatedAt: d.Now().UnixMilli()}
 	agent.UpdatedAt = agent.CreatedAt
 	if err := in.Body.change().apply(&agent); err != nil {
@@ -67,12 +67,12 @@ func (d *Deps) listAgents(ctx context.Context, principal *identity.Principal, in
 	return listRows(ctx, principal, in, d.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
 }
 
-func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[agentObject], error) {
+func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[AgentObject], error) {
 	return getRow(ctx, d, principal, store.OwnedAgents, in.ID, d.DB.Agents.ByID, showAgent)
 }
 
 // updateAgent changes only the fields that the body names, so that another request may change other fields at the same time.
-func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[agentObject], error) {
+func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[AgentObject], error) {
 	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
@@ -185,14 +185,15 @@ type AgentSummaryObject struct {
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
 }
 
-type agentObject struct {
+// AgentObject is an agent with its instructions as the API shows it.
+type AgentObject struct {
 	AgentSummaryObject
 
 	Instructions string `json:"instructions"`
 }
 
-func showAgent(agent *store.Agent) agentObject {
-	return agentObject{AgentSummaryObject: showAgentSummary(agent), Instructions: agent.Instructions}
+func showAgent(agent *store.Agent) AgentObject {
+	return AgentObject{AgentSummaryObject: showAgentSummary(agent), Instructions: agent.Instructions}
 }
 
 func showAgentSummary(agent *store.Agent) AgentSummaryObject {
@@ -342,8 +343,8 @@ func (c AgentChange) applyHandover(agent *store.Agent) error {
 	return nil
 }
 
-// agentModelObject is a model that an agent can use, as a person chooses it.
-type agentModelObject struct {
+// AgentModelObject is a model that an agent can use, as a person chooses it.
+type AgentModelObject struct {
 	ID              string `json:"id"`
 	DisplayName     string `json:"displayName"`
 	FriendlyName    string `json:"friendlyName"`
@@ -355,7 +356,7 @@ type agentModelObject struct {
 
 // agentModelsObject lists the models in the order of the configuration.
 type agentModelsObject struct {
-	Data []agentModelObject `json:"data"`
+	Data []AgentModelObject `json:"data"`
 }
 
 // listAgentModels lists what [v1.Models] does, for login sessions, which /v1 does not accept.
@@ -364,7 +365,7 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}
-	models := agentModelsObject{Data: []agentModelObject{}}
+	models := agentModelsObject{Data: []AgentModelObject{}}
 	for _, model := range d.Models.Models() {
 		if v1.Enabled(&model, exceptions, principal) {
 			models.Data = append(models.Data, showAgentModel(&model))
@@ -373,8 +374,8 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 	return endpoint.Answer(models), nil
 }
 
-func showAgentModel(model *gateway.Model) agentModelObject {
-	return agentModelObject{
+func showAgentModel(model *gateway.Model) AgentModelObject {
+	return AgentModelObject{
 		ID: model.ID, DisplayName: model.DisplayName, FriendlyName: model.FriendlyName, Tier: model.Tier,
 		ContextWindow: model.ContextWindow, MaxOutputTokens: model.MaxOutputTokens, VNHosted: model.VNHosted,
 	}

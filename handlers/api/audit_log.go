@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-type auditObject struct {
+// AuditObject is an entry of the audit log as the API shows it.
+type AuditObject struct {
 	ID     string `json:"id"`
 	At     string `json:"at"     format:"date-time"`
 	Actor  string `json:"actor"  doc:"The id of a member or of an API key, operator, or a part of the service"`
@@ -18,8 +19,8 @@ type auditObject struct {
 	Detail string `json:"detail"`
 }
 
-func showAudit(entry *store.AuditEntry) auditObject {
-	return auditObject{
+func showAudit(entry *store.AuditEntry) AuditObject {
+	return AuditObject{
 		ID: entry.ID, At: endpoint.Timestamp(entry.At), Actor: shownActor(entry.Actor), Action: entry.Action,
 		Target: entry.Target, Detail: entry.Detail,
 	}
@@ -41,6 +42,6 @@ var (
 
 var auditOperations = []Operation{ListAuditLog}
 
-func (d *Deps) listAuditLog(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[auditObject], error) {
+func (d *Deps) listAuditLog(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AuditObject], error) {
 	return listRows(ctx, principal, in, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
 }

@@ -70,7 +70,7 @@ func (c *WidgetChange) given() string {
 	}
 }
 
-func (o *channelObject) showWidget(settings *store.WidgetSettings) {
+func (o *ChannelObject) showWidget(settings *store.WidgetSettings) {
 	origins := append([]string{}, settings.Origins...)
 	o.Origins, o.RequestsPerMinute = &origins, &settings.RequestsPerMinute
 	if settings.DailySpendMicros.Valid {

@@ -46,7 +46,7 @@ var channelOperations = []Operation{CreateChannel, ListChannels, GetChannel, Upd
 // no call.
 func (d *Deps) createChannel(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
-) (*endpoint.JSON[channelObject], error) {
+) (*endpoint.JSON[ChannelObject], error) {
 	channel, credentials, err := in.Body.channel(d.Catalog, principal.OrgID)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (d *Deps) createChannel(
 	return endpoint.Answer(d.showChannel(&channel)), nil
 }
 
-func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelObject], error) {
+func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[ChannelObject], error) {
 	show, err := d.channelShower(ctx, principal)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, 
 	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
 }
 
-func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
+func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
 	show, err := d.channelShower(ctx, principal)
 	if err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in
 }
 
 // channelShower is showChannel for channels that may send already: it also shows pauses that platforms have asked for.
-func (d *Deps) channelShower(ctx context.Context, principal *identity.Principal) (func(*store.Channel) channelObject, error) {
+func (d *Deps) channelShower(ctx context.Context, principal *identity.Principal) (func(*store.Channel) ChannelObject, error) {
 	closed, err := d.DB.Channels.ClosedUntil(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the pauses of channels: %w", err))
 	}
-	return func(channel *store.Channel) channelObject {
+	return func(channel *store.Channel) ChannelObject {
 		object := d.showChannel(channel)
 		if until := closed[channel.ID]; until > 0 {
 			object.ThrottledUntil = new(endpoint.Timestamp(until))
@@ -120,7 +120,7 @@ func (d *Deps) channelShower(ctx context.Context, principal *identity.Principal)
 
 func (d *Deps) updateChannel(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange],
-) (*endpoint.JSON[channelObject], error) {
+) (*endpoint.JSON[ChannelObject], error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
@@ -168,7 +168,7 @@ func (d *Deps) deleteChannel(ctx context.Context, principal *identity.Principal,
 }
 
 // verifyChannel asks the platform again for a channel that isn't active. The result is the state in the answer.
-func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
+func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
@@ -233,8 +233,8 @@ func channelRefusal(err, otherwise error) error {
 	}
 }
 
-// channelObject is a channel as the API shows it: never with its credentials.
-type channelObject struct {
+// ChannelObject is a channel as the API shows it: never with its credentials.
+type ChannelObject struct {
 	ID         string  `json:"id"`
 	Type       string  `json:"type"`
 	Name       string  `json:"name"`
@@ -256,8 +256,8 @@ type channelObject struct {
 	UpdatedAt string `json:"updatedAt"         format:"date-time"`
 }
 
-func (d *Deps) showChannel(channel *store.Channel) channelObject {
-	object := channelObject{
+func (d *Deps) showChannel(channel *store.Channel) ChannelObject {
+	object := ChannelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: endpoint.TextOrNull(channel.ExternalID),
 		LostExternalID: endpoint.TextOrNull(channel.LostExternalID), AgentID: endpoint.TextOrNull(channel.AgentID), State: channel.State,
 		WebhookURL:        endpoint.TextOrNull(d.Catalog.WebhookURL(d.BaseURL, channel.Type, channel.ID)),

@@ -79,7 +79,8 @@ type StandingConversations interface {
 		act func(ctx context.Context, actor, orgID, id, code string) error) (changed int, last string, err error)
 }
 
-type conversationObject struct {
+// ConversationObject is a conversation as the API shows it, without its messages.
+type ConversationObject struct {
 	ID             string  `json:"id"`
 	ChannelID      string  `json:"channelId"`
 	CustomerID     string  `json:"customerId"     doc:"The platform's name of the customer, or of the chat"`
@@ -96,12 +97,12 @@ type conversationObject struct {
 	UpdatedAt       string  `json:"updatedAt"      format:"date-time"`
 }
 
-func (d *Deps) showConversation(c *inbox.Conversation) conversationObject {
+func (d *Deps) showConversation(c *inbox.Conversation) ConversationObject {
 	paused := c.PausedUntil
 	if paused <= d.Now().UnixMilli() {
 		paused = 0
 	}
-	return conversationObject{
+	return ConversationObject{
 		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, CustomerName: endpoint.TextOrNull(c.CustomerName),
 		State: c.State, Attention: endpoint.TextOrNull(c.Attention),
 		PausedUntil: endpoint.TimestampOrNull(paused), BlockedAt: endpoint.TimestampOrNull(c.BlockedAt),
@@ -170,7 +171,7 @@ type conversationQuery struct {
 
 func (d *Deps) listConversations(
 	ctx context.Context, principal *identity.Principal, in *conversationQuery,
-) (*endpoint.JSON[endpoint.ListObject[conversationObject]], error) {
+) (*endpoint.JSON[endpoint.ListObject[ConversationObject]], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ func (d *Deps) listConversations(
 	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, d.showConversation), nil
 }
 
-func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
+func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ConversationObject], error) {
 	return getRow(ctx, d, principal, store.OwnedConversations, in.ID, d.Conversations.Conversation, d.showConversation)
 }
 
@@ -196,7 +197,7 @@ func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Princ
 
 func (d *Deps) handOver(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandOver); err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (d *Deps) handOver(
 
 func (d *Deps) handBack(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandBack); err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ type MessageObject struct {
 	Edited  bool    `json:"edited" doc:"It came in, and its sender has changed it since"`
 	At      string  `json:"at"     format:"date-time"`
 
-	Files []fileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it, or that it is"`
+	Files []FileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it, or that it is"`
 }
 
 func showMessage(m *inbox.Message) MessageObject {

@@ -13,7 +13,7 @@ import (
 
 func (d *Deps) blockCustomer(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Block); err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (d *Deps) blockCustomer(
 
 func (d *Deps) unblockCustomer(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Unblock); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ type DocumentPath struct {
 
 func (d *Deps) createDocument(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation],
-) (*endpoint.JSON[documentObject], error) {
+) (*endpoint.JSON[DocumentObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)
@@ -98,7 +98,7 @@ type documentList struct {
 
 func (d *Deps) listDocuments(
 	ctx context.Context, principal *identity.Principal, in *documentList,
-) (*endpoint.JSON[endpoint.ListObject[documentObject]], error) {
+) (*endpoint.JSON[endpoint.ListObject[DocumentObject]], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (d *Deps) listDocuments(
 	return endpoint.Listed(in.PageQuery, documents, func(row *store.Document) string { return row.ID }, showDocument), nil
 }
 
-func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.JSON[documentObject], error) {
+func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.JSON[DocumentObject], error) {
 	if !handlers.WellFormedID(in.DocumentID) {
 		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}

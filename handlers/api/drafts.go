@@ -23,20 +23,20 @@ type Drafts interface {
 	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
 }
 
-// draftObject is a proposed answer as the API shows it.
-type draftObject struct {
+// DraftObject is a proposed answer as the API shows it.
+type DraftObject struct {
 	ID        string `json:"id"`
 	Text      string `json:"text"      doc:"The whole answer; a long one is sent in several messages"`
 	CreatedAt string `json:"createdAt" format:"date-time"`
 }
 
-func showDraft(d *inbox.Draft) draftObject {
-	return draftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
+func showDraft(d *inbox.Draft) DraftObject {
+	return DraftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
 }
 
 func (d *Deps) listDrafts(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[endpoint.ListObject[draftObject]], error) {
+) (*endpoint.JSON[endpoint.ListObject[DraftObject]], error) {
 	drafts, err := d.Conversations.Drafts(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)

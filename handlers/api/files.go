@@ -24,8 +24,8 @@ type CustomerFiles interface {
 	WriteFile(ctx context.Context, file *media.File, w io.Writer) error
 }
 
-// fileObject is a file of a message as the API shows it.
-type fileObject struct {
+// FileObject is a file of a message as the API shows it.
+type FileObject struct {
 	ID        string  `json:"id"`
 	Kind      string  `json:"kind"      enum:"image,audio,video,sticker,file"`
 	State     string  `json:"state"     enum:"waiting,stored,failed" doc:"waiting: a worker fetches it from the platform; stored: GET …/files/{fileId} has it; failed: nobody will"`                                  //nolint:lll // a struct tag can't be broken
@@ -35,11 +35,11 @@ type fileObject struct {
 	Bytes     *int64  `json:"bytes"     doc:"The size of a stored file"`
 }
 
-func showFiles(files []media.File) []fileObject {
-	shown := make([]fileObject, len(files))
+func showFiles(files []media.File) []FileObject {
+	shown := make([]FileObject, len(files))
 	for i := range files {
 		f := &files[i]
-		shown[i] = fileObject{
+		shown[i] = FileObject{
 			ID: f.ID, Kind: f.Kind, State: f.State, Code: endpoint.TextOrNull(f.Code), Name: endpoint.TextOrNull(f.Name),
 			MediaType: endpoint.TextOrNull(f.MediaType),
 		}

@@ -35,7 +35,7 @@ var knowledgeBaseOperations = []Operation{
 
 func (d *Deps) createKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body knowledgeBaseCreation },
-) (*endpoint.JSON[knowledgeBaseObject], error) {
+) (*endpoint.JSON[KnowledgeBaseObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)
@@ -50,19 +50,19 @@ func (d *Deps) createKnowledgeBase(
 	return endpoint.Answer(showKnowledgeBase(&base)), nil
 }
 
-func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[knowledgeBaseObject], error) {
+func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[KnowledgeBaseObject], error) {
 	return listRows(ctx, principal, in, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
 }
 
 func (d *Deps) getKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[knowledgeBaseObject], error) {
+) (*endpoint.JSON[KnowledgeBaseObject], error) {
 	return getRow(ctx, d, principal, store.OwnedKnowledgeBases, in.ID, d.DB.KnowledgeBases.ByID, showKnowledgeBase)
 }
 
 func (d *Deps) updateKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[knowledgeBaseChange],
-) (*endpoint.JSON[knowledgeBaseObject], error) {
+) (*endpoint.JSON[KnowledgeBaseObject], error) {
 	change := store.KnowledgeBaseChange{Description: in.Body.Description}
 	if in.Body.Name != nil {
 		name, err := identity.CleanName("name", *in.Body.Name)
@@ -98,7 +98,7 @@ func (d *Deps) searchKnowledgeBase(
 	if err != nil {
 		return nil, searchRefusal(err)
 	}
-	found := snippetsObject{Data: make([]snippetObject, len(snippets))}
+	found := snippetsObject{Data: make([]SnippetObject, len(snippets))}
 	for i := range snippets {
 		found.Data[i] = showSnippet(&snippets[i])
 	}
@@ -124,7 +124,8 @@ func knowledgeBaseConflict(err, otherwise error) error {
 	return otherwise
 }
 
-type knowledgeBaseObject struct {
+// KnowledgeBaseObject is a knowledge base as the API shows it, without its documents.
+type KnowledgeBaseObject struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -134,8 +135,8 @@ type knowledgeBaseObject struct {
 	UpdatedAt   string `json:"updatedAt"   format:"date-time"`
 }
 
-func showKnowledgeBase(base *store.KnowledgeBase) knowledgeBaseObject {
-	return knowledgeBaseObject{
+func showKnowledgeBase(base *store.KnowledgeBase) KnowledgeBaseObject {
+	return KnowledgeBaseObject{
 		ID: base.ID, Name: base.Name, Description: base.Description, Documents: base.Documents, Bytes: base.Bytes,
 		CreatedAt: endpoint.Timestamp(base.CreatedAt), UpdatedAt: endpoint.Timestamp(base.UpdatedAt),
 	}
@@ -153,8 +154,8 @@ type knowledgeBaseChange struct {
 	Description *string `json:"description,omitempty" maxLength:"1000"`
 }
 
-// documentObject is a document as the API shows it. Its text is in the answers of a search only.
-type documentObject struct {
+// DocumentObject is a document as the API shows it. Its text is in the answers of a search only.
+type DocumentObject struct {
 	ID              string  `json:"id"`
 	KnowledgeBaseID string  `json:"knowledgeBaseId"`
 	Name            string  `json:"name"`
@@ -168,8 +169,8 @@ type documentObject struct {
 	UpdatedAt       string  `json:"updatedAt"   format:"date-time"`
 }
 
-func showDocument(document *store.Document) documentObject {
-	return documentObject{
+func showDocument(document *store.Document) DocumentObject {
+	return DocumentObject{
 		ID: document.ID, KnowledgeBaseID: document.KnowledgeBaseID, Name: document.Name, MediaType: document.MediaType,
 		Bytes: document.Bytes, State: document.State, ChunksDone: document.ChunksDone, ChunksTotal: document.ChunksTotal,
 		Reason:    endpoint.TextOrNull(document.Reason),
@@ -184,8 +185,8 @@ type documentCreation struct {
 	Content   string `json:"content"   minLength:"1" doc:"The whole document, at most 4 MiB in UTF-8"`
 }
 
-// snippetObject is a part of a document that a search has found.
-type snippetObject struct {
+// SnippetObject is a part of a document that a search has found.
+type SnippetObject struct {
 	DocumentID string  `json:"documentId"`
 	Document   string  `json:"document" doc:"The document's name"`
 	Position   int64   `json:"position" doc:"Which part of the document it is, from 0"`
@@ -193,8 +194,8 @@ type snippetObject struct {
 	Score      float64 `json:"score"    doc:"How well it fits; scores of different searches don't compare"`
 }
 
-func showSnippet(snippet *knowledge.Snippet) snippetObject {
-	return snippetObject{
+func showSnippet(snippet *knowledge.Snippet) SnippetObject {
+	return SnippetObject{
 		DocumentID: snippet.DocumentID, Document: snippet.Document, Position: snippet.Position, Text: snippet.Text,
 		Score: snippet.Score,
 	}
@@ -202,5 +203,5 @@ func showSnippet(snippet *knowledge.Snippet) snippetObject {
 
 // snippetsObject is the answer of a search, the best snippet first.
 type snippetsObject struct {
-	Data []snippetObject `json:"data"`
+	Data []SnippetObject `json:"data"`
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-type organizationObject struct {
+// OrganizationObject is the organization as the API shows it.
+type OrganizationObject struct {
 	ID            string `json:"id"`
 	Name          string `json:"name"`
 	Plan          string `json:"plan"`
@@ -24,8 +25,8 @@ type organizationObject struct {
 	WaitingMinutes   int64  `json:"waitingMinutes"   doc:"The event conversation.waiting is told when a customer has waited so long; 0: never"`
 }
 
-func showOrganization(o *store.Organization) organizationObject {
-	return organizationObject{
+func showOrganization(o *store.Organization) OrganizationObject {
+	return OrganizationObject{
 		ID: o.ID, Name: o.Name, Plan: o.Plan, Suspended: o.SuspendedAt.Valid, RetentionDays: o.RetentionDays,
 		CreatedAt:        endpoint.Timestamp(o.CreatedAt),
 		LowBalanceMicros: strconv.FormatInt(o.LowBalanceMicros, 10), WaitingMinutes: o.WaitingMinutes,
@@ -50,7 +51,7 @@ var (
 
 var organizationOperations = []Operation{GetOrganization, UpdateOrganization}
 
-func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[organizationObject], error) {
+func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[OrganizationObject], error) {
 	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization: %w", err))
@@ -60,7 +61,7 @@ func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principa
 
 func (d *Deps) updateOrganization(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationChange },
-) (*endpoint.JSON[organizationObject], error) {
+) (*endpoint.JSON[OrganizationObject], error) {
 	if days := in.Body.RetentionDays; days != nil {
 		err := d.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {

@@ -14,15 +14,15 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// providerKeyObject is an organization's own key at a provider as the API shows it: never with the key.
-type providerKeyObject struct {
+// ProviderKeyObject is an organization's own key at a provider as the API shows it: never with the key.
+type ProviderKeyObject struct {
 	Provider  string `json:"provider"`
 	Hint      string `json:"hint"      doc:"The end of a long key"`
 	UpdatedAt string `json:"updatedAt" format:"date-time"`
 }
 
-func showProviderKey(key *store.ProviderKey) providerKeyObject {
-	return providerKeyObject{Provider: key.Provider, Hint: key.Hint, UpdatedAt: endpoint.Timestamp(key.UpdatedAt)}
+func showProviderKey(key *store.ProviderKey) ProviderKeyObject {
+	return ProviderKeyObject{Provider: key.Provider, Hint: key.Hint, UpdatedAt: endpoint.Timestamp(key.UpdatedAt)}
 }
 
 // PathProvider is the provider's name in a path.
@@ -56,12 +56,12 @@ var providerKeyOperations = []Operation{ListProviderKeys, PutProviderKey, Delete
 // listProviderKeys returns all keys on one page, because an organization has no more than one for each configured provider.
 func (d *Deps) listProviderKeys(
 	ctx context.Context, principal *identity.Principal, _ *struct{},
-) (*endpoint.JSON[endpoint.ListObject[providerKeyObject]], error) {
+) (*endpoint.JSON[endpoint.ListObject[ProviderKeyObject]], error) {
 	keys, err := d.DB.ProviderKeys.List(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	list := endpoint.ListObject[providerKeyObject]{Data: make([]providerKeyObject, len(keys))}
+	list := endpoint.ListObject[ProviderKeyObject]{Data: make([]ProviderKeyObject, len(keys))}
 	for i := range keys {
 		list.Data[i] = showProviderKey(&keys[i])
 	}
@@ -70,7 +70,7 @@ func (d *Deps) listProviderKeys(
 
 func (d *Deps) putProviderKey(
 	ctx context.Context, principal *identity.Principal, in *providerKeyPut,
-) (*endpoint.JSON[providerKeyObject], error) {
+) (*endpoint.JSON[ProviderKeyObject], error) {
 	if !slices.Contains(d.Providers, in.Provider) {
 		return nil, noProvider()
 	}

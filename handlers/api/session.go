@@ -12,7 +12,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-type sessionObject struct {
+// SessionObject is who is signed in as the API shows it: the person, the organization and the role.
+type SessionObject struct {
 	User         sessionUser         `json:"user"`
 	Organization sessionOrganization `json:"organization"`
 	Role         handlers.Role       `json:"role" enum:"member,administrator,owner"`
@@ -95,7 +96,7 @@ var sessionOperations = []Operation{SignIn, SetPassword, ChangePassword, ListSes
 
 func (d *Deps) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
-) (*endpoint.JSON[sessionObject], error) {
+) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization)
 	if err != nil {
@@ -106,7 +107,7 @@ func (d *Deps) signIn(
 
 func (d *Deps) setPassword(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
-) (*endpoint.JSON[sessionObject], error) {
+) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password)
 	if err != nil {
@@ -115,7 +116,7 @@ func (d *Deps) setPassword(
 	return d.getSession(ctx, &user, nil)
 }
 
-func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionObject], error) {
+func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SessionObject], error) {
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
@@ -132,7 +133,7 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
-	return endpoint.Answer(sessionObject{
+	return endpoint.Answer(SessionObject{
 		User: sessionUser{ID: user.ID, Email: user.Email},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
@@ -157,7 +158,7 @@ type ownPasswordChange struct {
 
 func (d *Deps) changePassword(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange },
-) (*endpoint.JSON[sessionObject], error) {
+) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
 	if err := d.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password); err != nil {
 		return nil, err

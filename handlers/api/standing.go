@@ -22,14 +22,14 @@ type StandingQuery struct {
 
 func (d *Deps) retryConversation(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	err := d.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
 	return d.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
 }
 
 func (d *Deps) dismissConversation(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	err := d.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
 	return d.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
 }
@@ -38,7 +38,7 @@ func (d *Deps) dismissConversation(
 // change.
 func (d *Deps) afterCare(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
-) (*endpoint.JSON[conversationObject], error) {
+) (*endpoint.JSON[ConversationObject], error) {
 	switch {
 	case errors.Is(err, inbox.ErrEnded):
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: nothing, Cause: err}

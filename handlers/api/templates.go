@@ -32,8 +32,8 @@ const (
 	maxTemplatePages = 4
 )
 
-// templateObject is a template as the API shows it.
-type templateObject struct {
+// TemplateObject is a template as the API shows it.
+type TemplateObject struct {
 	Name      string   `json:"name"`
 	Language  string   `json:"language"  doc:"As the platform writes it, like en_US. A name has one template for each language"`
 	Category  *string  `json:"category"  doc:"What the platform says it is for, like utility or marketing"`
@@ -42,12 +42,12 @@ type templateObject struct {
 	Needs     *string  `json:"needs"     doc:"What else the template needs, which can't be given here; null: it can be sent"`
 }
 
-func showTemplate(t *platforms.Template) templateObject {
+func showTemplate(t *platforms.Template) TemplateObject {
 	variables := t.Variables
 	if variables == nil {
 		variables = []string{}
 	}
-	return templateObject{
+	return TemplateObject{
 		Name: t.Name, Language: t.Language, Category: endpoint.TextOrNull(t.Category), Body: t.Body, Variables: variables,
 		Needs: endpoint.TextOrNull(t.Needs),
 	}
@@ -63,7 +63,7 @@ type templatesInput struct {
 // listTemplates lists a page of a channel's approved templates.
 func (d *Deps) listTemplates(
 	ctx context.Context, principal *identity.Principal, in *templatesInput,
-) (*endpoint.JSON[endpoint.ListObject[templateObject]], error) {
+) (*endpoint.JSON[endpoint.ListObject[TemplateObject]], error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
@@ -78,7 +78,7 @@ func (d *Deps) listTemplates(
 		}
 		d.keptTemplates.add(key, page, d.Now())
 	}
-	list := endpoint.ListObject[templateObject]{Data: []templateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
+	list := endpoint.ListObject[TemplateObject]{Data: []TemplateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
 	for i := range page.Templates {
 		list.Data = append(list.Data, showTemplate(&page.Templates[i]))
 	}

@@ -23,8 +23,8 @@ type Wallets interface {
 	Spend(ctx context.Context, id billing.WalletID, from, until int64) ([]billing.Spend, error)
 }
 
-// walletObject is the answer of GET /wallet. Amounts are decimal strings of micros.
-type walletObject struct {
+// WalletObject is the answer of GET /wallet. Amounts are decimal strings of micros.
+type WalletObject struct {
 	Environment   store.Env `json:"environment"   enum:"live,test" doc:"Whose wallet it is: a test key never spends live credits"`
 	BalanceMicros string    `json:"balanceMicros" doc:"What the wallet has, in millionths of the currency unit"`
 	HeldMicros    string    `json:"heldMicros"    doc:"What of it is reserved for running calls"`
@@ -36,7 +36,7 @@ var (
 		"Get the balance of a wallet")), (*Deps).getWallet)
 	ListTransactions = operation(tableOf[TransactionObject](testKeys(members("listTransactions", "GET /wallet/transactions", identity.WalletRead,
 		"List what went into the wallet and out of it, newest first"))), (*Deps).listTransactions)
-	ListCalls = operation(tableOf[callObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
+	ListCalls = operation(tableOf[CallObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
 		"List the model calls that have ended and what each cost, newest first"))), (*Deps).listCalls)
 	GetSpend = operation(testKeys(members("getSpend", "GET /wallet/spend", identity.WalletRead,
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
@@ -62,7 +62,7 @@ func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, er
 	return id, nil
 }
 
-func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*endpoint.JSON[walletObject], error) {
+func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*endpoint.JSON[WalletObject], error) {
 	id, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", err))
 	}
-	return endpoint.Answer(walletObject{
+	return endpoint.Answer(WalletObject{
 		Environment:   id.Env,
 		BalanceMicros: billing.FormatMicros(wallet.BalanceMicros),
 		HeldMicros:    billing.FormatMicros(wallet.HeldMicros),
@@ -210,7 +210,8 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 	}), nil
 }
 
-type callObject struct {
+// CallObject is a model call that has ended, as the API shows it.
+type CallObject struct {
 	ID                 string  `json:"id"`
 	At                 string  `json:"at"                 format:"date-time" doc:"When it ended: the time of its charge"`
 	DurationMS         int64   `json:"durationMs"`
@@ -240,8 +241,8 @@ type placedCall struct {
 	turn inbox.TurnPlace
 }
 
-func showCall(c *placedCall) callObject {
-	shown := callObject{
+func showCall(c *placedCall) CallObject {
+	shown := CallObject{
 		ID: c.ID, At: endpoint.Timestamp(c.EndedAt), DurationMS: c.DurationMS, Model: c.Model, Outcome: c.Outcome,
 		PromptTokens: c.Usage.PromptTokens, CachedPromptTokens: c.Usage.CachedPromptTokens, CompletionTokens: c.Usage.CompletionTokens,
 		UsageSource: string(c.UsageSource), InputPriceMicros: billing.FormatMicros(c.Price.Input),
@@ -288,7 +289,7 @@ func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *s
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[placedCall, callObject]{
+	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[placedCall, CallObject]{
 		name: "calls-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, error) {
 			return d.placedCalls(ctx, wallet, stretch)
@@ -300,7 +301,7 @@ func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *s
 			"inputPriceMicros", "cachedPriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId",
 			"requestId", "agentId", "conversationId",
 		},
-		cells: func(c *callObject) []string {
+		cells: func(c *CallObject) []string {
 			return []string{
 				c.ID, c.At, strconv.FormatInt(c.DurationMS, 10), csvText(&c.Model), csvText(&c.Outcome),
 				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CompletionTokens, 10),
@@ -319,16 +320,16 @@ const (
 	maxSpendDays = 92
 )
 
-// spendObject is the answer of GET /wallet/spend.
-type spendObject struct {
+// SpendObject is the answer of GET /wallet/spend.
+type SpendObject struct {
 	Environment store.Env  `json:"environment" enum:"live,test"`
 	From        string     `json:"from"        format:"date" doc:"The first UTC day"`
 	To          string     `json:"to"          format:"date" doc:"The last UTC day"`
-	Data        []daySpend `json:"data"        nullable:"false" doc:"Oldest day first, then by model; days and models without calls are left out"`
+	Data        []DaySpend `json:"data"        nullable:"false" doc:"Oldest day first, then by model; days and models without calls are left out"`
 }
 
-// daySpend is the cost of the calls to one model that ended on one UTC day. Refunds are not subtracted.
-type daySpend struct {
+// DaySpend is the cost of the calls to one model that ended on one UTC day. Refunds are not subtracted.
+type DaySpend struct {
 	Day              string `json:"day"           format:"date"`
 	Model            string `json:"model"`
 	Calls            int64  `json:"calls"         doc:"Also those that cost nothing"`
@@ -370,7 +371,7 @@ func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[spendObject], error) {
+func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[SpendObject], error) {
 	wallet, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
@@ -379,14 +380,14 @@ func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *
 	if err != nil {
 		return nil, err
 	}
-	spend := spendObject{Environment: wallet.Env, From: from.Format(dayLayout), To: to.Format(dayLayout), Data: []daySpend{}}
+	spend := SpendObject{Environment: wallet.Env, From: from.Format(dayLayout), To: to.Format(dayLayout), Data: []DaySpend{}}
 	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
 		models, err := d.Wallets.Spend(ctx, wallet, day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli())
 		if err != nil {
 			return nil, handlers.Internal(fmt.Errorf("summing up the calls of a day: %w", err))
 		}
 		for _, model := range models {
-			spend.Data = append(spend.Data, daySpend{
+			spend.Data = append(spend.Data, DaySpend{
 				Day: day.Format(dayLayout), Model: model.Model, Calls: model.Calls, PromptTokens: model.PromptTokens,
 				CompletionTokens: model.CompletionTokens, ChargedMicros: billing.FormatMicros(model.ChargedMicros),
 			})

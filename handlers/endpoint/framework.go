@@ -114,7 +114,7 @@ func requiredMember(message string) (name string, missing bool) {
 // SchemaPrefix is where the description keeps its schemas.
 const SchemaPrefix = "#/components/schemas/"
 
-// SchemaName returns a type's name in the description: Agent for agentObject, AgentList for a page of them.
+// SchemaName returns a type's name in the description: Agent for AgentObject, AgentList for a page of them.
 func SchemaName(t reflect.Type, hint string) string {
 	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Object")
 	if element, isList := strings.CutPrefix(name, "ListObject"); isList {
