@@ -143,10 +143,10 @@ func (e *vendorError) Error() string {
 // harmless keeps error codes: short numbers, and short words without digits, which no token or id is.
 func harmless(code string) string {
 	isLetter := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '.' }
-	switch {
-	case len(code) <= 8 && IsDigits(strings.TrimPrefix(code, "-")), len(code) <= 40 && ConsistsOf(code, isLetter):
+	if len(code) <= 8 && IsDigits(strings.TrimPrefix(code, "-")) || len(code) <= 40 && ConsistsOf(code, isLetter) {
 		return code
-	case code == "":
+	}
+	if code == "" {
 		return ""
 	}
 	return "(not shown)"

@@ -122,10 +122,9 @@ func (in Inbound) OtherIDs() OtherIDs {
 // kind, which [Collector.Add] drops.
 func (in Inbound) WithContent(text, media string) Inbound {
 	in.Kind, in.Text = 0, text
-	switch {
-	case strings.TrimSpace(in.Text) != "":
+	if strings.TrimSpace(in.Text) != "" {
 		in.Kind = Text
-	case media != "":
+	} else if media != "" {
 		in.Kind, in.Text = Media, media
 	}
 	return in

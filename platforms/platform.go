@@ -1,3 +1,37 @@
+// Package platforms is the contract between caddy-svc and its adapters to messaging platforms: what an adapter declares
+// ([Description]), what it does ([Platform]), how its failures are classified ([Error]), and the helpers that adapters
+// share. It contains no adapter and nothing of Caddy. It is v0: vendors and production traffic will widen it.
+//
+// # Adapters
+//
+// An adapter is a package with a [Driver]. The driver describes the platform without doing anything: its channel types,
+// the options of its block in the configuration, the fields of its credentials, its limits and its instructions for
+// people. Forms, API, command line and documentation are made from that description. [Driver.New] makes the [Platform],
+// which verifies and reads deliveries, sends replies and identifies accounts. What only some platforms can do are small
+// interfaces of their own: [SignedDeliveries] or [ChannelSecrets] (every platform has exactly one of the two),
+// [ChannelSigned], [Refresher], [Templater], [MediaSource], [Handshaker],
+// [option.Checker]. A Caddy module of the namespace svc.platforms makes an adapter
+// available; it needs nothing but the driver.
+//
+// The packages platforms/bot, platforms/social, platforms/localchat, platforms/marketa and platforms/marketb are the
+// built-in adapters. Package platforms/platformtest checks any adapter against this contract.
+//
+// # What an adapter must hold
+//
+//   - Extract never panics and never fails for a JSON object: items of an unknown form are left out and don't affect
+//     others. A refused delivery is repeated by most platforms for hours.
+//   - Only what one customer wrote in a private conversation is [Text]. Bots, groups, echoes, receipts and edits never
+//     are; otherwise an assistant could answer itself.
+//   - One delivery may contain messages for several tenants. Each [Inbound] carries the external id of its own entry.
+//   - Ids are bounded and never shortened or repaired. All strings are valid UTF-8 without NUL; texts and names are bounded.
+//   - An [Error] contains no token, no text of a customer and no text of the platform.
+//   - Send makes at most one request that can deliver the message. If no usable answer arrives, the failure is [Unknown].
+//   - Calls end when their context does. An adapter keeps no state but idle connections.
+//
+// # What the product does
+//
+// It routes, queues, stores, retries, seals credentials (an adapter receives them opened), bounds every call by a deadline,
+// recovers panics, and decides what is answered.
 package platforms
 
 import (
@@ -246,4 +280,42 @@ type Refresher interface {
 	// refreshes of a channel run at a time. The error is an [*Error]: [NeedsReauth] if the refresh token isn't accepted, [Unknown] if it
 	// may be used up, [Refused] if the operator's application is at fault.
 	Refresh(ctx context.Context, channel *Channel) (Credentials, error)
+}
+
+// Signaler is a platform that can show customers that their messages were read, or that an answer is being written.
+type Signaler interface {
+	// Signal shows the customer of the signal that their message was read, and, for types with [ChannelType.TypingFor], that an answer is
+	// being written. What fails is left out: nothing depends on it. The error is an [*Error].
+	Signal(ctx context.Context, signal *Signal) error
+}
+
+// Signal is what is shown to one customer.
+type Signal struct {
+	Type Type
+	// ExternalID is the channel's: page, account, phone number or shop id.
+	ExternalID string
+	// Conversation, Address and MessageID are those of the customer's last message, which is answered.
+	Conversation, Address, MessageID string
+	// Again is set when only the typing has to be shown for longer.
+	Again       bool
+	Credentials Credentials
+}
+
+// ThreadReader is implemented by platforms that don't report to a webhook what people of the business write in the platform's own app.
+// The worker reads a customer's thread before it sends them an answer, so that the assistant doesn't talk over a person.
+type ThreadReader interface {
+	// ReadThread returns the last messages of the business to one customer, at least ten where there are as many: [HumanEcho] those that a
+	// person may have typed, [AutomaticEcho] the others. Messages of ours may be among both. An answer is sent even if this fails. The
+	// error is an [*Error].
+	ReadThread(ctx context.Context, thread *Thread) ([]Inbound, error)
+}
+
+// Thread names what a business and one customer have written to each other.
+type Thread struct {
+	Type Type
+	// ExternalID is the channel's: page, account, phone number or shop id.
+	ExternalID string
+	// Conversation is the platform's key of it, see [Inbound].
+	Conversation string
+	Credentials  Credentials
 }

@@ -3,7 +3,6 @@ package platforms
 import (
 	"cmp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-svc/caddy-svc/internal/segment"
@@ -65,8 +64,14 @@ func Split(l Limit, text string) []string {
 	var parts []string
 	for pieces := trimRight(takeApart(text, l)); len(pieces) > 0; {
 		n := l.cut(pieces)
-		parts = append(parts, join(trimRight(pieces[:n])))
-		pieces = trimLeft(pieces[n:])
+		var part strings.Builder
+		for _, p := range trimRight(pieces[:n]) {
+			part.WriteString(p.text)
+		}
+		parts = append(parts, part.String())
+		for pieces = pieces[n:]; len(pieces) > 0 && pieces[0].space; {
+			pieces = pieces[1:]
+		}
 	}
 	return parts
 }
@@ -100,7 +105,7 @@ func takeApart(text string, l Limit) []piece {
 		sentence bool // a sentence ended after the last piece that is no white space
 	)
 	for cluster, ends := range segment.Characters(text) {
-		p := piece{text: cluster, size: l.Size(cluster), space: isSpace(cluster)}
+		p := piece{text: cluster, size: l.Size(cluster), space: strings.TrimSpace(cluster) == ""}
 		switch {
 		case p.space && len(pieces) == 0:
 			continue
@@ -175,31 +180,11 @@ func (l Limit) cut(pieces []piece) int {
 	return len(pieces)
 }
 
-func join(pieces []piece) string {
-	var b strings.Builder
-	for _, p := range pieces {
-		b.WriteString(p.text)
-	}
-	return b.String()
-}
-
-func trimLeft(pieces []piece) []piece {
-	for len(pieces) > 0 && pieces[0].space {
-		pieces = pieces[1:]
-	}
-	return pieces
-}
-
 func trimRight(pieces []piece) []piece {
 	for len(pieces) > 0 && pieces[len(pieces)-1].space {
 		pieces = pieces[:len(pieces)-1]
 	}
 	return pieces
-}
-
-// isSpace reports whether a grapheme is white space and nothing else: an accent may sit on a blank.
-func isSpace(cluster string) bool {
-	return !strings.ContainsFunc(cluster, func(r rune) bool { return !unicode.IsSpace(r) })
 }
 
 func lineEnds(cluster string) int {

@@ -1,6 +1,7 @@
 package platforms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,8 @@ func (t *Template) Fill(values map[string]string) (filled FilledTemplate, text s
 		filled.Variables = append(filled.Variables, TemplateVariable{name, value})
 	}
 	if len(values) > len(t.Variables) {
-		return filled, "", &FieldError{Problem: "has one that the template doesn't have, which has " + t.listed()}
+		has := cmp.Or(strings.Join(t.Variables, ", "), "none")
+		return filled, "", &FieldError{Problem: "has one that the template doesn't have, which has " + has}
 	}
 	return filled, FillIn(t.Body, values), nil
 }
@@ -125,13 +127,6 @@ func FillIn(text string, values map[string]string) string {
 		}
 		return place
 	})
-}
-
-func (t *Template) listed() string {
-	if len(t.Variables) == 0 {
-		return "none"
-	}
-	return strings.Join(t.Variables, ", ")
 }
 
 func valueProblem(value string, given bool) string {
@@ -153,7 +148,7 @@ func CheckTemplatePage(page *TemplatePage) error {
 	if len(page.Templates) > MaxTemplates {
 		return errors.New("a page has too many templates")
 	}
-	if !isCursor(page.Next) {
+	if len(page.Next) > MaxID || page.Next != "" && !ConsistsOf(page.Next, isVisible) {
 		return errors.New("the name of the next page is too long, or isn't made of visible ASCII characters")
 	}
 	for i := range page.Templates {
@@ -162,10 +157,6 @@ func CheckTemplatePage(page *TemplatePage) error {
 		}
 	}
 	return nil
-}
-
-func isCursor(s string) bool {
-	return s == "" || len(s) <= MaxID && ConsistsOf(s, func(b byte) bool { return b > ' ' && b < 0x7f })
 }
 
 func (t *Template) check() error {

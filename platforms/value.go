@@ -60,10 +60,9 @@ func begin(text []byte, open byte) Walk {
 // Next goes to the next value and reports whether there is one.
 func (w *Walk) Next() bool {
 	more := false
-	switch {
-	case w.begun:
+	if w.begun {
 		more = w.scanner.More(w.open)
-	case w.open != 0:
+	} else if w.open != 0 {
 		more, w.begun = w.scanner.Enter(w.open), true
 	}
 	if !more {

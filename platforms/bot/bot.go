@@ -161,10 +161,10 @@ type sentMessage struct {
 
 // id returns the id of the message.
 func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure *platforms.Error) (string, error) {
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", failure
-	case m.MessageID == "":
+	}
+	if m.MessageID == "" {
 		return "", r.NoID()
 	}
 	chat, _, _ := strings.Cut(out.Address, ":")
@@ -207,10 +207,10 @@ func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]strin
 		ID platforms.Word `json:"id"`
 	}
 	r, failure := b.call(ctx, channel.Credentials, "/getMe", &platforms.Request{JSON: struct{}{}}, &me)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return nil, failure
-	case me.ID == "":
+	}
+	if me.ID == "" {
 		return nil, r.NoID()
 	}
 	return []string{string(me.ID)}, nil
@@ -226,10 +226,10 @@ func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string)
 	r, failure := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: struct {
 		FileID string `json:"file_id"`
 	}{id}}, &file)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return platforms.Location{}, failure
-	case !isFilePath(file.Path):
+	}
+	if !isFilePath(file.Path) {
 		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
 	}
 	address := b.base.JoinPath("file", "bot"+channel.Credentials[botToken], file.Path)

@@ -165,10 +165,10 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 		Type    string      `json:"message_type"`
 		Content content     `json:"content"`
 	}{json.Number(out.Address), "text", content{out.Text}}, &body)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", failure
-	case body.Response.MessageID == "":
+	}
+	if body.Response.MessageID == "" {
 		return "", r.NoID()
 	}
 	return string(body.Response.MessageID), nil
@@ -237,10 +237,10 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 		Name platforms.Word `json:"shop_name"`
 	}
 	r, failure := m.call(ctx, channel.ExternalID, channel.Credentials, http.MethodGet, "/api/v2/shop/get_shop_info", nil, &shop)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return nil, failure
-	case shop.Name == "":
+	}
+	if shop.Name == "" {
 		return nil, r.NoID()
 	}
 	return []string{channel.ExternalID}, nil

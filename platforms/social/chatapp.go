@@ -200,14 +200,17 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	}
 }
 
-// classify is [chatAppFailure] for codes that repeat: a delivery has few of them, and each classification makes an error.
+// classify returns the class of the error code of a failed status: as if the call that sent the message had been answered with
+// the code, because the codes are the same. It remembers the class, because a delivery has many statuses and few codes.
 func (s *reader) classify(code string) platforms.Class {
 	class, known := s.classes[code]
 	if !known && len(s.classes) < maxClasses {
 		if s.classes == nil {
 			s.classes = make(map[string]platforms.Class, 1)
 		}
-		class = chatAppFailure(code)
+		if number, err := strconv.Atoi(code); err == nil {
+			class = failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
+		}
 		s.classes[code] = class
 	}
 	return class
@@ -403,14 +406,4 @@ func formValue(value platforms.Value, limit int) string {
 		return platforms.FirstText(value.Text(limit))
 	}
 	return string(value)
-}
-
-// chatAppFailure classifies the error code of a failed status as if the call that sent the message had been answered with it:
-// the codes are the same.
-func chatAppFailure(code string) platforms.Class {
-	number, err := strconv.Atoi(code)
-	if err != nil {
-		return ""
-	}
-	return failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
 }

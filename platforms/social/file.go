@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -59,10 +60,10 @@ func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *plat
 		ID platforms.Word `json:"attachment_id"`
 	}
 	r, failure := s.call(ctx, out.Type, out.Credentials, request, &result)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", failure
-	case result.ID == "":
+	}
+	if result.ID == "" {
 		return "", r.NoID()
 	}
 	return string(result.ID), nil
@@ -94,13 +95,13 @@ func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, f
 			{Name: "file", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
 		},
 	}, &result)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", platforms.NotSent(failure)
-	case result.ID == "":
+	}
+	if result.ID == "" {
 		return "", platforms.NotSent(r.NoID())
 	}
-	return s.sendChatAppMessage(ctx, out, chatAppFile(file, string(result.ID)))
+	return s.sendChatApp(ctx, out, chatAppFile(file, string(result.ID)))
 }
 
 // chatAppFile is the message with a file that was uploaded.
@@ -116,4 +117,32 @@ func chatAppFile(file *platforms.File, id string) *chatAppSend {
 	}
 	media.Name = file.Name
 	return &chatAppSend{Type: "document", Document: media}
+}
+
+// Locate implements [platforms.MediaSource]. Only the chat app names files by ids; their addresses last 5 minutes and want the token
+// (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+func (s *social) Locate(ctx context.Context, channel *platforms.Channel, id string) (platforms.Location, error) {
+	if channel.Type != ChatApp || !isID(id) {
+		return platforms.Location{}, platforms.Refusef("channels of type %s have no file with this id", string(channel.Type))
+	}
+	if !isID(channel.ExternalID) {
+		return platforms.Location{}, errPhoneNumberID()
+	}
+	var file struct {
+		URL   string         `json:"url"`
+		Bytes platforms.Word `json:"file_size"`
+	}
+	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+		Method: http.MethodGet, Path: "/" + id, Query: url.Values{"phone_number_id": {channel.ExternalID}},
+	}, &file)
+	if failure != nil {
+		return platforms.Location{}, failure
+	}
+	if file.URL == "" {
+		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
+	}
+	bytes, _ := strconv.ParseInt(string(file.Bytes), 10, 64) // 0: not stated
+	return platforms.Location{
+		Address: file.URL, Authorization: "Bearer " + channel.Credentials[platforms.AccessToken], Bytes: max(bytes, 0),
+	}, nil
 }

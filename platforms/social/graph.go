@@ -161,17 +161,9 @@ type chatAppText struct {
 	Body string `json:"body"`
 }
 
-// sendChatApp sends from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
-// that the platform gave them for this business.
-func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing) (string, error) {
-	if out.Template != nil {
-		return s.sendChatAppMessage(ctx, out, &chatAppSend{Type: "template", Template: chatAppTemplateOf(out.Template)})
-	}
-	return s.sendChatAppMessage(ctx, out, &chatAppSend{Type: "text", Text: &chatAppText{out.Text}})
-}
-
-// sendChatAppMessage sends a message whose content is given.
-func (s *social) sendChatAppMessage(ctx context.Context, out *platforms.Outgoing, message *chatAppSend) (string, error) {
+// sendChatApp sends a message from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
+// that the platform gave them for this business, such as "US.1349…": phone numbers have neither letters nor dots.
+func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing, message *chatAppSend) (string, error) {
 	if !isID(out.ExternalID) {
 		return "", errPhoneNumberID()
 	}
@@ -179,7 +171,7 @@ func (s *social) sendChatAppMessage(ctx context.Context, out *platforms.Outgoing
 	if out.Mark != "" {
 		message.Mark = ownMark + out.Mark
 	}
-	if isUserID(out.Address) {
+	if strings.Contains(out.Address, ".") && strings.ContainsFunc(out.Address, unicode.IsLetter) {
 		message.Recipient = out.Address
 	} else {
 		message.To = out.Address
@@ -191,10 +183,10 @@ func (s *social) sendChatAppMessage(ctx context.Context, out *platforms.Outgoing
 	}
 	r, failure := s.call(ctx, ChatApp, out.Credentials,
 		&platforms.Request{Method: http.MethodPost, Path: "/" + out.ExternalID + "/messages", JSON: message}, &result)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", failure
-	case len(result.Messages) == 0 || result.Messages[0].ID == "":
+	}
+	if len(result.Messages) == 0 || result.Messages[0].ID == "" {
 		return "", r.NoID()
 	}
 	return string(result.Messages[0].ID), nil
@@ -202,11 +194,6 @@ func (s *social) sendChatAppMessage(ctx context.Context, out *platforms.Outgoing
 
 func errPhoneNumberID() *platforms.Error {
 	return platforms.Refusef("the channel's phone number id is not an id")
-}
-
-// isUserID recognises "US.1349…": phone numbers have neither letters nor dots.
-func isUserID(address string) bool {
-	return strings.Contains(address, ".") && strings.ContainsFunc(address, unicode.IsLetter)
 }
 
 // isID keeps tenants from choosing another path: ids are digits in reality, and words in tests.

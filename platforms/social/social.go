@@ -245,10 +245,13 @@ type outgoingDirect struct {
 
 // Send implements [platforms.Platform].
 func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
-	if out.Type == ChatApp {
-		return s.sendChatApp(ctx, out)
+	switch {
+	case out.Type != ChatApp:
+		return s.sendDirect(ctx, out, content{Text: out.Text})
+	case out.Template != nil:
+		return s.sendChatApp(ctx, out, &chatAppSend{Type: "template", Template: chatAppTemplateOf(out.Template)})
 	}
-	return s.sendDirect(ctx, out, content{Text: out.Text})
+	return s.sendChatApp(ctx, out, &chatAppSend{Type: "text", Text: &chatAppText{out.Text}})
 }
 
 // sendDirect sends a message of the messenger or the photo service.
@@ -257,20 +260,19 @@ func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, said c
 	if out.Mark != "" {
 		message.Message.Metadata = ownMark + out.Mark
 	}
-	switch {
-	case out.Late:
+	if out.Late {
 		message.MessagingType, message.Tag = "MESSAGE_TAG", "HUMAN_AGENT"
-	case out.Type == Messenger:
+	} else if out.Type == Messenger {
 		message.MessagingType = "RESPONSE"
 	}
 	var result struct {
 		MessageID platforms.Word `json:"message_id"`
 	}
 	r, failure := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: message}, &result)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return "", failure
-	case result.MessageID == "":
+	}
+	if result.MessageID == "" {
 		return "", r.NoID()
 	}
 	return string(result.MessageID), nil
@@ -300,10 +302,9 @@ func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 		return nil, failure
 	}
 	id := node.ID
-	switch {
-	case channel.Type == PhotoDM:
+	if channel.Type == PhotoDM {
 		id = node.UserID
-	case channel.Type == ChatApp && node.PhoneNumber == "": // some other thing that the token may read
+	} else if channel.Type == ChatApp && node.PhoneNumber == "" { // some other thing that the token may read
 		return nil, platforms.Fail(platforms.Refused, r.Error("", ""))
 	}
 	if id == "" {
@@ -327,14 +328,63 @@ func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	request := &platforms.Request{Method: http.MethodGet, Path: "/refresh_access_token", Query: query}
 	r, failure := s.call(ctx, PhotoDM, channel.Credentials, request, &result)
 	life := platforms.Seconds(string(result.ExpiresIn))
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return nil, failure
-	case platforms.CheckToken(result.AccessToken) != "" || life <= 0:
+	}
+	if platforms.CheckToken(result.AccessToken) != "" || life <= 0 {
 		return nil, platforms.Fail(platforms.Unknown, r.Error("", ""))
 	}
 	next := maps.Clone(channel.Credentials)
 	next[platforms.AccessToken] = result.AccessToken
 	next[platforms.ExpiresAt] = strconv.FormatInt(s.config.Now().Add(life).UnixMilli(), 10)
 	return next, nil
+}
+
+// Signal implements [platforms.Signaler]. Messenger and photo service have an action for each of both signs
+// (developers.facebook.com/docs/messenger-platform/send-messages/sender-actions).
+func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
+	if signal.Type == ChatApp {
+		return s.signalChatApp(ctx, signal)
+	}
+	actions := []string{"mark_seen", "typing_on"}
+	if signal.Again {
+		actions = actions[1:]
+	}
+	for _, action := range actions {
+		var done struct{}
+		_, failure := s.call(ctx, signal.Type, signal.Credentials, &platforms.Request{
+			Method: http.MethodPost, Path: "/me/messages", JSON: struct {
+				Recipient person `json:"recipient"`
+				Action    string `json:"sender_action"`
+			}{person{signal.Address}, action},
+		}, &done)
+		if failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// signalChatApp marks the message, and all before it, as read; the typing needs that
+// (developers.facebook.com/documentation/business-messaging/whatsapp/typing-indicators).
+func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) error {
+	if !isID(signal.ExternalID) {
+		return errPhoneNumberID()
+	}
+	type typing struct {
+		Type string `json:"type"`
+	}
+	var done struct{}
+	_, failure := s.call(ctx, ChatApp, signal.Credentials, &platforms.Request{
+		Method: http.MethodPost, Path: "/" + signal.ExternalID + "/messages", JSON: struct {
+			Product   string `json:"messaging_product"`
+			Status    string `json:"status"`
+			MessageID string `json:"message_id"`
+			Typing    typing `json:"typing_indicator"`
+		}{"whatsapp", "read", signal.MessageID, typing{"text"}},
+	}, &done)
+	if failure != nil {
+		return failure
+	}
+	return nil
 }

@@ -86,10 +86,10 @@ func (s *social) Templates(
 	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
 		Method: http.MethodGet, Path: "/" + account + "/message_templates", Query: parameters, MaxAnswer: maxTemplatePage,
 	}, &answer)
-	switch {
-	case failure != nil:
+	if failure != nil {
 		return platforms.TemplatePage{}, failure
-	case answer.Data == nil:
+	}
+	if answer.Data == nil {
 		return platforms.TemplatePage{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
 	}
 	page := platforms.TemplatePage{}
@@ -107,10 +107,10 @@ func (s *social) Templates(
 // businessAccount returns the id of the business account that the channel's number belongs to, which the number's health names
 // (developers.facebook.com/documentation/business-messaging/whatsapp/support/health-status).
 func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel) (string, *platforms.Error) {
-	switch {
-	case channel.Type != ChatApp:
+	if channel.Type != ChatApp {
 		return "", platforms.Refusef("channels of type %s have no templates", string(channel.Type))
-	case !isID(channel.ExternalID):
+	}
+	if !isID(channel.ExternalID) {
 		return "", errPhoneNumberID()
 	}
 	var node struct {
@@ -179,10 +179,10 @@ func readTemplate(listed json.RawMessage) (template platforms.Template, ok bool)
 func (c *listedComponent) needs() string {
 	switch strings.ToUpper(c.Type) {
 	case "HEADER":
-		switch {
-		case c.Format != "" && !strings.EqualFold(c.Format, "TEXT"):
+		if c.Format != "" && !strings.EqualFold(c.Format, "TEXT") {
 			return "a picture, video, file or place in its header"
-		case len(platforms.VariablesIn(c.Text)) > 0:
+		}
+		if len(platforms.VariablesIn(c.Text)) > 0 {
 			return "a value for its header"
 		}
 	case "FOOTER":
