@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/option"
 )
 
-// reservedOptions are the options that every platform's block has.
+// reservedOptions exist in the block of every platform.
 var reservedOptions = []string{"header", "api_base", "ack"}
 
-// faults collects what is wrong with a description.
+// faults collects the faults of a description.
 type faults []error
 
 func (f *faults) unlessf(ok bool, format string, args ...any) {
@@ -23,8 +23,7 @@ func (f *faults) unlessf(ok bool, format string, args ...any) {
 	}
 }
 
-// Check returns everything in which the description breaks the contract, nil if nothing does. The product refuses to start with
-// a description that is faulty.
+// Check returns every fault of the description, or nil. The product doesn't start with a faulty description.
 func (d *Description) Check() error {
 	var f faults
 	f.unlessf(option.IsName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, option.MaxName)
@@ -88,7 +87,6 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	}
 }
 
-// hasOptional reports whether the type has an optional credential of the name.
 func (t *ChannelType) hasOptional(name string) bool {
 	return slices.ContainsFunc(t.Credentials, func(c CredentialField) bool { return c.Name == name && c.Optional })
 }
@@ -97,8 +95,8 @@ func isMember(s string) bool {
 	return len(s) <= option.MaxName && s != "" && s[0] >= 'a' && s[0] <= 'z' && IsWord(s) && !strings.ContainsAny(s, "_-")
 }
 
-// CheckPlatform returns what the platform can't do although its description says so, or can do and doesn't say; nil if both
-// agree.
+// CheckPlatform returns an error if the platform lacks an ability that its description promises, or has one that the description
+// doesn't mention.
 func (d *Description) CheckPlatform(p Platform) error {
 	if p == nil {
 		return errors.New("it made no platform")
@@ -135,11 +133,12 @@ func (d *Description) CheckPlatform(p Platform) error {
 	return nil
 }
 
-// maxMessageID is larger than one id: the ids of some platforms are unique only with that of the conversation.
+// maxMessageID is larger than one id, because on some platforms a message's id is unique only together with the id of its
+// conversation.
 const maxMessageID = 2*MaxID + 1
 
-// CheckInbound returns how an extracted item breaks the contract of [Inbound], nil if it doesn't. The error quotes nothing. The
-// product drops items that break it.
+// CheckInbound returns an error if an extracted item breaks the contract of [Inbound]. The error quotes nothing. The product
+// drops such items.
 func (d *Description) CheckInbound(in *Inbound) error {
 	switch {
 	case !d.has(in.Type):
@@ -198,7 +197,7 @@ func checkKind(in *Inbound) error {
 	return nil
 }
 
-// storable reports whether a text is valid UTF-8 without NUL and within the limit.
+// storable reports whether a text is valid UTF-8 without NUL and within the limit in bytes.
 func storable(text string, limit int) bool {
 	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }

@@ -21,35 +21,36 @@ import (
 	"time"
 )
 
-// DefaultTimeout bounds a call to a platform, from the search for a connection to the end of the answer.
+// DefaultTimeout limits a call to a platform, from the search for a connection to the end of the answer.
 const DefaultTimeout = 15 * time.Second
 
-// maxAnswer is how many bytes of an answer are read unless the request allows more; all good answers to messages and all known errors
-// are far smaller.
+// maxAnswer is the number of bytes of an answer that are read unless the request allows more. All good answers to messages and
+// all known errors are far smaller.
 const maxAnswer = 64 << 10
 
-// uploadFactor is how many times as long a call with a file may take.
+// uploadFactor multiplies the timeout of a call with a file.
 const uploadFactor = 4
 
-// UploadTime bounds a call with a file and one more.
+// UploadTime is the longest duration of a call with a file and the ordinary call that follows it.
 const UploadTime = (uploadFactor + 1) * DefaultTimeout
 
 var errTooSlow = errors.New("the platform did not answer in time")
 
 // ClientConfig configures a [Client]. The zero value is usable.
 type ClientConfig struct {
-	// Transport carries the requests; nil means one of the client's own, whose idle connections [Client.Close] closes. It
-	// must call httptrace hooks as [http.Transport] does: without them every failure counts as [Unknown], none as [Retry].
+	// Transport carries the requests. nil means a transport of the client's own, whose idle connections [Client.Close] closes. A
+	// transport must call httptrace hooks as [http.Transport] does: without them every failure counts as [Unknown], none as
+	// [Retry].
 	Transport http.RoundTripper
-	// Timeout bounds every call; 0 means [DefaultTimeout].
+	// Timeout limits every call. 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// Client makes HTTP calls to platforms. It bounds their time and the size of their answers, never follows redirects, never
-// sends a request twice, and classifies network failures. It is safe for concurrent use.
+// Client makes HTTP calls to platforms. It limits their time and the size of their answers, never follows redirects, never sends
+// a request twice, and classifies network failures. It is safe for concurrent use.
 type Client struct {
 	transport http.RoundTripper
-	own       *http.Transport // nil: the transport is the caller's
+	own       *http.Transport // nil if the transport is the caller's
 	timeout   time.Duration
 }
 
@@ -66,7 +67,8 @@ func NewClient(config ClientConfig) *Client {
 	return c
 }
 
-// Transport carries requests to addresses that the operator chose, of any size. It follows no redirects and has no timeout.
+// Transport returns the transport for other requests to addresses that the operator chose. It follows no redirects, and limits
+// neither time nor size.
 func (c *Client) Transport() http.RoundTripper { return c.transport }
 
 // Close closes the idle connections of the client's own transport.
@@ -76,7 +78,7 @@ func (c *Client) Close() {
 	}
 }
 
-// ParseBase parses the address of an interface, to which paths are appended. The error doesn't quote the address, which may
+// ParseBase parses the base address of an interface, to which paths are appended. The error doesn't quote the address, which may
 // contain a password by mistake.
 func ParseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
@@ -94,8 +96,8 @@ func ParseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
-// newTransport blocks no address: only the operator chooses hosts, which may be private. Nothing that a tenant sets becomes
-// part of a host, and no redirect is followed.
+// newTransport makes a transport that reaches private addresses, because only the operator chooses hosts. Nothing that a tenant
+// sets becomes part of a host, and no redirect is followed.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -113,21 +115,21 @@ func newTransport() *http.Transport {
 type Request struct {
 	// Name names the platform in errors.
 	Name string
-	// Base is the address that Path is appended to; see [ParseBase].
+	// Base is the address to which Path is appended; see [ParseBase].
 	Base *url.URL
-	// Method is the HTTP method.
 	Method string
-	// Path begins with a slash. Parts of it that a tenant sets were checked to need no escaping.
+	// Path begins with a slash. The caller has checked that the parts of it that a tenant sets need no escaping.
 	Path string
-	// Query is appended to the address; nil is none.
+	// Query is appended to the address. It may be nil.
 	Query url.Values
 	// Header has the names as they are sent, not in canonical form.
 	Header map[string]string
-	// JSON, Form or Parts is the body; all nil is no body. One of parts may take four times as long as others.
+	// JSON, Form or Parts is the body. All are nil for a request without one. A request with Parts may take four times as long as
+	// others.
 	JSON  any
 	Form  url.Values
 	Parts []Part
-	// MaxAnswer is how many bytes of the answer are read; 0 is 64 KiB.
+	// MaxAnswer is the number of bytes of the answer that are read. 0 means 64 KiB.
 	MaxAnswer int
 }
 
@@ -143,7 +145,7 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 	if err != nil {
 		return nil, errors.New("the request can't be built")
 	}
-	req.GetBody = nil // with it Go would send the request again by itself
+	req.GetBody = nil // otherwise Go would send the request again by itself
 	req.Header.Set("User-Agent", "caddy-svc")
 	req.Header.Set("Accept", "application/json")
 	if contentType != "" {
@@ -155,7 +157,7 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// body returns the body with its media type, "" for none.
+// body returns the body and its media type, which is empty for a request without a body.
 func (q *Request) body() (body []byte, contentType string, err error) {
 	switch {
 	case q.JSON != nil:
@@ -200,7 +202,7 @@ func multipartBody(parts []Part) (body []byte, contentType string, err error) {
 
 // Response is the response to a [Request].
 type Response struct {
-	Name   string // that of the request
+	Name   string // of the request
 	Status int
 	Header http.Header
 	Body   []byte // nil if it did not arrive whole or was too long
@@ -217,15 +219,15 @@ func (w *wire) trace() *httptrace.ClientTrace {
 	}
 }
 
-// unsent reports whether certainly nothing was sent: no connection was made, or a kept one turned out to be closed before the
-// headers were written. ended is whether the call's own context ended: then, with a connection, another goroutine may still be
-// writing.
+// unsent reports whether certainly nothing was sent: no connection was made, or a kept connection turned out to be closed before
+// the headers were written. ended tells that the call's own context has ended: a call with a connection is then never unsent,
+// because another goroutine may still be writing.
 func (w *wire) unsent(ended bool) bool {
 	return w.sought.Load() && !w.wrote.Load() && (!w.connected.Load() || !ended)
 }
 
-// Do makes the call. It fails with [Retry] if certainly nothing was sent, else with [Unknown]. A response of any status is no
-// failure.
+// Do makes the call. It fails with [Retry] if certainly nothing was sent, else with [Unknown]. A response with any status is a
+// success.
 func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	if q.Base == nil {
 		return nil, Refusef("the configured address of %s is faulty", q.Name)
@@ -261,8 +263,8 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	return &Response{Name: q.Name, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// networkError describes a failure in our own words: the texts of net/http may quote the address, in which some
-// platforms want their tokens, or what the other side sent.
+// networkError describes a failure in our own words, because the texts of net/http may quote data of the other side, or the
+// address, which contains the token for some platforms.
 func networkError(ctx context.Context, err error) error {
 	var (
 		dns     *net.DNSError
@@ -296,17 +298,17 @@ func (r *Response) Decode(target any) bool { return json.Unmarshal(r.Body, targe
 // OK reports whether the status is 2xx.
 func (r *Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
-// Error describes the response for logs, with error codes of the platform ("" for none). Codes that could be a token or an
+// Error describes the response for logs, with the platform's error codes, which may be empty. Codes that could be a token or an
 // id are not shown.
 func (r *Response) Error(code, subcode string) error {
 	return &vendorError{name: r.Name, status: r.Status, code: code, subcode: subcode}
 }
 
-// NoID is the failure of a call that the platform accepted without an id in its answer.
+// NoID returns the failure of a call that the platform accepted without an id in its answer.
 func (r *Response) NoID() *Error { return Fail(Unknown, r.Error("", "")) }
 
-// Unreadable classifies a response without the platform's own error format: from a proxy before the platform, or from a platform
-// that is out of order. Only statuses that refuse the request are trusted. refreshable is whether a refresh may resolve a 401.
+// Unreadable classifies a response without the platform's own error format, which comes from a proxy or from a platform that is
+// out of order. It trusts only statuses that refuse the request. refreshable means that a refresh may resolve a 401.
 func (r *Response) Unreadable(refreshable bool) *Error {
 	cause := r.Error("", "")
 	switch {
@@ -322,7 +324,7 @@ func (r *Response) Unreadable(refreshable bool) *Error {
 	return Fail(Unknown, cause)
 }
 
-// Unlisted classifies an error of the platform, in its own format, whose code the adapter doesn't list.
+// Unlisted classifies an error in the platform's own format with a code that the adapter doesn't list.
 func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	switch {
 	case r.Status == http.StatusTooManyRequests:
@@ -335,8 +337,8 @@ func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	return Fail(Refused, cause)
 }
 
-// RetryAfter is the header Retry-After, in seconds or as a date, 0 if there is none. A date counts from that of the answer, and as none
-// without one: our own clock may be another.
+// RetryAfter returns the pause in the header Retry-After, which is a number of seconds or a date, or 0 without one. A date is
+// compared with the Date of the answer and ignored without it, because our own clock may differ.
 func (r *Response) RetryAfter() time.Duration {
 	header := r.Header.Get("Retry-After")
 	until, err := http.ParseTime(header)
@@ -350,7 +352,7 @@ func (r *Response) RetryAfter() time.Duration {
 	return max(until.Sub(answered), 0)
 }
 
-// Seconds reads a number of seconds that a platform states, at most a year; 0 if it isn't one.
+// Seconds parses a number of seconds that a platform states, and limits it to a year. It returns 0 if the text isn't one.
 func Seconds(text string) time.Duration {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 {
@@ -359,11 +361,11 @@ func Seconds(text string) time.Duration {
 	return time.Duration(min(n, 366*24*3600)) * time.Second
 }
 
-// Word decodes a JSON string, number or truth value as text: platforms write ids and codes one way or another. Anything else
-// is empty.
+// Word decodes a JSON string, number or truth value as text, because platforms write ids and codes in any of these forms. Any
+// other value becomes empty.
 type Word string
 
-// UnmarshalJSON never fails.
+// UnmarshalJSON implements [json.Unmarshaler]. It never fails.
 func (w *Word) UnmarshalJSON(raw []byte) error {
 	var s string
 	switch {

@@ -13,24 +13,26 @@ import (
 	"time"
 )
 
-// MaxCredential is how many bytes a credential may have.
+// MaxCredential is the greatest length of a credential in bytes.
 const MaxCredential = 4096
 
-// Names of credential fields with a meaning of their own.
+// Names of credential fields that the product itself uses.
 const (
 	// AccessToken is the usual name of a platform's token.
 	AccessToken = "accessToken"
-	// RefreshToken is exchanged for new tokens by a [Refresher]. It is good for one use.
+	// RefreshToken is exchanged for new tokens by a [Refresher]. It can be used once. The authorization of a channel ends with its
+	// refresh token, after weeks or months if nothing is sent, so tokens are also renewed in the background.
 	RefreshToken = "refreshToken"
-	// ExpiresAt is when AccessToken ends, in milliseconds since 1970; absent if unknown. No form asks for it.
+	// ExpiresAt is the time when AccessToken ends, in milliseconds since 1970. It is absent if the time is unknown, as for a token
+	// that a person pasted. No form has a field for it.
 	ExpiresAt = "expiresAt"
 )
 
-// Credentials are the secrets and ids with which a channel's calls are made, by the names of its type's [CredentialField]s. They are stored
-// sealed, as JSON, and never shown.
+// Credentials are the secrets and ids with which a channel's calls are made, by the names of its type's [CredentialField]s. They
+// are stored as encrypted JSON and never shown.
 type Credentials map[string]string
 
-// Expiry is the time in [ExpiresAt] in milliseconds since 1970, 0 if unknown.
+// Expiry returns the time in [ExpiresAt] in milliseconds since 1970, or 0 if it is unknown.
 func (c Credentials) Expiry() int64 {
 	at, err := strconv.ParseInt(c[ExpiresAt], 10, 64)
 	if err != nil {
@@ -54,7 +56,7 @@ func (c Credentials) MarshalJSON() ([]byte, error) {
 
 var errCredentials = errors.New("credentials must be one JSON object of strings; only expiresAt is a number")
 
-// UnmarshalJSON reads what MarshalJSON writes. Empty strings and null count as absent. The error never quotes the text.
+// UnmarshalJSON reads the output of MarshalJSON. Empty strings and null count as absent. The error never quotes the text.
 func (c *Credentials) UnmarshalJSON(text []byte) error {
 	object, err := ParseObject(text)
 	if err != nil {
@@ -84,30 +86,32 @@ func (c *Credentials) UnmarshalJSON(text []byte) error {
 
 // CredentialField is one field of the credentials of a channel type.
 type CredentialField struct {
-	// Name is the name in the API: camelCase.
+	// Name is the name in the API, in camelCase.
 	Name string
-	// Label and Hint are for forms.
+	// Label and Hint are shown in forms.
 	Label, Hint string
-	// MaxLength is for forms, in characters; 0 is [MaxCredential].
+	// MaxLength limits the input of forms, in characters. 0 means [MaxCredential].
 	MaxLength int
 	// Proposed is set for a secret that the customer chooses: the form proposes one and shows it.
 	Proposed bool
-	// Optional is set for a field that a channel may be without. With names another optional field that must be given with it, ""
-	// none.
+	// Optional is set for a field that a channel may be without. With names another optional field that must be given together
+	// with it.
 	Optional bool
 	With     string
-	// Signs is set for an optional secret of the channel's own application, which signs its deliveries; see [ChannelSigned].
+	// Signs is set for an optional secret of the channel's own application that signs the channel's deliveries; see
+	// [ChannelSigned].
 	Signs bool
-	// Check returns what is wrong with a value and what is allowed, "" for nothing, and never quotes it. nil is [CheckToken].
+	// Check returns the problem of a value and the allowed form, or "" if the value is valid. It never quotes the value. nil means
+	// [CheckToken].
 	Check func(value string) (problem string)
 }
 
-// AccessTokenField is the field of an access token.
+// AccessTokenField returns the field of an access token.
 func AccessTokenField(hint string) CredentialField {
 	return CredentialField{Name: AccessToken, Label: "Access token", Hint: hint}
 }
 
-// TokenPair are the fields of an access token that is refreshed.
+// TokenPair returns the fields of an access token and its refresh token.
 func TokenPair() []CredentialField {
 	return []CredentialField{
 		AccessTokenField("It is renewed by itself before it ends."),
@@ -117,11 +121,11 @@ func TokenPair() []CredentialField {
 
 // FieldError is a field of [Credentials] that was refused. It never quotes the value.
 type FieldError struct {
-	Field   string // its name
-	Problem string // what is wrong and what is allowed
+	Field   string
+	Problem string // the problem and the allowed form
 }
 
-// Error is "field: problem".
+// Error returns "field: problem".
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
 // SigningFields returns the names of the fields with [CredentialField.Signs].
@@ -134,8 +138,8 @@ func (t *ChannelType) SigningFields() (names []string) {
 	return names
 }
 
-// CheckCredentials checks that c has the fields of the type, each in a form that can be sent, and no other. The error is a
-// [*FieldError] for the first fault.
+// CheckCredentials checks that c contains the fields of the type, each in a form that can be sent, and no other field. The error
+// is a [*FieldError] for the first fault.
 func (t *ChannelType) CheckCredentials(c Credentials) error {
 	for i := range t.Credentials {
 		f := &t.Credentials[i]
@@ -154,7 +158,7 @@ func (t *ChannelType) CheckCredentials(c Credentials) error {
 	return nil
 }
 
-// names are the fields that aren't empty.
+// names returns the names of the fields that aren't empty.
 func (c Credentials) names() func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for name, value := range c {
@@ -165,7 +169,8 @@ func (c Credentials) names() func(yield func(string) bool) {
 	}
 }
 
-// problem returns what is wrong with the field. A check that panics refuses the value; what it panics with may be the value.
+// problem returns the problem of the field's value, or "". A check that panics refuses the value. The panic's own value is
+// dropped, because it may be the credential.
 func (f *CredentialField) problem(c Credentials) (problem string) {
 	defer func() {
 		if recover() != nil {
@@ -189,15 +194,15 @@ func (f *CredentialField) problem(c Credentials) (problem string) {
 	return problem
 }
 
-// minSecret is the length in bytes of the shortest secret that may prove deliveries: shorter ones can be guessed.
+// minSecret is the length in bytes of the shortest secret that may prove deliveries. Shorter secrets can be guessed.
 const minSecret = 16
 
-// SameSecret reports whether two secrets are equal, in a time that doesn't depend on where they differ.
+// SameSecret reports whether two secrets are equal, in a time that doesn't depend on their contents.
 func SameSecret(one, other string) bool {
 	return subtle.ConstantTimeCompare([]byte(one), []byte(other)) == 1
 }
 
-// CheckToken returns what is wrong with a token that is sent in a header, "" for nothing.
+// CheckToken returns the problem of a token that is sent in a header, or "" if the token is valid.
 func CheckToken(token string) string {
 	if len(token) > MaxCredential {
 		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(token), MaxCredential)
@@ -211,7 +216,7 @@ func CheckToken(token string) string {
 // isVisible reports whether b is a visible ASCII character.
 func isVisible(b byte) bool { return b > ' ' && b < 0x7f }
 
-// ConsistsOf reports whether s is not empty and all its bytes are allowed.
+// ConsistsOf reports whether s isn't empty and all its bytes are allowed.
 func ConsistsOf(s string, allowed func(byte) bool) bool {
 	for i := range len(s) {
 		if !allowed(s[i]) {
@@ -231,18 +236,19 @@ func IsWord(s string) bool {
 	})
 }
 
-// RefreshErrors are the error codes of a refresh that don't mean that the refresh token was refused. A code in neither list
-// is taken as a refusal of the token.
+// RefreshErrors lists the error codes of a refresh after which the refresh token isn't lost. A code in neither list counts as a
+// refusal of the token.
 type RefreshErrors struct {
-	// Member is the member of the answer that has the code: "error" or "code". No error is absent, "" or "0".
+	// Member is the member of the answer that contains the code: "error" or "code". An answer without an error has no code, "" or
+	// "0".
 	Member string
-	// Operator are errors that the operator's application causes, not the channel.
+	// Operator lists the errors that the operator's application causes, not the channel.
 	Operator []string
-	// Temporary are errors after which the refresh token is as good as before.
+	// Temporary lists the errors after which the refresh token is still valid.
 	Temporary []string
 }
 
-// CheckRefreshToken returns the failure of credentials without a usable refresh token, nil if they have one.
+// CheckRefreshToken returns an error if the credentials contain no usable refresh token.
 func CheckRefreshToken(c Credentials) *Error {
 	if problem := CheckToken(c[RefreshToken]); problem != "" {
 		return Unauthorized(false, &FieldError{RefreshToken, problem})

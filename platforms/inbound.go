@@ -13,100 +13,106 @@ var ErrMalformed = errors.New("the delivery is not a JSON object")
 
 // Bounds of the values of an [Inbound]. Platforms allow far less text.
 const (
-	// MaxText is how many bytes of a text are kept; a longer one is cut between two code points.
+	// MaxText is the number of bytes of a text that are kept. A longer text is cut between two code points.
 	MaxText = 64 << 10
-	// MaxID is how many bytes an id may have. Items with a longer one are ignored: a cut id could be another item's.
+	// MaxID is the greatest length of an id in bytes. Items with a longer id are ignored, because a cut id could be another
+	// item's.
 	MaxID = 512
-	// MaxName is how many bytes of a customer's name are kept.
+	// MaxName is the number of bytes of a customer's name that are kept.
 	MaxName = 512
 )
 
 // Kind is the kind of an [Inbound].
 type Kind uint8
 
-// The kinds. Only [Text] counts as queued and is answered by a model.
+// The kinds. Only a [Text] is queued and answered by a model.
 const (
-	// Text is a message that a customer wrote, including captions of media, titles of pressed buttons, and commands.
+	// Text is a message that a customer wrote. Captions of media, titles of pressed buttons and commands count as texts.
 	Text Kind = iota + 1
-	// Media is a customer's message without text; Text is a short name of its content, such as "image". The channel's notice answers it, or
-	// people are told.
+	// Media is a customer's message without text. Text then contains a short name of its content, such as "image". The channel's
+	// notice answers it, or the staff is notified.
 	Media
-	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
-	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's where
+	// HumanEcho is a message of the business that the platform reports back. A person typed it in the platform's own app, or we
+	// sent it; the queue distinguishes the two by the MessageID. Echoes may arrive minutes late, with other white space and
+	// formatting, and an echo may be the only proof that our message arrived. Text is the text, or a short name of the content if
 	// [Inbound.Wordless] is set.
 	HumanEcho
 	// AutomaticEcho is a message of the business that no person typed, by the platform's own marks: its automatic reply, or a
-	// message sent through its interface, by us or by another program. It never silences the assistant. Text is as HumanEcho's.
+	// message sent through its interface, by us or by another program. It never silences the assistant. Text is as for HumanEcho.
 	AutomaticEcho
-	// FailedDelivery: one of our messages, MessageID, wasn't delivered. Failure is the reason.
+	// FailedDelivery reports that our message MessageID wasn't delivered. Failure is the reason.
 	FailedDelivery
-	// Blocked: the customer can't be reached any more, because they blocked the channel or left the platform.
+	// Blocked reports that the customer can no longer be reached, because they blocked the channel or left the platform.
 	Blocked
-	// TokenExpiring: the platform will soon end the channel's access.
+	// TokenExpiring reports that the platform will soon end the channel's access.
 	TokenExpiring
-	// AccessRefused: by the platform's own report, and not in answer to a call, the channel's account may not send any more. What
-	// fails with [NeedsReauth] in answer to a call needs no such report.
+	// AccessRefused reports that the channel's account may no longer send. Adapters use it only for reports in a delivery: a call
+	// that fails with [NeedsReauth] needs none.
 	AccessRefused
-	// Unsent: its sender, the customer or somebody of the business, has taken the message MessageID back. Platforms demand that copies of
-	// it are deleted.
+	// Unsent reports that the customer or the business has taken the message MessageID back. Platforms demand that copies of it
+	// are deleted.
 	Unsent
-	// ErasureWanted: the customer asks, through the platform, for the deletion of all that is stored about them.
+	// ErasureWanted reports that the customer demands, through the platform, the deletion of everything that is stored about them.
 	ErasureWanted
-	// Event is like Media, but only shown: its files aren't fetched, nobody is told, and nothing answers it.
+	// Event is a customer's message without text, like Media, that is only shown: its files aren't fetched, the staff isn't
+	// notified, and nothing answers it.
 	Event
-	// UnmarkedEcho is like HumanEcho where the platform doesn't say whether a person typed it. The queue takes it for an automatic reply if it
-	// came sooner after the customer's message than a person could have answered, or repeats the text of such a one.
+	// UnmarkedEcho is like HumanEcho for platforms that don't report whether a person typed the message. The queue treats it as an
+	// automatic reply if it came sooner after the customer's message than a person could have answered, or if it repeats the text
+	// of an automatic reply.
 	UnmarkedEcho
-	// Edited: its sender, the customer or somebody of the business, has changed the text of the message MessageID, of which Text is the
-	// whole new text. It isn't answered by itself: a text that waits or is being answered is answered as it reads now.
+	// Edited reports that the customer or the business has changed the text of the message MessageID to Text. A preview that a
+	// platform adds to a link is such a change, too. The change causes no answer: a message that isn't answered yet is answered
+	// with its new text.
 	Edited
 )
 
-// Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
+// Inbound is one message or event in a delivery of a platform. All its strings are valid UTF-8 without NUL.
 type Inbound struct {
-	// Type and ExternalID name the channel it is for. ExternalID is empty with [Description.ChannelWebhooks].
+	// Type and ExternalID name the channel. ExternalID is empty with [Description.ChannelWebhooks].
 	Type       Type
 	ExternalID string
 	Kind       Kind
-	// Wordless is set on an echo without text: Text is a short name of its content, such as "image".
+	// Wordless is set on an echo without text. Text then contains a short name of its content, such as "image".
 	Wordless bool
-	// Unsure is set on a Text or Media if the platform doesn't say whether the customer wrote it or the business. The queue then takes it
-	// for the business's own if its MessageID is that of a message of ours, or if its Address is known from other messages to be the
-	// business's. See [OtherIDs].
+	// Unsure is set on a Text or Media if the platform doesn't report whether the customer or the business wrote it. The queue
+	// treats it as the business's own if its MessageID belongs to a message of ours, or if other messages show that its Address
+	// belongs to the business. See [OtherIDs].
 	Unsure bool
-	// Conversation is the platform's key of the conversation, the same for all its messages; empty for TokenExpiring and
-	// AccessRefused only.
+	// Conversation is the platform's key of the conversation, the same for all its messages. It is empty only for TokenExpiring
+	// and AccessRefused.
 	Conversation string
-	// Other are ids that only some platforms have, nil for none. It is a pointer for the same reason as Attached.
+	// Other contains the ids that only some platforms have. It may be nil. It is a pointer for the same reason as Attached.
 	Other *OtherIDs
-	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
+	// Address is the address for replies, often the same as Conversation. It is empty if the platform doesn't report it.
 	Address string
-	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring,
+	// MessageID is the platform's id of the message, unique within the channel. It is empty for Blocked, TokenExpiring,
 	// AccessRefused and ErasureWanted.
 	MessageID string
-	// CustomerName is the platform's name of the customer, up to MaxName bytes; empty if it has none.
+	// CustomerName is the platform's name of the customer, of up to MaxName bytes. It may be empty.
 	CustomerName string
-	// Text is up to MaxText bytes, and not blank where Kind is Text.
+	// Text has up to MaxText bytes. It isn't blank if Kind is Text.
 	Text string
-	// Attached are the files of a Text, Media, HumanEcho or UnmarkedEcho that can be fetched, at most MaxAttachments, nil for none; see
-	// [Collector.Attach]. It is a pointer because few of a delivery's items have files, and a delivery may have very many.
+	// Attached are the files of a Text, Media, HumanEcho or UnmarkedEcho that can be fetched, up to MaxAttachments; see
+	// [Collector.Attach]. It may be nil. It is a pointer because a delivery may have very many items, and few of them have files.
 	Attached *[]Attachment
-	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds. After [CustomerBlocked] the conversation is closed,
-	// unless the customer has written since the message was sent.
+	// Failure is the class of a FailedDelivery, and empty if the class is unknown. After [CustomerBlocked] the conversation is
+	// closed, unless the customer has written since the message was sent: such a report may arrive that late.
 	Failure Class
-	// SentAt is the platform's time; the zero time if there is none or it is implausible.
+	// SentAt is the platform's time of the message. It is zero if the platform reports none or an implausible one.
 	SentAt time.Time
 }
 
-// OtherIDs are ids of an [Inbound] that only some platforms have, of at most MaxID bytes.
+// OtherIDs are ids of an [Inbound] that only some platforms have, of up to MaxID bytes.
 type OtherIDs struct {
-	// Alias is another id of the customer under which the platform may name them alone in other deliveries, or Conversation itself if this
-	// delivery names them by that id alone; empty where customers have one id. Both name one conversation.
+	// Alias is another id of the customer, by which alone the platform may name them in other deliveries. It equals Conversation
+	// if this delivery names the customer by that id alone. Both ids name one conversation. Empty means that the customer has one
+	// id.
 	Alias string
-	// Business is the platform's id of the business's side of the conversation, in the form of Address; empty where the platform always
-	// says who wrote.
+	// Business is the platform's id of the business in this conversation, in the form of Address. It is empty if the platform
+	// always reports who wrote.
 	Business string
-	// Mark is [Outgoing.Mark] of a FailedDelivery where the platform repeats it; it finds messages whose id never arrived.
+	// Mark is the [Outgoing.Mark] of a FailedDelivery if the platform repeats it. It identifies messages whose id never arrived.
 	Mark string
 }
 
@@ -118,8 +124,8 @@ func (in Inbound) OtherIDs() OtherIDs {
 	return *in.Other
 }
 
-// WithContent returns in as what a customer sent: [Text] if text isn't blank, else [Media] if media names some, else without a
-// kind, which [Collector.Add] drops.
+// WithContent returns in as a message of a customer: a [Text] if text isn't blank, else a [Media] if media isn't empty. Otherwise
+// it has no kind, and [Collector.Add] drops it.
 func (in Inbound) WithContent(text, media string) Inbound {
 	in.Kind, in.Text = 0, text
 	if strings.TrimSpace(in.Text) != "" {
@@ -130,7 +136,7 @@ func (in Inbound) WithContent(text, media string) Inbound {
 	return in
 }
 
-// AsEvent returns in as a message of a customer that is only shown, without a kind if media names none.
+// AsEvent returns in as an [Event], or without a kind if media is empty.
 func (in Inbound) AsEvent(media string) Inbound {
 	in = in.WithContent("", media)
 	if in.Kind == Media {
@@ -139,7 +145,7 @@ func (in Inbound) AsEvent(media string) Inbound {
 	return in
 }
 
-// AsEcho returns in as a message of the business itself: with text if that isn't blank, else with a name of its content.
+// AsEcho returns in as a [HumanEcho] with text, or with a name of its content if text is blank.
 func (in Inbound) AsEcho(text, media string) Inbound {
 	in.Kind, in.Text, in.Wordless = HumanEcho, text, strings.TrimSpace(text) == ""
 	if in.Wordless {
@@ -148,19 +154,19 @@ func (in Inbound) AsEcho(text, media string) Inbound {
 	return in
 }
 
-// AsAutomatic returns in as a message of the business that no person typed.
+// AsAutomatic returns in as an [AutomaticEcho].
 func (in Inbound) AsAutomatic(text, media string) Inbound {
 	in = in.AsEcho(text, media)
 	in.Kind = AutomaticEcho
 	return in
 }
 
-// IsEcho reports whether in is a message of the business itself.
+// IsEcho reports whether in is a message of the business.
 func (in Inbound) IsEcho() bool {
 	return in.Kind == HumanEcho || in.Kind == AutomaticEcho || in.Kind == UnmarkedEcho
 }
 
-// AsEdited returns a [Text] as the new text of a message, whoever wrote it, and anything else without a kind.
+// AsEdited returns a [Text] as [Edited], and any other item without a kind.
 func (in Inbound) AsEdited() Inbound {
 	if in.Kind != Text {
 		return Inbound{}
@@ -169,8 +175,8 @@ func (in Inbound) AsEdited() Inbound {
 	return in
 }
 
-// MediaName is the platform's name of a kind of message if it looks like one, so that nothing else gets into the
-// conversation; otherwise "attachment".
+// MediaName returns the platform's name of a kind of message if it consists of lower-case letters and _, else "attachment". So no
+// other text gets into the conversation.
 func MediaName(name string) string {
 	if name == "" || len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "attachment"
@@ -201,7 +207,7 @@ func JoinNames(first, second string) string {
 	return name[:end]
 }
 
-// Collector collects what a delivery contains.
+// Collector collects the items of a delivery.
 type Collector struct {
 	all           []Inbound
 	most          int
@@ -210,26 +216,26 @@ type Collector struct {
 }
 
 const (
-	// shortest is how many bytes of a delivery an Inbound takes at least: {"to":1,"id":1,"type":"voice"} and a comma.
+	// shortest is the length in bytes of the shortest item, {"to":1,"id":1,"type":"voice"} and a comma.
 	shortest = 31
-	// fewInbounds is the first capacity. The next is an eighth of what the delivery can contain, and then all of that: a slice
-	// that grows as usual would take several times as much.
+	// fewInbounds is the first capacity. The second is an eighth of the greatest possible number of items, the third is that
+	// number: a slice that grows as usual would take several times as much memory.
 	fewInbounds = 8
 )
 
-// Collect returns a collector for a delivery of so many bytes.
+// Collect returns a collector for a delivery with a body of that many bytes.
 func Collect(bytes int) Collector { return Collector{most: bytes/shortest + 1} }
 
-// CollectAtMost returns a collector for at most n items.
+// CollectAtMost returns a collector for up to n items.
 func CollectAtMost(n int) Collector { return Collector{most: n} }
 
-// ByChannel makes the collector one of a platform with [Description.ChannelWebhooks], whose items have no external id.
+// ByChannel prepares the collector for a platform with [Description.ChannelWebhooks], whose items have no external id.
 func (c *Collector) ByChannel() { c.channelRouted = true }
 
-// All are the collected items.
+// All returns the collected items.
 func (c *Collector) All() []Inbound { return c.all }
 
-// Add appends in if it has a kind, and the ids that this kind needs for its channel, conversation and message.
+// Add appends in, unless it has no kind, or lacks an id of its channel, conversation or message that its kind requires.
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {

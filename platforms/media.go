@@ -7,46 +7,52 @@ import (
 )
 
 const (
-	// MaxAttachments is how many attachments of a message are kept.
+	// MaxAttachments is the number of attachments of a message that are kept.
 	MaxAttachments = 10
-	// MaxReference is how many bytes an [Attachment.Reference] may have.
+	// MaxReference is the greatest length of an [Attachment.Reference] in bytes.
 	MaxReference = 2048
-	// maxAttached is how many attachments of a delivery are kept, so that a delivery of many small ones takes little memory.
+	// maxAttached is the number of attachments of a delivery that are kept, so that a delivery of many small ones uses little
+	// memory.
 	maxAttached = 1000
 )
 
 // Attachment is a file of a message.
 type Attachment struct {
-	// Kind is a short name of it as in [Inbound.Text] of a [Media]: image, audio, video, sticker or file.
+	// Kind is a short name of the content: image, audio, video, sticker or file.
 	Kind string
-	// Reference is a public https address of the file, or the platform's id of it, which a [MediaSource] resolves. Both may end.
+	// Reference is a public https address of the file, for which no token is needed, or the platform's id of it, which a
+	// [MediaSource] resolves. Both may stop working after some time.
 	Reference string
-	// Name is the name that the sender's file has, up to MaxName bytes; "" if it has none.
+	// Name is the name of the sender's file, of up to MaxName bytes. It may be empty.
 	Name string
 }
 
-// IsAddress reports whether an [Attachment.Reference] is an address, and not an id.
+// IsAddress reports whether an [Attachment.Reference] is an address, not an id.
 func IsAddress(reference string) bool { return strings.Contains(reference, "://") }
 
 // MediaSource is a platform that names files of messages by ids.
 type MediaSource interface {
-	// Locate returns where a file with this id can be fetched now. The error is an [*Error]: [Refused] if there is no such file any more.
+	// Locate returns where the file with this id can be fetched now. The error is an [*Error]: [Refused] if the file no longer
+	// exists.
 	Locate(ctx context.Context, channel *Channel, id string) (Location, error)
 }
 
-// Location is where a file can be fetched for some minutes. It is never stored or logged: address and header may have a token.
+// Location is the place where a file can be fetched for some minutes. It is never stored or logged, because address and header
+// may contain a token.
 type Location struct {
 	// Address is an https address.
 	Address string
 	// Own is set if the address is below the one that the operator has configured for the platform, which may be private.
 	Own bool
-	// Authorization is the header of this name, "" for none. It is sent to Address only, not where that redirects to.
+	// Authorization is the value of the header of this name, which may be empty. It is sent to Address only, never to the target
+	// of a redirect.
 	Authorization string
-	// Bytes is the size of the file, 0 if the platform doesn't say.
+	// Bytes is the size of the file, or 0 if the platform doesn't report it.
 	Bytes int64
 }
 
-// Attach adds an attachment to in, unless it has no reference, or in or the delivery has as many as are kept.
+// Attach adds an attachment to in. It ignores an attachment without a reference, and attachments beyond the bounds of a message
+// and of a delivery.
 func (c *Collector) Attach(in *Inbound, a Attachment) {
 	if a.Reference == "" || len(in.Attachments()) >= MaxAttachments || c.attached >= maxAttached {
 		return
@@ -58,7 +64,7 @@ func (c *Collector) Attach(in *Inbound, a Attachment) {
 	c.attached++
 }
 
-// Attachments returns what is attached.
+// Attachments returns the attachments.
 func (in Inbound) Attachments() []Attachment {
 	if in.Attached == nil {
 		return nil
@@ -66,7 +72,8 @@ func (in Inbound) Attachments() []Attachment {
 	return *in.Attached
 }
 
-// Reference reads an [Attachment.Reference]. One that is too long, or has NUL, white space or broken characters, is "".
+// Reference reads an [Attachment.Reference]. It returns "" for one that is too long or contains NUL, white space or broken
+// characters.
 func (v Value) Reference() string {
 	text, hasNUL := readText(v, MaxReference+1)
 	if hasNUL || !isReference(text) {
@@ -79,7 +86,6 @@ func isReference(s string) bool {
 	return len(s) <= MaxReference && ConsistsOf(s, isVisible)
 }
 
-// checkAttachments checks the attachments of an item.
 func checkAttachments(in *Inbound) error {
 	attached := in.Attachments()
 	if len(attached) > 0 && in.Kind != Text && in.Kind != Media && (!in.IsEcho() || in.Kind == AutomaticEcho) || len(attached) > MaxAttachments {
@@ -102,38 +108,38 @@ const (
 	FileOther = "file"
 )
 
-// FileKinds are all of them.
+// FileKinds returns all kinds of files.
 func FileKinds() []string { return []string{FileImage, FileAudio, FileVideo, FileOther} }
 
 // File is a file that is sent to a customer.
 type File struct {
-	// Kind is one of [FileKinds], by the content.
+	// Kind is one of [FileKinds], determined from the content.
 	Kind string
-	// Name has an extension, and neither a path nor control characters; at most [MaxName] bytes.
+	// Name has an extension, and neither a path nor control characters. It has up to [MaxName] bytes.
 	Name string
-	// MediaType is by the content, application/octet-stream if that says nothing.
+	// MediaType is determined from the content. It is application/octet-stream if the content has no known form.
 	MediaType string
 	Content   []byte
 }
 
-// FileSender is a platform to which a person of the business may send files: it has a type with [ChannelType.Files].
+// FileSender is a platform to which a person of the business may send files. One of its types has [ChannelType.Files].
 type FileSender interface {
-	// SendFile sends a file of a kind that the type takes as one message, and returns the platform's id of it, at most [MaxID] bytes. out
-	// has no text. It may make a second call before, which the customer doesn't see: if that fails, nothing was sent. The error is an
-	// [*Error].
+	// SendFile sends a file, of a kind that the type accepts, as one message. It returns the platform's id of the message, of up
+	// to [MaxID] bytes. out has no text. SendFile may make another call first, which the customer doesn't see: if that call fails,
+	// nothing was sent. The error is an [*Error].
 	SendFile(ctx context.Context, out *Outgoing, file *File) (messageID string, err error)
 }
 
 // Part is a part of a body of multipart/form-data.
 type Part struct {
 	Name string
-	// FileName and MediaType are those of a file, "" of a value.
+	// FileName and MediaType are empty for a part that is a value, not a file.
 	FileName, MediaType string
 	Content             []byte
 }
 
-// NotSent returns the failure of a call that prepares a message, which is [Unknown] for a message itself: the customer has nothing yet, so it
-// may be tried again.
+// NotSent returns the failure of a call that prepares a message. Such a call may be repeated even if its outcome is [Unknown],
+// because the customer has received nothing yet.
 func NotSent(failure *Error) *Error {
 	if failure.Class == Unknown {
 		return RetryLater(0, failure.Cause)

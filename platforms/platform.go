@@ -1,37 +1,34 @@
-// Package platforms is the contract between caddy-svc and its adapters to messaging platforms: what an adapter declares
-// ([Description]), what it does ([Platform]), how its failures are classified ([Error]), and the helpers that adapters
-// share. It contains no adapter and nothing of Caddy. It is v0: vendors and production traffic will widen it.
+// Package platforms is the contract between caddy-svc and its adapters to messaging platforms: how an adapter describes itself
+// ([Description]), which calls it makes ([Platform]), how its failures are classified ([Error]), and the helpers that adapters
+// share. It contains no adapter and imports nothing of Caddy. It is v0: vendors and production traffic will widen it.
 //
 // # Adapters
 //
-// An adapter is a package with a [Driver]. The driver describes the platform without doing anything: its channel types,
-// the options of its block in the configuration, the fields of its credentials, its limits and its instructions for
-// people. Forms, API, command line and documentation are made from that description. [Driver.New] makes the [Platform],
-// which verifies and reads deliveries, sends replies and identifies accounts. What only some platforms can do are small
-// interfaces of their own: [SignedDeliveries] or [ChannelSecrets] (every platform has exactly one of the two),
-// [ChannelSigned], [Refresher], [Templater], [MediaSource], [Handshaker],
-// [option.Checker]. A Caddy module of the namespace svc.platforms makes an adapter
-// available; it needs nothing but the driver.
+// An adapter is a package with a [Driver]. The driver describes the platform: its channel types, the options of its block in the
+// configuration, the fields of its credentials, its limits and its instructions for people. Forms, API, command line and
+// documentation are made from that description. [Driver.New] makes the [Platform], which verifies and reads deliveries, sends
+// replies and identifies accounts. Every platform implements exactly one of [SignedDeliveries] and [ChannelSecrets]. Other
+// abilities are optional interfaces: [ChannelSigned], [Handshaker], [Refresher], [Templater], [MediaSource], [FileSender],
+// [Signaler], [ThreadReader] and [option.Checker]. A Caddy module of the namespace svc.platforms makes an adapter available; it
+// needs nothing but the driver.
 //
-// The packages platforms/bot, platforms/social, platforms/localchat, platforms/marketa and platforms/marketb are the
-// built-in adapters. Package platforms/platformtest checks any adapter against this contract.
+// The packages platforms/bot, platforms/social, platforms/localchat, platforms/marketa and platforms/marketb are the built-in
+// adapters. Package platforms/platformtest checks any adapter against this contract.
 //
-// # What an adapter must hold
+// # Rules for adapters
 //
-//   - Extract never panics and never fails for a JSON object: items of an unknown form are left out and don't affect
-//     others. A refused delivery is repeated by most platforms for hours.
-//   - Only what one customer wrote in a private conversation is [Text]. Bots, groups, echoes, receipts and edits never
-//     are; otherwise an assistant could answer itself.
+//   - Extract never panics and never fails for a JSON object: it skips items of an unknown form, without effect on other items.
+//     Most platforms repeat a refused delivery for hours.
+//   - Only a message that one customer wrote in a private conversation is a [Text]. Messages of bots, groups and the business,
+//     receipts and edits never are; otherwise an assistant could answer itself.
 //   - One delivery may contain messages for several tenants. Each [Inbound] carries the external id of its own entry.
 //   - Ids are bounded and never shortened or repaired. All strings are valid UTF-8 without NUL; texts and names are bounded.
 //   - An [Error] contains no token, no text of a customer and no text of the platform.
-//   - Send makes at most one request that can deliver the message. If no usable answer arrives, the failure is [Unknown].
+//   - Send makes only one request that can deliver the message. If no usable answer arrives, the failure is [Unknown].
 //   - Calls end when their context does. An adapter keeps no state but idle connections.
 //
-// # What the product does
-//
-// It routes, queues, stores, retries, seals credentials (an adapter receives them opened), bounds every call by a deadline,
-// recovers panics, and decides what is answered.
+// The product routes, queues, stores and retries messages, decides which of them are answered, keeps credentials encrypted (an
+// adapter receives them in plain text), bounds every call by a deadline, and recovers panics.
 package platforms
 
 import (
@@ -45,14 +42,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/option"
 )
 
-// Type is the type of a channel, such as "photo_dm": lower-case letters, digits and underscores. Types are stored and part of
-// the public API, and unique among all platforms of a build.
+// Type is the type of a channel, such as "photo_dm": lower-case letters, digits and underscores. Types are stored, are part of
+// the public API, and are unique among all platforms of a build.
 type Type string
 
 // Driver makes a platform available. It has no state; its methods may be called at any time. A Caddy module of the
 // namespace svc.platforms is a driver.
 type Driver interface {
-	// Describe returns the description of the platform, which depends on no configuration. It always returns the same.
+	// Describe returns the description of the platform. It depends on no configuration and is always the same.
 	Describe() *Description
 	// New returns the platform for the options of one configuration. It makes no request. Without a block in the
 	// configuration the options are empty: New must succeed, and calls that need a missing option fail as [Refused].
@@ -64,12 +61,13 @@ type Description struct {
 	// Name is the name in the configuration (`platform NAME`) and, with dashes for underscores, in the address of the
 	// webhook, /webhooks/NAME.
 	Name string
-	// OperationName names the platform in the operations of the interface description, in CamelCase; "" makes it of Name.
+	// OperationName names the platform in the operations of the interface description, in CamelCase. Empty means that the name is
+	// made from Name.
 	OperationName string
 	// Deliveries names the deliveries of the webhook, such as "Events of the social platform".
 	Deliveries string
 	// ChannelWebhooks is set if every channel has a webhook address (/webhooks/NAME/{channelId}) and a secret of its own. Such
-	// channels have no external id, and the platform is a [ChannelSecrets]. Otherwise all channels share one address, are
+	// channels have no external id, and the platform is a [ChannelSecrets]. Otherwise all channels share one address and are
 	// distinguished by their external ids, and the platform is a [SignedDeliveries].
 	ChannelWebhooks bool
 	// SignatureHeader is the header that carries the signature or secret of a delivery, unless the operator's option
@@ -77,9 +75,9 @@ type Description struct {
 	SignatureHeader string
 	// SignatureHelp says in a few sentences how a delivery is signed.
 	SignatureHelp string
-	// Handshake describes the GET request that a [Handshaker] answers; nil if the platform is none.
+	// Handshake describes the GET request of a [Handshaker]. It is nil if the platform isn't one.
 	Handshake *Handshake
-	// Options are those of the platform's block. Every platform has the options header, api_base and ack in addition.
+	// Options are the options of the platform's block. Every platform also has the options header, api_base and ack.
 	Options []option.Option
 	// Channels are the channel types, in the order of forms and lists.
 	Channels []ChannelType
@@ -95,11 +93,11 @@ type Handshake struct {
 // Parameter is a parameter of a query.
 type Parameter struct{ Name, Help string }
 
-// Config is what a platform is made with.
+// Config contains everything that a platform is made with.
 type Config struct {
 	// Options are the values of the configured options, with references resolved. Options that were not given are absent.
 	Options map[string]string
-	// Client makes the calls.
+	// Client makes the calls to the platform.
 	Client *Client
 	// Now is the clock of signatures and expiries.
 	Now func() time.Time
@@ -107,7 +105,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Base returns the address in the first of the options that is set, else fallback.
+// Base returns the first address that is set in one of the options, or fallback.
 func (c *Config) Base(fallback string, options ...string) (*url.URL, error) {
 	for _, option := range options {
 		if address := c.Options[option]; address != "" {
@@ -120,58 +118,62 @@ func (c *Config) Base(fallback string, options ...string) (*url.URL, error) {
 // ChannelType describes one type of channel.
 type ChannelType struct {
 	Type Type
-	// Label names the type for people. Like is a well-known service of this type, such as "Telegram"; "" for none.
+	// Label names the type for people. Like is a well-known service of this type, such as "Telegram". It may be empty.
 	Label, Like string
-	// ExternalID is the platform's name of the id that its deliveries are routed by, such as "Page id"; "" for types with
-	// [Description.ChannelWebhooks]. ExternalIDHint says where to find it.
+	// ExternalID is the platform's name of the id by which its deliveries are routed, such as "Page id". It is empty for types
+	// with [Description.ChannelWebhooks]. ExternalIDHint says where to find the id.
 	ExternalID, ExternalIDHint string
-	// Credentials are the fields of a channel's credentials, in the order of the form.
+	// Credentials describe a channel's credentials, in the order of the form.
 	Credentials []CredentialField
-	// Limit is the longest message. The zero value is no limit.
+	// Limit is the longest message. The zero value means unlimited.
 	Limit Limit
-	// Markup is the marks that the platform shows as emphasis. The zero value is none.
+	// Markup has the marks that the platform shows as emphasis. The zero value means that it shows none.
 	Markup Markup
-	// MostParts is how many messages one text may be split into. 0 means that the platform has no bound. A person's longer text is
-	// refused. The end of an assistant's longer text is left out, as is everything after 20 messages.
+	// MostParts is the number of messages into which one text may be split. 0 means unlimited. A person's longer text is refused.
+	// The end of an assistant's longer text is dropped, as is everything after 20 messages.
 	MostParts int
-	// Unanswered is how many messages in a row the platform takes until the customer writes again; 0 is no bound. More fail as after
-	// the window.
+	// Unanswered is the number of messages in a row that the platform accepts before the customer writes again. 0 means unlimited.
+	// Further messages fail like messages after the window.
 	Unanswered int
-	// Pace is how fast messages are sent on one channel, and CustomerPace to one of its customers. It stays below what the platform
-	// publishes, because messages may be delayed on their way and arrive closer together. The zero value is as fast as they come.
+	// Pace limits how fast messages are sent on one channel, CustomerPace how fast to one of its customers. Both stay below the
+	// platform's published limits, because messages may be delayed on their way and arrive closer together. The zero value means
+	// unlimited.
 	Pace, CustomerPace Pace
-	// RenewAhead is how long before its end an access token is exchanged for a new one, for a type of a [Refresher] whose channels have
-	// no refresh token: their access token itself is exchanged, which works only before it ends. 0 for all other types.
+	// RenewAhead is the time before the end of an access token at which the token is exchanged for a new one. It is set for types
+	// of a [Refresher] whose channels have no refresh token: their access token itself is exchanged, which works only before it
+	// ends. 0 means that tokens of the type aren't renewed in this way.
 	RenewAhead time.Duration
-	// Window is how long after the customer's last message a business may write freely; 0 is without end. A message after it
-	// fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
+	// Window is the time after the customer's last message in which a business may write freely. 0 means that it never ends. A
+	// later message fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
 	Window      time.Duration
 	AfterWindow Class
-	// PersonWindow is how long after the customer's last message a person of the business may write; 0 is as long as Window. It is
-	// longer than Window. See [Outgoing.Late].
+	// PersonWindow is the time after the customer's last message in which a person of the business may write. It is longer than
+	// Window. 0 means the same as Window. See [Outgoing.Late].
 	PersonWindow time.Duration
-	// WindowHelp states the window to people.
+	// WindowHelp explains the window to people.
 	WindowHelp string
-	// TypingFor is how long the platform shows that an answer is being written, once a [Signaler] has said so; 0 for types that only
-	// show that messages were read.
+	// TypingFor is the time for which the platform shows that an answer is being written after a call of a [Signaler]. 0 means
+	// that the platform only shows that messages were read.
 	TypingFor time.Duration
-	// Files are the kinds of files, of [FileKinds], that a person may send through a [FileSender]; nil for none.
+	// Files are the kinds of files, of [FileKinds], that a person may send through a [FileSender]. The list may be empty.
 	Files []string
-	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
+	// Before are the steps before a channel is connected. After are the steps that need its webhook address, which replaces %u in
+	// them.
 	Before, After []string
 }
 
-// Pace is how fast messages are sent: Burst in a row after a rest, and one more each Every, which is 0 or 1 ms to 1 min.
+// Pace allows Burst messages in a row after a rest, and one more message each Every, which is 0 or 1 ms to 1 min.
 type Pace struct {
 	Every time.Duration
 	Burst int
 }
 
-// Markup is how a text says what is emphasized: each field is put before and after such words, "" where the platform shows no
-// emphasis of the kind. An assistant's Markdown is turned into it; texts of people are sent as they wrote them.
+// Markup has the marks of emphasis, each of which is put before and after the emphasized words. An empty mark means that the
+// platform doesn't show this kind. An assistant's Markdown is converted to these marks; texts of people are sent as they wrote
+// them.
 type Markup struct {
 	Strong, Emphasis string
-	// Code stands around code within a line, CodeBlock around lines of it.
+	// Code encloses code within a line, CodeBlock encloses lines of code.
 	Code, CodeBlock string
 	// Markdown leaves an assistant's texts as they are.
 	Markdown bool
@@ -180,7 +182,7 @@ type Markup struct {
 // Channel is the channel that a call is made for.
 type Channel struct {
 	Type Type
-	// ExternalID is the page, account, phone number or shop id; "" for types without one.
+	// ExternalID is the page, account, phone number or shop id. It is empty for types without one.
 	ExternalID  string
 	Credentials Credentials
 }
@@ -188,65 +190,67 @@ type Channel struct {
 // Outgoing is one message to one customer: a part of a reply, within the limit of its channel type (see [Split]).
 type Outgoing struct {
 	Type Type
-	// ExternalID is the channel's: page, account, phone number or shop id.
+	// ExternalID is the channel's page, account, phone number or shop id.
 	ExternalID string
-	// Conversation and Address are those of the [Inbound] that is answered.
+	// Conversation and Address come from the [Inbound] that is answered.
 	Conversation, Address string
 	Text                  string
-	// Template is set for a template of a [Templater]; Text is then its text with the variables filled in.
+	// Template is set for a template of a [Templater]. Text then contains the template's text with the variables filled in.
 	Template    *FilledTemplate
 	Credentials Credentials
-	// Mark is our own id of the message, of visible ASCII characters, at most [MaxID] bytes. It goes along where the platform
-	// repeats it in its report of the message, so that the report is recognized even if the answer to the call was lost.
+	// Mark is our own id of the message: up to [MaxID] visible ASCII characters. It is sent along if the platform repeats it in
+	// its report of the message, so that the report is recognized even if the answer to the call was lost.
 	Mark string
-	// Late is set for a message that a person wrote after Window and within PersonWindow of the type.
+	// Late is set if a person wrote the message after Window and within PersonWindow of the type.
 	Late bool
 }
 
-// Platform is an adapter at work. Its methods are called concurrently.
+// Platform is an adapter with its configuration. Its methods are called concurrently.
 type Platform interface {
-	// Extract returns what a verified delivery contains, [ErrMalformed] if it isn't a JSON object. It doesn't keep body, and
-	// nothing it returns refers to body.
+	// Extract returns the contents of a verified delivery. It returns [ErrMalformed] if the delivery isn't a JSON object. It
+	// doesn't keep body, and nothing that it returns refers to body.
 	Extract(body []byte) ([]Inbound, error)
-	// Send sends one message and returns the platform's id of it, at most [MaxID] bytes. The error is an [*Error].
+	// Send sends one message and returns the platform's id of it, of up to [MaxID] bytes. The error is an [*Error].
 	Send(ctx context.Context, out *Outgoing) (messageID string, err error)
-	// Identify asks the platform which account the credentials belong to, and returns its external ids. Platforms that can
-	// only confirm an id return the channel's. The error is an [*Error].
+	// Identify returns the external ids of the account to which the credentials belong, as the platform reports them. A platform
+	// that can only confirm an id returns the channel's id. The error is an [*Error].
 	Identify(ctx context.Context, channel *Channel) (externalIDs []string, err error)
 }
 
-// SignedDeliveries is a platform whose deliveries all go to one address, signed with a secret of the operator's application.
+// SignedDeliveries is a platform that sends all deliveries to one address and signs them with a secret of the operator's
+// application.
 type SignedDeliveries interface {
-	// Verify returns an error unless the platform signed the delivery. Without a configured secret every delivery fails.
+	// Verify returns an error unless the platform signed the delivery. Without a configured secret it always returns an error.
 	Verify(delivery *Delivery) error
 }
 
-// ChannelSigned is a [SignedDeliveries] whose channels may be connected through an application of their owner's. Their credentials
-// then have a secret that signs their deliveries, a [CredentialField] with Signs, and no other secret proves a delivery for them.
+// ChannelSigned is a [SignedDeliveries] whose channels may be connected through an application that belongs to the channel's
+// owner. The credentials of such a channel contain the secret of that application (a [CredentialField] with Signs), and only this
+// secret proves a delivery for the channel.
 type ChannelSigned interface {
-	// Named returns the channels that a delivery is about, without credentials: the first [MaxNamed] of them, or fewer; none if the
-	// delivery has no signature in the platform's form. The body isn't verified, and is read in little memory whatever it holds.
+	// Named returns the channels that a delivery is about, without credentials: up to [MaxNamed], and none if the delivery has no
+	// signature in the platform's form. The body isn't verified yet, so Named reads it in little memory, whatever its content.
 	Named(delivery *Delivery) []Channel
-	// SignsItself reports whether the credentials have a signing secret, and it is another than that of [SignedDeliveries].
+	// SignsItself reports whether the credentials contain a signing secret that differs from the one of [SignedDeliveries].
 	SignsItself(credentials Credentials) bool
-	// VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves. It depends on no
-	// other fields than those with Signs and those that they are given with.
+	// VerifyOwn returns an error unless the delivery is signed with the secret in the credentials, for which SignsItself is true.
+	// The result depends only on the fields with Signs and on the fields that must be given with these.
 	VerifyOwn(delivery *Delivery, credentials Credentials) error
 }
 
-// MaxNamed bounds [ChannelSigned.Named], and the secrets that a delivery is compared with.
+// MaxNamed limits the channels of [ChannelSigned.Named], and the secrets with which a delivery is compared.
 const MaxNamed = 8
 
-// ChannelSecrets is a platform whose deliveries go to an address for each channel, with a secret of the channel's.
+// ChannelSecrets is a platform that sends deliveries to an address for each channel, with a secret of the channel.
 type ChannelSecrets interface {
-	// VerifyChannel returns an error unless the headers prove the platform. It is called before the body is read.
+	// VerifyChannel returns an error unless the headers prove that the platform sent them. It is called before the body is read.
 	VerifyChannel(header http.Header, credentials Credentials) error
 }
 
 // Delivery is a request of a platform.
 type Delivery struct {
 	Header http.Header
-	// URL is the configured address of the webhook, whatever host the request names.
+	// URL is the configured address of the webhook, independent of the host in the request.
 	URL  string
 	Body []byte
 }
@@ -257,8 +261,8 @@ type Handshaker interface {
 	Handshake(query url.Values) (answer string, err error)
 }
 
-// MinRenewalAge is how old an access token is at least before it is exchanged for a new one by [ChannelType.RenewAhead], or because its
-// end isn't known.
+// MinRenewalAge is the age from which an access token may be exchanged for a new one, by [ChannelType.RenewAhead] or because its
+// end is unknown.
 const MinRenewalAge = 24 * time.Hour
 
 // Refreshable reports whether the type's channels have tokens that can be refreshed.
@@ -266,56 +270,57 @@ func (t *ChannelType) Refreshable() bool {
 	return t.RenewAhead > 0 || slices.ContainsFunc(t.Credentials, func(f CredentialField) bool { return f.Name == RefreshToken })
 }
 
-// Expiring reports whether an access token that is exchanged for new ones should have been exchanged long ago, so that its owner has
-// to see to it: less than a third of RenewAhead is left.
+// Expiring reports whether less than a third of RenewAhead is left. The token should have been exchanged long before, so its
+// owner has to look for the reason.
 func (t *ChannelType) Expiring(c Credentials, now time.Time) bool {
 	return t.RenewAhead > 0 && c.Expiry() != 0 && !now.Add(t.RenewAhead/3).Before(time.UnixMilli(c.Expiry()))
 }
 
-// Refresher is a platform whose access tokens expire. Its channel types have a credential field [RefreshToken], or
+// Refresher is a platform with access tokens that expire. Its channel types have a credential field [RefreshToken], or
 // [ChannelType.RenewAhead].
 type Refresher interface {
-	// Refresh exchanges the refresh token, or the access token of a type with RenewAhead, for new tokens and returns the credentials
-	// to store, with their end. It uses up the old refresh token: the caller stores the result before anything else and lets no two
-	// refreshes of a channel run at a time. The error is an [*Error]: [NeedsReauth] if the refresh token isn't accepted, [Unknown] if it
-	// may be used up, [Refused] if the operator's application is at fault.
+	// Refresh exchanges the refresh token, or the access token of a type with RenewAhead, for new tokens. It returns the
+	// credentials to store, with the time when they end. It uses up the old refresh token: the caller stores the result before it
+	// does anything else, and never runs two refreshes of a channel at the same time. The error is an [*Error]: [NeedsReauth] if
+	// the platform rejected the refresh token, [Unknown] if the token may be used up, [Refused] if the operator's application is
+	// the cause.
 	Refresh(ctx context.Context, channel *Channel) (Credentials, error)
 }
 
 // Signaler is a platform that can show customers that their messages were read, or that an answer is being written.
 type Signaler interface {
-	// Signal shows the customer of the signal that their message was read, and, for types with [ChannelType.TypingFor], that an answer is
-	// being written. What fails is left out: nothing depends on it. The error is an [*Error].
+	// Signal shows the customer that their message was read and, for types with [ChannelType.TypingFor], that an answer is being
+	// written. A failed signal is never repeated. The error is an [*Error].
 	Signal(ctx context.Context, signal *Signal) error
 }
 
-// Signal is what is shown to one customer.
+// Signal names the customer and the message of a call of [Signaler.Signal].
 type Signal struct {
 	Type Type
-	// ExternalID is the channel's: page, account, phone number or shop id.
+	// ExternalID is the channel's page, account, phone number or shop id.
 	ExternalID string
-	// Conversation, Address and MessageID are those of the customer's last message, which is answered.
+	// Conversation, Address and MessageID come from the customer's last message.
 	Conversation, Address, MessageID string
-	// Again is set when only the typing has to be shown for longer.
+	// Again is set if the message is already shown as read, and only the typing has to be shown for longer.
 	Again       bool
 	Credentials Credentials
 }
 
-// ThreadReader is implemented by platforms that don't report to a webhook what people of the business write in the platform's own app.
-// The worker reads a customer's thread before it sends them an answer, so that the assistant doesn't talk over a person.
+// ThreadReader is a platform that doesn't report to the webhook when people of the business write in the platform's own app. The
+// worker reads a customer's thread before it sends them an answer, so that the assistant doesn't talk over a person.
 type ThreadReader interface {
-	// ReadThread returns the last messages of the business to one customer, at least ten where there are as many: [HumanEcho] those that a
-	// person may have typed, [AutomaticEcho] the others. Messages of ours may be among both. An answer is sent even if this fails. The
-	// error is an [*Error].
+	// ReadThread returns the last messages of the business to one customer, ten or more if there are as many. A message is a
+	// [HumanEcho] if a person may have typed it, otherwise an [AutomaticEcho]. Our own messages may be among both. The answer is
+	// sent even if ReadThread fails. The error is an [*Error].
 	ReadThread(ctx context.Context, thread *Thread) ([]Inbound, error)
 }
 
-// Thread names what a business and one customer have written to each other.
+// Thread names the conversation between a business and one customer.
 type Thread struct {
 	Type Type
-	// ExternalID is the channel's: page, account, phone number or shop id.
+	// ExternalID is the channel's page, account, phone number or shop id.
 	ExternalID string
-	// Conversation is the platform's key of it, see [Inbound].
+	// Conversation is the platform's key of the conversation, as in [Inbound].
 	Conversation string
 	Credentials  Credentials
 }

@@ -17,17 +17,17 @@ const (
 	Characters Unit = iota
 	// UTF16Units are the 16-bit units of UTF-16, which JavaScript and Java call characters.
 	UTF16Units
-	// Bytes are those of UTF-8.
+	// Bytes are the bytes of UTF-8.
 	Bytes
 )
 
-// Limit is how long one message may be. The zero value is no limit.
+// Limit is the greatest length of one message. The zero value means unlimited.
 type Limit struct {
 	Most int
 	Unit Unit
 }
 
-// Size is the length of a text in the limit's unit.
+// Size returns the length of a text in the limit's unit.
 func (l Limit) Size(text string) int {
 	switch l.Unit {
 	case UTF16Units:
@@ -46,13 +46,13 @@ func (l Limit) Size(text string) int {
 	}
 }
 
-// Split cuts a text into messages within the limit, in order. It cuts between paragraphs, else between lines, sentences or
-// words, and only where there is none of these between two graphemes (Unicode Standard Annex 29); a grapheme is cut,
-// between two characters, only if it alone exceeds the limit. A cut that leaves a message less than half full is made only
-// if no other but one within a word is left.
+// Split cuts a text into messages within the limit, in order. It prefers a cut between paragraphs, then between lines, sentences
+// and words, and otherwise cuts between two graphemes (Unicode Standard Annex 29). It cuts a grapheme, between two characters,
+// only if the grapheme alone exceeds the limit. It leaves a message less than half full only if every other cut would be within a
+// word.
 //
-// White space around a cut, and at both ends of the text, is left out; nothing else is. Bytes that are no UTF-8 become
-// U+FFFD. A text of white space only gives no parts.
+// White space around a cut and at both ends of the text is removed; nothing else is. Bytes that aren't UTF-8 become U+FFFD. A
+// text of white space gives no parts.
 func Split(l Limit, text string) []string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if l.Most <= 0 {
@@ -87,22 +87,22 @@ const (
 	cutParagraph
 )
 
-// piece is a grapheme, or a character of one that alone exceeds the limit.
+// piece is a grapheme, or a character of a grapheme that alone exceeds the limit.
 type piece struct {
 	text  string
 	size  int
 	space bool
-	// before is how good a cut before the piece is. That of a run of white space stands at its first piece.
+	// before ranks a cut before the piece. A run of white space has its rank at its first piece.
 	before cutKind
 }
 
-// takeApart returns the pieces of a text behind the white space that it begins with.
+// takeApart returns the pieces of a text, without the white space at its beginning.
 func takeApart(text string, l Limit) []piece {
 	var (
 		pieces   []piece
-		run      = -1 // where the white space at hand began
-		lines    int  // line ends in it
-		sentence bool // a sentence ended after the last piece that is no white space
+		run      = -1 // index of the first piece of the current white space, or -1
+		lines    int // line ends in the white space
+		sentence bool // a sentence ended after the last piece that isn't white space
 	)
 	for cluster, ends := range segment.Characters(text) {
 		p := piece{text: cluster, size: l.Size(cluster), space: strings.TrimSpace(cluster) == ""}
@@ -150,7 +150,7 @@ func appendCharacters(pieces []piece, p piece, l Limit) []piece {
 	return pieces
 }
 
-// cuts holds the last place found of each kind; no cut is at 0.
+// cuts contains the index of the last cut of each kind. 0 means that there is none.
 type cuts [cutParagraph + 1]int
 
 func (c *cuts) best() int {
@@ -162,9 +162,9 @@ func (c *cuts) best() int {
 	return 0
 }
 
-// cut returns how many pieces go into the next message. White space at a cut needs no room.
+// cut returns the number of pieces in the next message. White space at a cut needs no room.
 func (l Limit) cut(pieces []piece) int {
-	var early, late cuts // those of a message less than half full, and the others
+	var early, late cuts // cuts that leave the message less than half full, and all others
 	size := 0
 	for i, p := range pieces {
 		if 2*size < l.Most {

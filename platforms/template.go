@@ -12,22 +12,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of templates.
 const (
-	// MaxTemplates is how many templates a page has at most.
+	// MaxTemplates is the greatest number of templates on a page.
 	MaxTemplates = 25
-	// MaxTemplateBody is how many bytes of text a template has at most.
+	// MaxTemplateBody is the greatest length of a template's text in bytes.
 	MaxTemplateBody = 16 << 10
-	// MaxTemplateVariables is how many variables a template has at most.
+	// MaxTemplateVariables is the greatest number of a template's variables.
 	MaxTemplateVariables = 64
-	// MaxTemplateValue is how many characters the value of a variable has at most.
+	// MaxTemplateValue is the greatest length of a variable's value in characters.
 	MaxTemplateValue = 1024
-	// maxTemplateWord bounds names, languages and categories in bytes.
+	// maxTemplateWord is the greatest length of names, languages and categories in bytes.
 	maxTemplateWord = 512
 )
 
-// Templater is a platform with message templates: texts with variables that it approved before, and that may be sent after a channel
-// type's window. At least one of its channel types has [TemplateRequired] as AfterWindow; these types have templates.
+// Templater is a platform with message templates: texts with variables that it has approved, and that may be sent after a channel
+// type's window. One or more of its channel types have [TemplateRequired] as AfterWindow; these types have templates.
 type Templater interface {
 	// Templates returns a page of the channel's templates that may be sent now. The error is an [*Error].
 	Templates(ctx context.Context, channel *Channel, query TemplateQuery) (TemplatePage, error)
@@ -35,39 +34,41 @@ type Templater interface {
 
 // TemplateQuery selects templates.
 type TemplateQuery struct {
-	// Name selects the templates with this name, one for each language; "" is all. The platform may return others, too.
+	// Name selects the templates with this name, one for each language. Empty means all. The platform may also return other
+	// templates.
 	Name string
-	// After is the Next of the page before; "" is the first page. It comes from a client: visible ASCII characters, at most [MaxID].
+	// After is the Next of the previous page. Empty means the first page. It comes from a client: up to [MaxID] visible ASCII
+	// characters.
 	After string
 }
 
 // TemplatePage is a page of templates.
 type TemplatePage struct {
-	// Templates are at most [MaxTemplates].
+	// Templates has up to [MaxTemplates] elements.
 	Templates []Template
-	// Next is the platform's name of the next page, visible ASCII characters, at most [MaxID]; "" if there is none.
+	// Next is the platform's name of the next page: up to [MaxID] visible ASCII characters. It is empty on the last page.
 	Next string
 }
 
-// Template is a text with variables that the platform has approved. A name has one template for each language.
+// Template is a text with variables that the platform has approved. Templates with the same name differ in their language.
 type Template struct {
 	Name, Language string
-	// Category is the platform's word for what the template is for, such as "utility"; "" if it has none.
+	// Category is the platform's word for the purpose of the template, such as "utility". It may be empty.
 	Category string
-	// Body is the text, in which each variable stands as {{name}}.
+	// Body is the text, in which each variable is written as {{name}}.
 	Body string
-	// Variables are the names of the body's variables, each once, in the order in which [Outgoing.Template] has their values.
+	// Variables are the names of the body's variables, each once, in the order of the values in [Outgoing.Template].
 	Variables []string
-	// Needs says what the template needs beside the variables, which can't be given here, such as "a picture in its header"; "" for a
-	// template that can be sent.
+	// Needs names a part of the template, beside the variables, that can't be given here, such as "a picture in its header". It is
+	// empty for a template that can be sent.
 	Needs string
 }
 
-// FilledTemplate is a template as it is sent to a customer. It is stored as JSON.
+// FilledTemplate is a template with values, as it is sent to a customer. It is stored as JSON.
 type FilledTemplate struct {
 	Name     string `json:"name"`
 	Language string `json:"language"`
-	// Variables are those of the [Template], in its order.
+	// Variables are in the order of the [Template].
 	Variables []TemplateVariable `json:"variables"`
 }
 
@@ -79,8 +80,8 @@ type TemplateVariable struct {
 
 var variablePlace = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_]+)\s*\}\}`)
 
-// VariablesIn returns the names of the variables that stand in a text as {{name}}: each once, in the order in which they stand there
-// first, but in numeric order if all are numbers.
+// VariablesIn returns the names of the variables in a text, each once. They are in the order of their first use, or in numeric
+// order if all are numbers.
 func VariablesIn(text string) (names []string) {
 	numbers := true
 	for _, place := range variablePlace.FindAllStringSubmatch(text, -1) {
@@ -100,9 +101,9 @@ func VariablesIn(text string) (names []string) {
 	return names
 }
 
-// Fill returns the template with values for its variables, and its text with them. A value has 1 to [MaxTemplateValue] characters, and
-// no line breaks or other control characters. The error is a [*FieldError], whose field is the name of a variable, or "" if there is a
-// value for none.
+// Fill returns the template with values for its variables, and its text with these values. A value has 1 to [MaxTemplateValue]
+// characters, and no line breaks or other control characters. The error is a [*FieldError]. Its field is the name of a variable,
+// or empty if a value has no variable.
 func (t *Template) Fill(values map[string]string) (filled FilledTemplate, text string, err error) {
 	filled = FilledTemplate{Name: t.Name, Language: t.Language, Variables: []TemplateVariable{}}
 	for _, name := range t.Variables {
@@ -119,7 +120,7 @@ func (t *Template) Fill(values map[string]string) (filled FilledTemplate, text s
 	return filled, FillIn(t.Body, values), nil
 }
 
-// FillIn returns a text with values in the places of its variables. Variables without a value stay as they stand.
+// FillIn returns a text with the values in place of its variables. Variables without a value remain as they are.
 func FillIn(text string, values map[string]string) string {
 	return variablePlace.ReplaceAllStringFunc(text, func(place string) string {
 		if value, given := values[variablePlace.FindStringSubmatch(place)[1]]; given {
@@ -143,7 +144,7 @@ func valueProblem(value string, given bool) string {
 	return ""
 }
 
-// CheckTemplatePage returns how a page breaks the contract, nil if it doesn't. The error quotes nothing.
+// CheckTemplatePage returns an error if a page breaks the contract. The error quotes nothing.
 func CheckTemplatePage(page *TemplatePage) error {
 	if len(page.Templates) > MaxTemplates {
 		return errors.New("a page has too many templates")

@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
-// Value is a JSON value as it is written, inside of a text that [ParseObject] has checked; nil for one that isn't there. Its
-// methods read it in place and build nothing but their result.
+// Value is a JSON value as it is written, inside of a text that [ParseObject] has checked. An absent value is nil. The methods
+// read the value in place and allocate only their result.
 type Value []byte
 
-// ParseObject returns the JSON object that is all of text, without the white space around it, or [ErrMalformed]. Names may
-// repeat, of which the last one counts, and texts may have broken characters, which become U+FFFD.
+// ParseObject returns the JSON object that text consists of, without the white space around it. It returns [ErrMalformed] for any
+// other text. Names may repeat; the last one counts. Texts may have broken characters, which become U+FFFD.
 func ParseObject(text []byte) (Value, error) {
 	s := jsonscan.Lenient(text, maxDepth)
 	if s.Peek() != '{' {
@@ -31,15 +31,15 @@ func ParseObject(text []byte) (Value, error) {
 // maxDepth bounds the nesting of a delivery.
 const maxDepth = 10_000
 
-// Walk steps through the members of an object or the elements of an array and builds nothing of them: a delivery may have a
-// million that mean nothing.
+// Walk steps through the members of an object or the elements of an array. It allocates nothing for them, because a delivery may
+// have a million that mean nothing.
 type Walk struct {
-	// Value is the current one.
+	// Value is the current value.
 	Value Value
 
 	name    jsonscan.Literal
 	scanner jsonscan.Scanner
-	// open is '{' for an object and '[' for an array, 0 for any other value.
+	// open is '{' for an object, '[' for an array, and 0 for any other value.
 	open  byte
 	begun bool
 }
@@ -76,17 +76,17 @@ func (w *Walk) Next() bool {
 	return w.Value != nil
 }
 
-// Key is the name of the current member as it is written. Names that adapters look for have no escapes.
+// Key returns the name of the current member as it is written. Names that adapters look for have no escapes.
 func (w *Walk) Key() string { return string(w.name.Inner()) }
 
-// Text returns the content of a string, "" for other values. NUL is left out, since PostgreSQL refuses it; what is longer
-// than limit bytes is cut between two characters.
+// Text returns the content of a string, and "" for other values. It drops NUL, which PostgreSQL refuses, and cuts a text of more
+// than limit bytes between two characters.
 func (v Value) Text(limit int) string {
 	text, _ := readText(v, limit)
 	return text
 }
 
-// readText is [Value.Text] and reports whether there was a NUL.
+// readText implements [Value.Text]. It also reports whether there was a NUL.
 func readText(value []byte, limit int) (text string, hasNUL bool) {
 	inner, ok := inside(value)
 	if !ok {
@@ -129,8 +129,8 @@ func inside(value []byte) (inner []byte, ok bool) {
 	return inner, inner != nil
 }
 
-// Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. For a string that
-// contains no object it returns nil, and other values as they are.
+// Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. It returns nil for a string
+// that contains no object, and other values unchanged.
 func (v Value) Nested() Value {
 	inner, ok := inside(v)
 	if !ok {
@@ -140,7 +140,7 @@ func (v Value) Nested() Value {
 	for len(inner) > 0 {
 		r, n := jsonscan.DecodeRune(inner)
 		if r == utf8.RuneError && n == 1 {
-			plain = append(plain, inner[0]) // a broken character; what reads the text inside replaces it
+			plain = append(plain, inner[0]) // a broken character, which the reader of the nested text replaces
 		} else {
 			plain = utf8.AppendRune(plain, r)
 		}
@@ -150,9 +150,9 @@ func (v Value) Nested() Value {
 	return object
 }
 
-// ID reads an id that platforms write as a string or as a whole number. The digits stay as they are written: many are above
-// 2^53. What can't be an id is "", and so is one with NUL, broken characters or more than [MaxID] bytes: repaired, it could
-// be another's.
+// ID reads an id that platforms write as a string or as a whole number. It returns the digits as they are written, because many
+// ids are above 2^53. It returns "" for a value that can't be an id, and for one with NUL, broken characters or more than [MaxID]
+// bytes: a repaired id could be another item's.
 func (v Value) ID() string {
 	if _, quoted := inside(v); quoted {
 		id, hasNUL := readText(v, MaxID+utf8.UTFMax)
@@ -169,7 +169,7 @@ func (v Value) ID() string {
 
 func onlyDigits(text []byte) bool { return len(bytes.Trim(text, "0123456789")) == 0 }
 
-// Member is the last member of that name of an object, nil without one.
+// Member returns the last member of that name of an object, or nil.
 func (v Value) Member(name string) (member Value) {
 	for w := v.Members(); w.Next(); {
 		if w.Key() == name {
@@ -185,21 +185,21 @@ func (v Value) Word() string { return v.Text(MaxID) }
 // Name reads a name of a person, cut at [MaxName] bytes.
 func (v Value) Name() string { return v.Text(MaxName) }
 
-// Bounds of a plausible time: no platform had a webhook before 2010, and 10^11 seconds lie in the year 5138, 10^11
-// milliseconds in 1973.
+// Bounds of a plausible time. No platform had a webhook before 2010. 10^11 seconds are in the year 5138, 10^11 milliseconds in
+// 1973.
 const (
 	earliestTime = 1_262_304_000 // 2010-01-01 in seconds
 	secondsBelow = 100_000_000_000
 	millisBelow  = 100_000_000_000_000
 )
 
-// Time reads a time since 1970 in seconds or milliseconds, as a number or a string; platforms mix all four. It is the zero
-// time for one that can't be right: test deliveries say 1, and a message of 1970 would be out of every service window.
+// Time reads a time since 1970 in seconds or milliseconds, as a number or a string; platforms mix all four. It returns the zero
+// time for an implausible value: test deliveries contain 1, and a message of 1970 would be out of every service window.
 func (v Value) Time() time.Time {
 	if inner, quoted := inside(v); quoted {
 		v = inner
 	}
-	const most = 18 // digits; more are no time
+	const most = 18 // digits of a time
 	if len(v) == 0 || len(v) > most || !onlyDigits(v) {
 		return time.Time{}
 	}
@@ -218,7 +218,7 @@ func (v Value) Time() time.Time {
 	return at.UTC()
 }
 
-// Flag reads a truth that may be written true, "true", 1 or "1".
+// Flag reads a truth value that may be written true, "true", 1 or "1".
 func (v Value) Flag() bool {
 	switch string(bytes.Trim(v, `"`)) {
 	case "true", "1":
@@ -228,5 +228,5 @@ func (v Value) Flag() bool {
 	}
 }
 
-// Given reports whether a value is there and not null.
+// Given reports whether a value is present and not null.
 func (v Value) Given() bool { return len(v) > 0 && string(v) != "null" }
