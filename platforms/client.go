@@ -116,7 +116,7 @@ type Request struct {
 	// Name names the platform in errors.
 	Name string
 	// Base is the address to which Path is appended; see [ParseBase].
-	Base *url.URL
+	Base   *url.URL
 	Method string
 	// Path begins with a slash. The caller has checked that the parts of it that a tenant sets need no escaping.
 	Path string

@@ -101,7 +101,7 @@ func takeApart(text string, l Limit) []piece {
 	var (
 		pieces   []piece
 		run      = -1 // index of the first piece of the current white space, or -1
-		lines    int // line ends in the white space
+		lines    int  // line ends in the white space
 		sentence bool // a sentence ended after the last piece that isn't white space
 	)
 	for cluster, ends := range segment.Characters(text) {

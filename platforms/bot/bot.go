@@ -25,7 +25,7 @@ const (
 	botToken    = "botToken"
 )
 
-// maxSecretToken is how many characters the platform's method setWebhook takes as secret_token.
+// maxSecretToken is the greatest length of secret_token in the platform's method setWebhook, in characters.
 const maxSecretToken = 256
 
 // Driver is the [platforms.Driver] of the bot platform.
@@ -49,7 +49,7 @@ func (Driver) Describe() *platforms.Description {
 						"and note it: it is never shown again.",
 				},
 			},
-			// The platform counts characters after it has parsed entities, which are UTF-16 units.
+			// The platform counts UTF-16 units, after it has parsed entities.
 			Limit: platforms.Limit{Most: 4096, Unit: platforms.UTF16Units},
 			// About 30 messages a second for all chats, and 1 in each, with short bursts (core.telegram.org/bots/faq, "My bot is hitting
 			// limits"): no second has more than 5 and 20 of ours.
@@ -118,7 +118,7 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 	return verify.Bot(header, b.header, credentials[secretToken])
 }
 
-// Send calls sendMessage. Message ids are unique within a chat only, so the id is "<chat.id>:<message_id>", like that of an
+// Send calls sendMessage. A message id is unique only within its chat, so the returned id is "<chat.id>:<message_id>", as in an
 // Inbound.
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var result sentMessage
@@ -130,10 +130,10 @@ func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error)
 	return result.id(out, r, failure)
 }
 
-// maxPhoto is how large the files are that the platform takes as photos, in bytes, which it makes smaller.
+// maxPhoto is the greatest size, in bytes, of a file that the platform accepts as a photo. It scales photos down.
 const maxPhoto = 10 << 20
 
-// SendFile implements [platforms.FileSender]: still pictures are photos, everything else goes as it is
+// SendFile implements [platforms.FileSender]. It sends still pictures as photos and everything else unchanged
 // (core.telegram.org/bots/api#sending-files).
 func (b *bot) SendFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
 	method, name := "/sendDocument", "document"
@@ -151,7 +151,7 @@ func (b *bot) SendFile(ctx context.Context, out *platforms.Outgoing, file *platf
 	return result.id(out, r, failure)
 }
 
-// sentMessage is a message that the platform has taken.
+// sentMessage is a message that the platform has accepted.
 type sentMessage struct {
 	MessageID platforms.Word `json:"message_id"`
 	Chat      struct {
@@ -159,7 +159,7 @@ type sentMessage struct {
 	} `json:"chat"`
 }
 
-// id returns the id of the message.
+// id returns the id of the message in the form of Send.
 func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure *platforms.Error) (string, error) {
 	if failure != nil {
 		return "", failure
@@ -185,7 +185,8 @@ func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
 	return nil
 }
 
-// place is where a message goes: a chat, and one of its topics if the customer has some in their private chat with the bot.
+// place is the destination of a message: a chat, and one of its topics if the customer has topics in their private chat with the
+// bot. An answer without the topic would appear in the general topic.
 type place struct {
 	Chat  any         `json:"chat_id"` // a number, or the @name of a public chat
 	Topic json.Number `json:"message_thread_id,omitempty"`
@@ -216,8 +217,8 @@ func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]strin
 	return []string{string(me.ID)}, nil
 }
 
-// Locate implements [platforms.MediaSource]. The platform wants the token in the path of the file, too, and serves up to 20 MB
-// (core.telegram.org/bots/api#getfile).
+// Locate implements [platforms.MediaSource]. The path of the file also contains the token. The platform serves files of up to 20
+// MB (core.telegram.org/bots/api#getfile).
 func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string) (platforms.Location, error) {
 	var file struct {
 		Path  string `json:"file_path"`
@@ -236,8 +237,8 @@ func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string)
 	return platforms.Location{Address: address.String(), Own: true, Bytes: file.Bytes}, nil
 }
 
-// isFilePath recognises paths below the files of a bot, such as photos/file_1.jpg. A server of the operator's own may return a path on
-// its disk.
+// isFilePath reports whether a path is below the files of a bot, such as photos/file_1.jpg. A server of the operator's own may
+// return a path on its disk.
 func isFilePath(path string) bool {
 	plain := platforms.ConsistsOf(path, func(b byte) bool {
 		return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("/._-", b) >= 0
@@ -245,7 +246,7 @@ func isFilePath(path string) bool {
 	return plain && path[0] != '/' && !strings.Contains(path, "..")
 }
 
-// call calls a method with the body of a request and reads its result. The platform wants the token in the path.
+// call calls a method with the body of a request and reads its result. The path contains the token, as the platform requires.
 func (b *bot) call(
 	ctx context.Context, credentials platforms.Credentials, method string, request *platforms.Request, result any,
 ) (*platforms.Response, *platforms.Error) {
@@ -284,7 +285,7 @@ func read(r *platforms.Response, result any) *platforms.Error {
 	switch body.ErrorCode {
 	case "401", "404": // unknown tokens are "Not Found"
 		return platforms.Unauthorized(false, cause)
-	case "403": // blocked, deactivated, kicked, or never spoken to
+	case "403": // blocked, deactivated, kicked, or never written to the bot
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case "429":
 		return platforms.TooMany(cmp.Or(platforms.Seconds(string(body.Parameters.RetryAfter)), r.RetryAfter()), cause)

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, its
-// new text, or that the customer blocked the bot. Groups, other bots, reactions and all other updates hold nothing.
+// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, its new text,
+// or the customer's block of the bot. Groups, other bots, reactions and all other updates are skipped.
 func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
 	update, err := platforms.ParseObject(body)
 	if err != nil {
@@ -35,16 +35,17 @@ type message struct {
 	from      sender
 	chat      chat
 	topic     string
-	isTopic   bool // topic is one of the chat's
+	isTopic   bool // topic belongs to the chat
 	date      time.Time
 	text      string
 	caption   string
 	mediaRank int
-	media     platforms.Value // of mediaRank
+	media     platforms.Value // of the member with mediaRank
 }
 
-// mediaMembers are the members of a message that name what it holds, and the names that we give it. Of several the first one
-// counts: an animation, for one, comes with a document.
+// mediaMembers are the members of a message that name its content, with our names for them. The first one that is present counts:
+// an animation, for example, also has a document. An album arrives as a message for each picture, of which one has the caption;
+// only that message becomes a Text and is answered.
 var mediaMembers = []struct{ member, media string }{
 	{"photo", "image"},
 	{"video", "video"},
@@ -55,7 +56,7 @@ var mediaMembers = []struct{ member, media string }{
 	{"document", "file"},
 	{"sticker", "sticker"},
 	{"dice", "sticker"},
-	{"location", "location"}, // also of venues
+	{"location", "location"}, // venues have it as well
 	{"contact", "contact"},
 	{"poll", "poll"},
 	{"story", "attachment"},
@@ -108,17 +109,17 @@ func (m *message) inbound() platforms.Inbound {
 		in.Address += ":" + m.topic
 	}
 	if m.id != "" {
-		in.MessageID = m.chat.id + ":" + m.id // alone it is unique only inside its chat
+		in.MessageID = m.chat.id + ":" + m.id // the platform's id is unique only within its chat
 	}
-	media := "" // of service messages, like a new title of the chat
+	media := "" // as in service messages, such as a new title of the chat
 	if m.mediaRank < len(mediaMembers) {
 		media = mediaMembers[m.mediaRank].media
 	}
 	return in.WithContent(platforms.FirstText(m.text, m.caption), media)
 }
 
-// attachment returns the file of the message. A photo comes in several sizes; the largest one that may be fetched is taken. It is empty for a
-// message without a file, and for animated stickers and dice, which have a format of their own.
+// attachment returns the file of the message. It is empty for a message without a file, and for animated stickers and dice, which
+// have a format of their own.
 func (m *message) attachment() platforms.Attachment {
 	if m.mediaRank >= len(mediaMembers) {
 		return platforms.Attachment{}
@@ -137,8 +138,8 @@ func (m *message) attachment() platforms.Attachment {
 	return a
 }
 
-// largest returns the id of the largest size of a photo. The sizes come in rising order; a photo has at most 10 MB, and all sizes but the
-// original far less than may be fetched.
+// largest returns the id of the largest size of a photo that may be fetched. The sizes come in rising order. A photo has up to 10
+// MB, and all sizes but the original are far smaller than mostFetched.
 func largest(sizes platforms.Value) (id string) {
 	for w := sizes.Elements(); w.Next(); {
 		bytes := w.Value.Member("file_size").ID()
@@ -149,10 +150,10 @@ func largest(sizes platforms.Value) (id string) {
 	return id
 }
 
-// mostFetched is how many bytes of a file are fetched, in decimal digits.
+// mostFetched is the greatest number of bytes of a file that the product fetches, in decimal digits.
 const mostFetched = "8388608"
 
-// blocked reads a change of our membership in a chat: in a private one the customer blocked the bot.
+// blocked reads a change of our membership in a chat. In a private chat it means that the customer blocked the bot.
 func blocked(value platforms.Value) platforms.Inbound {
 	var chat chat
 	var date time.Time
@@ -186,8 +187,8 @@ func (c *chat) read(value platforms.Value) {
 	}
 }
 
-// private reports whether the chat is one with a customer alone. Without a type the id decides: the platform gives
-// positive numbers to people and negative ones to groups and channels.
+// private reports whether the chat has only one customer. Without a type the id decides: the platform gives positive numbers to
+// people and negative ones to groups and channels.
 func (c *chat) private() bool {
 	if c.kind != "" {
 		return c.kind == "private"

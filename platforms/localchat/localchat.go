@@ -20,7 +20,8 @@ import (
 // Type is the channel type of an official account.
 const Type platforms.Type = "localchat"
 
-// Optional credentials: those of a channel's own application.
+// Optional credentials of a channel's own application. The key that signs an account's deliveries may differ from the
+// application's secret.
 const (
 	oaSecretKey = "oaSecretKey"
 	appID       = "appId"
@@ -63,7 +64,7 @@ func (Driver) Describe() *platforms.Description {
 			),
 			Limit:  platforms.Limit{Most: 2000},
 			Pace:   platforms.Pace{Every: 25 * time.Millisecond, Burst: 20}, // 4,000 a minute, by integrators' notes
-			Window: 7 * 24 * time.Hour,                                      // the platform's 48 hours are about billing
+			Window: 7 * 24 * time.Hour,                                      // the platform's limit of 48 hours is about billing
 			Before: []string{"Authorize the operator's application for the official account, and note both tokens."},
 			After: []string{
 				"Once for the application (the operator has done it if another channel works): webhook address %u",
@@ -74,8 +75,8 @@ func (Driver) Describe() *platforms.Description {
 	}
 }
 
-// New implements [platforms.Driver]. Tokens are refreshed at api_base if that is set without auth_base, so that a secret
-// never goes to a vendor that the operator has replaced.
+// New implements [platforms.Driver]. Tokens are refreshed at api_base if it is set without auth_base, so that a secret never goes
+// to a vendor that the operator has replaced.
 func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
 	base, err := config.Base("https://openapi.zalo.me", "api_base")
 	if err != nil {
@@ -101,7 +102,7 @@ var (
 	_ platforms.Refresher        = (*localChat)(nil)
 )
 
-// Verify implements [platforms.SignedDeliveries]. A body that isn't JSON fails: it has no timestamp to hash.
+// Verify implements [platforms.SignedDeliveries]. A body that isn't JSON fails, because it has no timestamp to hash.
 func (l *localChat) Verify(d *platforms.Delivery) error {
 	return l.verify(d, l.config.Options["app_id"], l.signingKey())
 }
@@ -110,13 +111,13 @@ func (l *localChat) verify(d *platforms.Delivery, appID, key string) error {
 	return verify.LocalChat(d.Header, l.config.Options["header"], appID, key, d.Body)
 }
 
-// signingKey is the operator's.
+// signingKey returns the operator's key, with which the platform signs deliveries.
 func (l *localChat) signingKey() string {
 	return cmp.Or(l.config.Options["oa_secret_key"], l.config.Options["app_secret"])
 }
 
-// signer returns what signs a channel's deliveries by its credentials: the id of the application, which is part of what is hashed,
-// and the key, "" if they have none.
+// signer returns the application id and the key with which a channel's deliveries are signed. The id is part of the hashed text.
+// The key is empty if the credentials contain none.
 func (l *localChat) signer(c platforms.Credentials) (id, key string) {
 	return cmp.Or(c[appID], l.config.Options["app_id"]), cmp.Or(c[oaSecretKey], c[appSecret])
 }
@@ -190,8 +191,8 @@ func (l *localChat) call(
 }
 
 // read reads {"error":0,"data":…} into data, or classifies the error, which comes with status 200
-// (developers.zalo.me/docs/official-account/phu-luc/ma-loi). Codes of quotas, wallets, forms and contents are refusals: another
-// try of the same message can't help.
+// (developers.zalo.me/docs/official-account/phu-luc/ma-loi). Codes of quotas, wallets, forms and contents are refusals, because
+// another try of the same message can't help.
 func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 	var body struct {
 		Error *platforms.Word `json:"error"`
@@ -207,13 +208,13 @@ func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 			return r.Unreadable(true)
 		}
 		return nil
-	case "-216", "-220", "-242": // the token, or its proof
+	case "-216", "-220", "-242": // the token or its proof
 		return platforms.Unauthorized(true, cause)
 	case "-204", "-205", "-209", "-212", "-219", "-221", "-240": // the account or the application may not send
 		return platforms.Unauthorized(false, cause)
 	case "-230", "-232", "-305":
 		return platforms.Fail(platforms.WindowExpired, cause)
-	case "-213", "-217", "-227", "-244": // doesn't follow, blocked, banned or long away, takes no messages
+	case "-213", "-217", "-227", "-244": // doesn't follow, blocked, banned or long absent, accepts no messages
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case "-32":
 		return platforms.TooMany(r.RetryAfter(), cause)
@@ -226,8 +227,8 @@ func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 	return r.Unlisted(true, cause)
 }
 
-// untilMorning is how long the platform's night still lasts, in which it takes no messages: 22:00 to 06:00 in Vietnam, which has no
-// summer time. By day it is 0, but for the last minutes before the night: our clock may be behind.
+// untilMorning returns the rest of the night in which the platform accepts no messages: 22:00 to 06:00 in Vietnam, which has no
+// summer time. It returns 0 by day, except in the last 10 minutes before the night, because our clock may be slow.
 func untilMorning(now time.Time) time.Duration {
 	const zone, early, morning, day = 7 * time.Hour, 22*time.Hour - 10*time.Minute, 6 * time.Hour, 24 * time.Hour
 	clock := (time.Duration(now.UTC().UnixNano())%day + zone) % day
@@ -237,8 +238,8 @@ func untilMorning(now time.Time) time.Duration {
 	return (morning - clock + day) % day
 }
 
-// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
-// incomplete.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and
+// certainly incomplete.
 var refreshErrors = platforms.RefreshErrors{Member: "error", Operator: []string{"-14002", "-14003"}, Temporary: []string{"-32"}}
 
 func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
@@ -262,10 +263,10 @@ func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (pl
 	return l.config.Client.RefreshTokens(ctx, request, channel.Credentials, l.config.Now(), refreshErrors)
 }
 
-// Extract reads one event. Only user_send_text is a message; other things
-// that a customer sends are only shown, and what the business sends is an echo: a person's if it names an administrator, else an
-// automatic one. A customer who withdraws their consent wants everything deleted. All other events, groups
-// and anonymous users among them, hold nothing.
+// Extract reads one event. Only user_send_text is a Text; other content of a customer is only shown. A message of the business is
+// a person's if it names an administrator, because automatic replies and messages of the interface have none. user_withdraw
+// demands the deletion of the customer's data; the platform repeats it for an hour, even if the customer has come back by then.
+// All other events are skipped, as are groups and anonymous users.
 func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	var e event
 	if err := e.read(body); err != nil {
@@ -296,7 +297,7 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	return found.All(), nil
 }
 
-// Named implements [platforms.ChannelSigned]. Which of sender and recipient is the account depends on the event.
+// Named implements [platforms.ChannelSigned]. The event decides whether sender or recipient is the account, so both are named.
 func (l *localChat) Named(d *platforms.Delivery) (named []platforms.Channel) {
 	var e event
 	if !verify.HasDigest(d.Header, cmp.Or(l.config.Options["header"], verify.LocalChatHeader), "mac=") || e.read(d.Body) != nil {
@@ -310,13 +311,13 @@ func (l *localChat) Named(d *platforms.Delivery) (named []platforms.Channel) {
 	return named
 }
 
-// event is an event of an official account (docs.zaloplatforms.com). Where the account itself is the sender,
-// sender and recipient change places.
+// event is an event of an official account (docs.zaloplatforms.com). The account is the recipient, or the sender if it wrote the
+// message.
 type event struct {
 	name, account            string
 	timestamp                time.Time
 	sender, admin, recipient string
-	user                     string // whom an event without sender is about
+	user                     string // the customer of an event without sender
 	messageID, text          string
 }
 
@@ -357,7 +358,7 @@ func (e *event) readMessage(value platforms.Value) {
 	}
 }
 
-// mediaOf returns the short name of a message without text; empty for events that are no message of one customer.
+// mediaOf returns the short name of a message without text. It returns "" for events that aren't a message of one customer.
 func mediaOf(kind string) string {
 	switch kind {
 	case "image", "audio", "video", "sticker", "location", "file", "link":

@@ -14,11 +14,12 @@ const (
 	expiryPush = "12"
 )
 
-// maxExpiring bounds the shops that one push warns of; the platform sends its list in pages.
+// maxExpiring limits the shops of one warning. The platform sends its list in pages.
 const maxExpiring = 1000
 
-// Extract reads one push of marketplace A: a chat message, of a customer or of the shop itself, or the warning that
-// shops' authorizations end within a week (of up to 1,000 shops). Orders, authorizations and notices hold nothing.
+// Extract reads one push of marketplace A: a chat message of a customer or of the shop, or the warning that shops' authorizations
+// end within a week (for up to 1,000 shops). Orders and authorizations are skipped, and so are notifications, among them the
+// reports of the platform's own bot.
 func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	p, err := readPush(body)
 	if err != nil {
@@ -57,7 +58,7 @@ func (m *market) Named(d *platforms.Delivery) (named []platforms.Channel) {
 	return named
 }
 
-// push is the frame of all pushes.
+// push is the envelope of all pushes.
 type push struct {
 	code, shop string
 	data       platforms.Value
@@ -105,7 +106,7 @@ func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
 	return found.All()
 }
 
-// expiring adds a warning for each shop of the list; where there is none, for the shop of the push.
+// expiring returns a warning for each shop of the list, or for the shop of the push if there is no list.
 func expiring(data platforms.Value, shop string) []platforms.Inbound {
 	var shops platforms.Value
 	for w := data.Members(); w.Next(); {
@@ -124,14 +125,14 @@ func expiring(data platforms.Value, shop string) []platforms.Inbound {
 	return found.All()
 }
 
-// message is one chat message. Its shop_id is the receiver's shop, which is no sign of the direction.
+// message is one chat message. Its shop_id is the receiver's shop, so it doesn't show who wrote the message.
 type message struct {
 	id, conversation string
 	fromShop         string
 	from, fromName   string
 	to               string
 	kind, status     string
-	source           string // where it was written; only listed messages say so
+	source           string // the interface through which it was written, only in lists of messages
 	business         string
 	region           string
 	createdAt        time.Time
@@ -171,17 +172,19 @@ func (m *message) read(value platforms.Value) {
 	}
 }
 
-// affiliates is the business_type of messages from people who advertise for shops. They are shown, and not answered.
+// affiliates is the business_type of messages from people who advertise for shops. They are no customers: their messages are
+// shown and not answered.
 const affiliates = "11"
 
-// add adds what the message is for the shop. It is the shop's own if its sender belongs to the shop; buyers may have shops, too. Without
-// the sender's shop only automatic replies are the shop's for sure.
+// add adds the items of a message to the shop's deliveries. The shop wrote the message if from_shop_id is the shop; any other
+// from_shop_id is a buyer's, who may have a shop as well. Without from_shop_id only automatic replies are certainly the shop's.
+// All others are Unsure, and the queue decides by known ids of messages and senders.
 func (m *message) add(found *platforms.Collector, shop string) {
 	in := platforms.Inbound{
 		Type: Type, ExternalID: shop, Conversation: cmp.Or(m.conversation, m.from), Address: m.from, MessageID: m.id, SentAt: m.createdAt,
 	}
 	text, media := m.words()
-	censored := m.status == "blocked" || m.status == "censored_blacklist" // the receiver never sees it
+	censored := m.status == "blocked" || m.status == "censored_blacklist" // the receiver has never seen it
 	automatic := m.status == "auto_reply" || m.status == "offwork_autoreply"
 	if m.fromShop == shop || m.fromShop == "" && automatic {
 		in.Conversation, in.Address, in.Other = cmp.Or(m.conversation, m.to), m.to, business(m.from)
@@ -222,12 +225,12 @@ func business(id string) *platforms.OtherIDs {
 	return &platforms.OtherIDs{Business: id}
 }
 
-// fileHosts are the top-level domains of the platform's countries, by region, below which its files have their addresses.
+// fileHosts maps a region to the top-level domain of the host of its files.
 var fileHosts = map[string]string{
 	"BR": "com.br", "ID": "co.id", "MX": "com.mx", "MY": "com.my", "PH": "ph", "SG": "sg", "TH": "co.th", "TW": "tw", "VN": "vn",
 }
 
-// attachment returns the picture or video of a message. The platform gives a whole address, or only the name of a file.
+// attachment returns the picture or video of a message. The platform sends a complete address, or only the name of a file.
 func (m *message) attachment() (a platforms.Attachment) {
 	content := m.content.Nested()
 	switch m.kind {
@@ -247,8 +250,8 @@ func (m *message) attachment() (a platforms.Attachment) {
 	return a
 }
 
-// words returns the text of a message, and a short name of what it is without one. faq_liveagent is a buyer who pressed the
-// button that asks for a person: its text says so.
+// words returns the text of a message, and a short name of its content if it isn't a text. faq_liveagent comes when a buyer
+// presses the button for a person; its text says so.
 func (m *message) words() (text, media string) {
 	if m.kind == "text" || m.kind == "faq_liveagent" || m.kind == "image_with_text" {
 		text = m.content.Nested().Member("text").Text(platforms.MaxText)

@@ -1,5 +1,5 @@
-// Package marketa is the adapter to marketplace A, by default Shopee's seller chat. The operator's partner account signs
-// every call; a token is good for one shop.
+// Package marketa is the adapter to marketplace A, by default Shopee's seller chat. A partner account signs every call; a token
+// is valid for one shop.
 package marketa
 
 import (
@@ -23,7 +23,7 @@ import (
 // Type is the channel type of a shop.
 const Type platforms.Type = "market_a"
 
-// Optional credentials: those of a channel's own application.
+// Optional credentials of a channel's own application, because the marketplace may require an application for each seller.
 const (
 	pushKey    = "pushKey"
 	partnerID  = "partnerId"
@@ -104,7 +104,7 @@ type market struct {
 // partner is an application of the marketplace, which signs calls.
 type partner struct{ id, key string }
 
-// partner returns the application that a channel is connected through: its own, else the operator's.
+// partner returns the application through which a channel is connected: its own, else the operator's.
 func (m *market) partner(c platforms.Credentials) partner {
 	if c[partnerID] != "" {
 		return partner{c[partnerID], c[partnerKey]}
@@ -122,7 +122,7 @@ var (
 	_ platforms.ThreadReader     = (*market)(nil)
 )
 
-// Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
+// Verify implements [platforms.SignedDeliveries]. The signature also covers the configured address.
 func (m *market) Verify(d *platforms.Delivery) error {
 	return m.verify(d, m.signingKey())
 }
@@ -131,10 +131,10 @@ func (m *market) verify(d *platforms.Delivery, key string) error {
 	return verify.MarketA(d.Header, m.config.Options["header"], key, d.URL, d.Body)
 }
 
-// signingKey is the operator's.
+// signingKey returns the operator's key, with which the platform signs deliveries. It may differ from the key of calls.
 func (m *market) signingKey() string { return cmp.Or(m.config.Options["push_key"], m.operator.key) }
 
-// ownKey is the key that signs a channel's deliveries by its credentials, "" if they have none.
+// ownKey returns the key with which a channel's deliveries are signed, or "" if the credentials contain none.
 func ownKey(c platforms.Credentials) string { return cmp.Or(c[pushKey], c[partnerKey]) }
 
 // SignsItself implements [platforms.ChannelSigned].
@@ -174,8 +174,8 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	return string(body.Response.MessageID), nil
 }
 
-// Signal implements [platforms.Signaler]: the marketplace shows what was read, and no typing. By one survey of the interface; not
-// verified against the real one.
+// Signal implements [platforms.Signaler]. The marketplace shows that messages were read, and no typing. Based on one survey of
+// the interface; not verified against the real one.
 func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	if !platforms.IsDigits(signal.Conversation) {
 		return platforms.Refusef("the conversation's id is not a number")
@@ -191,11 +191,12 @@ func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	return nil
 }
 
-// threadPage is how many messages of a conversation are read, of customer and shop together.
+// threadPage is the number of messages of a conversation that are read, of customer and shop together.
 const threadPage = 25
 
-// ReadThread implements [platforms.ThreadReader]: what people write in the seller's app is not pushed to ordinary applications, only
-// listed, with where it was written. As integrators describe it; not verified against the real one.
+// ReadThread implements [platforms.ThreadReader]. Messages that people write in the seller's app are not pushed to ordinary
+// applications. They are only listed, with their source. Based on the reports of integrators; not verified against the real
+// interface.
 func (m *market) ReadThread(ctx context.Context, thread *platforms.Thread) ([]platforms.Inbound, error) {
 	if !platforms.IsDigits(thread.Conversation) {
 		return nil, platforms.Refusef("the conversation's id is not a number")
@@ -223,7 +224,7 @@ func (m *market) ReadThread(ctx context.Context, thread *platforms.Thread) ([]pl
 		if one.fromShop != thread.ExternalID {
 			continue
 		}
-		if one.source == "openapi" || one.source == "server" { // a program wrote it, perhaps this one, or the marketplace
+		if one.source == "openapi" || one.source == "server" { // a program wrote it, perhaps this one, or the marketplace itself
 			one.status = "auto_reply"
 		}
 		one.add(&found, thread.ExternalID)
@@ -231,7 +232,7 @@ func (m *market) ReadThread(ctx context.Context, thread *platforms.Thread) ([]pl
 	return found.All(), nil
 }
 
-// Identify confirms the channel's shop id: a call for a shop that the token isn't good for fails.
+// Identify confirms the channel's shop id: a call for a shop fails if the token isn't valid for it.
 func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
 	var shop struct {
 		Name platforms.Word `json:"shop_name"`
@@ -246,8 +247,8 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	return []string{channel.ExternalID}, nil
 }
 
-// call makes a call for a shop. The marketplace wants token and signature in the query. The body is sent as JSON; [url.Values] go into the
-// query instead.
+// call makes a call for a shop. The marketplace requires token and signature in the query. The body is sent as JSON, except that
+// [url.Values] are added to the query.
 func (m *market) call(
 	ctx context.Context, shopID string, credentials platforms.Credentials, method, path string, body, result any,
 ) (*platforms.Response, *platforms.Error) {
@@ -279,9 +280,9 @@ func (m *market) call(
 
 func errShopID() *platforms.Error { return platforms.Refusef("the channel's shop id is not a number") }
 
-// sign signs a call: lower-case hex HMAC-SHA256 with the partner key over partner id, path, time in seconds, and, for calls of
-// a shop, token and shop id. The path is the interface's own, without that of the base. As the vendor documents it; not
-// verified against the real one.
+// sign signs a call: lower-case hex HMAC-SHA256 with the partner key over partner id, path, time in seconds, and, for calls of a
+// shop, token and shop id. The path doesn't include the path of the base address. Based on the vendor's documentation; not
+// verified against the real interface.
 func (m *market) sign(by partner, path, accessToken, shopID string) (url.Values, *platforms.Error) {
 	if !platforms.IsDigits(by.id) || by.key == "" {
 		return nil, platforms.Refusef("neither platform market_a nor the channel has a partner id and key")
@@ -296,9 +297,9 @@ func (m *market) sign(by partner, path, accessToken, shopID string) (url.Values,
 	}, nil
 }
 
-// read reads a good answer into result, or classifies the error: {"error":"error_auth",…} with any status, empty when all is
-// well. The first spellings of "access" and "limitation" are the vendor's; error_inner, error_server and error_system are general
-// knowledge, not seen in a source.
+// read reads a good answer into result, or classifies the error, {"error":"error_auth",…} with any status. The error of a good
+// answer is empty. The first spellings of "access" and "limitation" are the vendor's. error_inner, error_server and error_system
+// are general knowledge, not seen in a source.
 func read(r *platforms.Response, result any) *platforms.Error {
 	var body struct {
 		Error *platforms.Word `json:"error"`
@@ -329,8 +330,8 @@ func read(r *platforms.Response, result any) *platforms.Error {
 	return r.Unlisted(true, cause)
 }
 
-// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
-// incomplete.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and
+// certainly incomplete.
 var refreshErrors = platforms.RefreshErrors{
 	Member: "error", Operator: []string{"error_sign", "error_partner"},
 	Temporary: []string{"error_limit", "error_inner", "error_server", "error_system"},

@@ -1,5 +1,5 @@
-// Package marketb is the adapter to marketplace B, by default Lazada's seller chat. The operator's application signs
-// every call; customers open the sessions that are written to.
+// Package marketb is the adapter to marketplace B, by default Lazada's seller chat. The operator's application signs every call.
+// Only customers open sessions; messages are sent into these sessions.
 package marketb
 
 import (
@@ -56,8 +56,8 @@ func (Driver) Describe() *platforms.Description {
 	}
 }
 
-// New implements [platforms.Driver]. Tokens are refreshed at api_base if that is set without auth_base, so that a secret
-// never goes to a vendor that the operator has replaced.
+// New implements [platforms.Driver]. Tokens are refreshed at api_base if it is set without auth_base, so that a secret never goes
+// to a vendor that the operator has replaced.
 func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
 	base, err := config.Base("https://api.lazada.vn/rest", "api_base")
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *market) Verify(d *platforms.Delivery) error {
 	return verify.MarketB(d.Header, m.config.Options["header"], m.appKey, m.appSecret, d.Body)
 }
 
-// Send sends a text message into a session. The id is "<session_id>:<message_id>", like that of an Inbound.
+// Send sends a text message into a session. The returned id is "<session_id>:<message_id>", as in an Inbound.
 func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var body struct {
 		Data struct {
@@ -112,7 +112,7 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	return messageID(out.Address, string(body.Data.MessageID)), nil
 }
 
-// Signal implements [platforms.Signaler]: the marketplace shows what was read, and no typing.
+// Signal implements [platforms.Signaler]. The marketplace shows that messages were read, and no typing.
 func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done struct{}
 	_, failure := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
@@ -141,8 +141,8 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	return []string{string(body.Data.SellerID)}, nil
 }
 
-// call makes a call. Token and signature travel in the query, a POST's own parameters in its body, as the vendor's own
-// library does it.
+// call makes a call. Token and signature are sent in the query, the parameters of a POST in its body, as in the vendor's own
+// library.
 func (m *market) call(
 	ctx context.Context, credentials platforms.Credentials, method, path string, params url.Values, result any,
 ) (*platforms.Response, *platforms.Error) {
@@ -165,9 +165,9 @@ func (m *market) call(
 	return r, read(r, result)
 }
 
-// sign adds the common parameters and signs: upper-case hex HMAC-SHA256 with the app secret over the path, without that of
-// the base, and all parameters, in order of their names, each name followed by its value. As the vendor documents it; not
-// verified against the real one.
+// sign adds the common parameters and signs: upper-case hex HMAC-SHA256 with the app secret over the path, without the path of
+// the base address, and all parameters in order of their names, each name followed by its value. Based on the vendor's
+// documentation; not verified against the real interface.
 func (m *market) sign(path string, query, params url.Values) (url.Values, *platforms.Error) {
 	if m.appKey == "" || m.appSecret == "" {
 		return nil, platforms.Refusef("platform market_b has no app_key and app_secret")
@@ -186,9 +186,8 @@ func (m *market) sign(path string, query, params url.Values) (url.Values, *platf
 	return query, nil
 }
 
-// read reads a good answer into result, or classifies the error: a code other than "0" of the gateway, or an err_code of the
-// chat behind it, with any status. Apart from -22 the codes are general knowledge, not from the vendor's
-// documentation.
+// read reads a good answer into result, or classifies the error: a code other than "0" of the gateway, or an err_code of the chat
+// behind it, with any status. All codes but -22 are general knowledge, not from the vendor's documentation.
 func read(r *platforms.Response, result any) *platforms.Error {
 	var body struct {
 		Code    *platforms.Word `json:"code"`
@@ -223,22 +222,22 @@ func read(r *platforms.Response, result any) *platforms.Error {
 		return platforms.TooMany(max(r.RetryAfter(), ban(body.Message)), cause)
 	case "ServiceUnavailable":
 		return platforms.RetryLater(r.RetryAfter(), cause)
-	case "ServiceTimeout": // of what is behind the gateway, which may have taken the message
+	case "ServiceTimeout": // of the service behind the gateway, which may have accepted the message
 		return platforms.Fail(platforms.Unknown, cause)
 	}
 	return r.Unlisted(true, cause)
 }
 
-// ban returns how long calls are refused, by the text of a limit, which has no field for it: "… this ban will last 5 seconds"
-// (general knowledge); 0 if it doesn't say.
+// ban returns the duration of a limit, or 0 if it isn't stated. Only the text of the error contains it: "… this ban will last 5
+// seconds" (general knowledge).
 func ban(message string) time.Duration {
 	_, lasts, _ := strings.Cut(strings.ToLower(message), "ban will last ")
 	number, _, _ := strings.Cut(lasts, " ")
 	return platforms.Seconds(number)
 }
 
-// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
-// incomplete.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and
+// certainly incomplete.
 var refreshErrors = platforms.RefreshErrors{
 	Member:    "code",
 	Operator:  []string{"IncompleteSignature", "InvalidAppKey", "MissingParameter", "InvalidTimestamp"},
@@ -267,8 +266,8 @@ const (
 	expiryPush = "8"
 )
 
-// Extract reads one push of marketplace B: a chat message, of a customer or of the shop itself, or the warning that
-// the shop's token ends within two days. A recalled message was taken back. Orders and sessions hold nothing.
+// Extract reads one push of marketplace B: a chat message of a customer or of the shop, or the warning that the shop's token ends
+// within two days. Orders and sessions are skipped.
 func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	push, err := platforms.ParseObject(body)
 	if err != nil {
@@ -342,7 +341,7 @@ func (m *message) read(value platforms.Value) {
 	}
 }
 
-// messageID returns the id of a message within its shop. The platform's own is unique only within its session.
+// messageID returns the id of a message within its shop. The platform's own id is unique only within its session.
 func messageID(session, id string) string {
 	if session == "" || id == "" {
 		return ""
@@ -389,7 +388,7 @@ func (m *message) inbound(shop string) platforms.Inbound {
 	}
 }
 
-// attachment returns the picture of a message. A video has no address of its own.
+// attachment returns the picture of a message. A video has no address, and its text is only the name of a file.
 func (m *message) attachment() (a platforms.Attachment) {
 	if m.template != "3" {
 		return a
@@ -403,7 +402,7 @@ func (m *message) attachment() (a platforms.Attachment) {
 	return a
 }
 
-// mediaOf names what a message of the template is.
+// mediaOf returns the name of the content of a message with the template.
 func mediaOf(template string) string {
 	switch template {
 	case "3":

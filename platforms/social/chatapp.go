@@ -9,16 +9,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// maxContacts bounds the contacts of a change that are looked at; the platform sends one for each customer.
+// maxContacts limits the contacts of a change that are read. The platform sends one for each customer.
 const maxContacts = 1000
 
-// maxClasses bounds the different error codes of a delivery that are classified.
+// maxClasses limits the different error codes of a delivery that are classified.
 const maxClasses = 64
 
-// chatAppChange adds what a change of a chat-app business account holds
-// (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
-// app, those of both that were changed or taken back, sends that failed, and errors of the account. Groups, reactions, receipts and changes of
-// settings hold nothing. A change belongs to one phone number; some fields of changes have no metadata and belong to none.
+// chatAppChange adds the items of a change of a chat-app business account
+// (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages of customers, messages typed in the
+// business's own app, edits and withdrawals of both, failed sends, and errors of the account. Groups, reactions, receipts and
+// changes of settings are skipped. A change belongs to one phone number, except that some fields have no metadata.
 func (s *reader) chatAppChange(field string, value platforms.Value) {
 	var phone chatAppPhone
 	var contacts, messages, echoes, statuses, faults platforms.Value
@@ -60,7 +60,7 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 	}
 }
 
-// chatAppContact is a customer as a change names them: by number, by user id, or by both.
+// chatAppContact is a customer with the ids by which a change names them: their number, their user id, or both.
 type chatAppContact struct{ phone, user, name string }
 
 // readContacts keeps the contacts until the next change.
@@ -93,7 +93,7 @@ func (s *reader) readContacts(contacts platforms.Value) {
 // chatAppPhone is the number that a change belongs to.
 type chatAppPhone struct{ id, displayed string }
 
-// about begins an Inbound of the number and one of its customers, whom the delivery may name by number, by user id, or by both.
+// about returns an Inbound for the number and one of its customers, whom the delivery may name by number, by user id, or by both.
 func (s *reader) about(phone chatAppPhone, number, user, message string, at time.Time) platforms.Inbound {
 	customer := cmp.Or(number, user)
 	contact := s.contacts[customer]
@@ -147,8 +147,8 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	}
 }
 
-// accessRefused adds that the number may not send, at most once for each: the codes of account, payment and registration are about
-// the channel.
+// accessRefused adds that the number may not send, once for each number. Codes of account, payment and registration concern the
+// whole channel.
 func (s *reader) accessRefused(phone chatAppPhone, at time.Time) {
 	if s.refused == nil {
 		s.refused = make(map[string]bool, 1)
@@ -159,8 +159,8 @@ func (s *reader) accessRefused(phone chatAppPhone, at time.Time) {
 	}
 }
 
-// chatAppStatus adds a send that failed after the platform had accepted it: that the service window is over, for one, is
-// known only here.
+// chatAppStatus adds a send that failed after the platform had accepted it. The end of the service window, for example, is
+// reported only here. The status may arrive before the answer to the send, or instead of it, so it is matched by its mark.
 func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	var id, status, recipient, recipientUser, mark string
 	var timestamp time.Time
@@ -200,8 +200,8 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	}
 }
 
-// classify returns the class of the error code of a failed status: as if the call that sent the message had been answered with
-// the code, because the codes are the same. It remembers the class, because a delivery has many statuses and few codes.
+// classify returns the class of the error code in a failed status. A failed send has the same code in the call's answer, in a later
+// status, or in both. Classes are remembered, because a delivery has many statuses and few codes.
 func (s *reader) classify(code string) platforms.Class {
 	class, known := s.classes[code]
 	if !known && len(s.classes) < maxClasses {
@@ -216,16 +216,17 @@ func (s *reader) classify(code string) platforms.Class {
 	return class
 }
 
-// chatAppMessage names a person by phone number, or by user id alone where they hide their number behind a user name.
+// chatAppMessage is a message. It names a person by phone number, or by user id alone if they hide their number behind a user
+// name.
 type chatAppMessage struct {
 	id                         string
 	from, fromUser, to, toUser string
 	group                      string
 	timestamp                  time.Time
 	kind                       string
-	original                   string          // the message that was changed or taken back
-	now                        platforms.Value // what the message is after its change
-	// Where the words may be, by the kind.
+	original                   string          // id of the message that was changed or withdrawn
+	now                        platforms.Value // the message after its change
+	// The content, in the member that belongs to kind.
 	text, button, image, video, document, interactive, order platforms.Value
 	audio, sticker                                           platforms.Value
 }
@@ -275,20 +276,20 @@ func (m *chatAppMessage) read(value platforms.Value) {
 	}
 }
 
-// revoked is the type of a message that takes another one back
+// revoked is the type of a message that withdraws another one
 // (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/revoke).
 const revoked = "revoke"
 
-// unsent returns in as the taking back of the message that m names.
+// unsent returns in as the withdrawal of m.original.
 func (m *chatAppMessage) unsent(in platforms.Inbound) platforms.Inbound {
 	in.Kind, in.MessageID = platforms.Unsent, m.original
 	return in
 }
 
-// edited is the type of a message that changes another one, by edit.original_message_id and edit.message.
+// edited is the type of a message that changes the text of another one.
 const edited = "edit"
 
-// changed returns in as the change of the message that m names.
+// changed returns in as the change of m.original.
 func (m *chatAppMessage) changed(in platforms.Inbound) platforms.Inbound {
 	var now chatAppMessage
 	now.read(m.now)
@@ -297,8 +298,8 @@ func (m *chatAppMessage) changed(in platforms.Inbound) platforms.Inbound {
 	return in.WithContent(text, "").AsEdited()
 }
 
-// content returns the words of a message, and a short name of what it is without them; both empty for what is no
-// message: reactions, and what the platform says itself.
+// content returns the text of a message and a short name of its content. Both are empty for reactions and for messages of the
+// platform itself.
 func (m *chatAppMessage) content() (text, media string) {
 	switch m.kind {
 	case "text":
@@ -332,7 +333,7 @@ func (m *chatAppMessage) content() (text, media string) {
 	}
 }
 
-// attachment returns the file of the message, which the platform keeps for 7 days under its id
+// attachment returns the file of the message, which the platform keeps under its id for 7 days
 // (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
 func (m *chatAppMessage) attachment() platforms.Attachment {
 	var kind string
@@ -356,8 +357,8 @@ func (m *chatAppMessage) attachment() platforms.Attachment {
 	return platforms.Attachment{Kind: kind, Reference: id, Name: file.Member("filename").Name()}
 }
 
-// chatAppWords are where the words of a message are: the body of a text, the text of a template's button, the title of
-// another button or list row, the caption of media, the customer's note to an order.
+// chatAppWords returns the words of a content: the body of a text, the text of a template's button, the title of another button
+// or list row, the caption of media, or the customer's note to an order.
 func chatAppWords(content platforms.Value) string {
 	for _, name := range []string{"body", "text", "title", "caption"} {
 		if words := platforms.FirstText(content.Member(name).Text(platforms.MaxText)); words != "" {
@@ -368,8 +369,8 @@ func chatAppWords(content platforms.Value) string {
 }
 
 // filledIn returns the fields of a form that a customer sent, each as a line "name: value"
-// (developers.facebook.com/docs/whatsapp/flows/reference/responsemsgwebhook). Values are words, numbers, yes or no, and lists of them;
-// others are left out, and so is the token, by which a sender finds the form again.
+// (developers.facebook.com/docs/whatsapp/flows/reference/responsemsgwebhook). Values are words, numbers, yes or no, and lists of
+// them. Other values are dropped, and so is the token, by which a sender finds the form again.
 func filledIn(form platforms.Value) string {
 	var lines strings.Builder
 	for w := form.Members(); w.Next(); {
@@ -399,9 +400,9 @@ func filledIn(form platforms.Value) string {
 	return lines.String()
 }
 
-// formValue returns a value that is no list, "" for null and objects. Words are cut at limit bytes.
+// formValue returns a single value, and "" for null, lists and objects. Words are cut at limit bytes.
 func formValue(value platforms.Value, limit int) string {
-	const longest = 32 // of a number
+	const longest = 32 // length of a number
 	if !value.Given() || len(value) > min(limit, longest) || strings.IndexByte(`"[{`, value[0]) >= 0 {
 		return platforms.FirstText(value.Text(limit))
 	}

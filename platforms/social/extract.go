@@ -10,9 +10,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/verify"
 )
 
-// Extract reads a delivery of the social platform, which may hold many entries of several tenants (at most 1,000
-// updates, by Meta's documentation). Each entry and each change is routed by itself; an object that is none of those
-// configured holds nothing.
+// Extract reads a delivery of the social platform, which may have many entries of several tenants (up to 1,000 updates, by Meta's
+// documentation). Each entry and each change is routed by itself. A delivery whose object isn't configured has no items.
 func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	channel, entries, err := s.open(body)
 	if err != nil || channel == "" {
@@ -28,7 +27,7 @@ func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	return r.All(), nil
 }
 
-// open returns the channel type and the entries of a delivery; the type is "" for an object that is none of those configured.
+// open returns the channel type and the entries of a delivery. The type is empty if the delivery's object isn't configured.
 func (s *social) open(body []byte) (channel platforms.Type, entries platforms.Value, err error) {
 	delivery, err := platforms.ParseObject(body)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *social) open(body []byte) (channel platforms.Type, entries platforms.Va
 	return channel, entries, nil
 }
 
-// Named implements [platforms.ChannelSigned]. Entries of the chat app name their numbers in each change.
+// Named implements [platforms.ChannelSigned]. Entries of the chat app name the number in each of their changes.
 func (s *social) Named(d *platforms.Delivery) (named []platforms.Channel) {
 	if !verify.HasDigest(d.Header, cmp.Or(s.config.Options["header"], verify.SocialHeader), "sha256=") {
 		return nil
@@ -81,21 +80,21 @@ func (s *social) Named(d *platforms.Delivery) (named []platforms.Channel) {
 	return named
 }
 
-// reader reads the entries of a delivery, one thing at a time: nothing is built from the elements of a list but the Inbounds.
+// reader reads the entries of a delivery one by one. It allocates nothing for the elements of a list but their items.
 type reader struct {
 	platforms.Collector
 
 	channel platforms.Type
-	// contacts are a change's, by each of their ids.
+	// contacts are the contacts of the current change, by each of their ids.
 	contacts map[string]chatAppContact
-	// classes are those of the error codes that came before.
+	// classes are the classes of the error codes of this delivery.
 	classes map[string]platforms.Class
-	// refused has the numbers that may not send any more.
+	// refused are the numbers that the delivery reports as unable to send.
 	refused map[string]bool
 }
 
-// entry reads what happened to one page, photo account or chat-app business account. The events of `standby`, of
-// conversations that another app has taken over, are not read.
+// entry reads the entry of one page, photo account or chat-app business account. It skips `standby`, the events of conversations
+// that another app has taken over.
 func (s *reader) entry(value platforms.Value) {
 	var account string
 	var messaging, changes platforms.Value
@@ -119,7 +118,7 @@ func (s *reader) entry(value platforms.Value) {
 	}
 }
 
-// change reads what happened to one of an account's subscribed fields.
+// change reads a change of one of the account's subscribed fields.
 func (s *reader) change(account string, value platforms.Value) {
 	var field string
 	var changed platforms.Value
@@ -138,13 +137,13 @@ func (s *reader) change(account string, value platforms.Value) {
 	}
 }
 
-// shortestDirect is how many bytes of a delivery a message takes at least: {"sender":{"id":1},"message":{"mid":1,"text":"x"}} and a comma.
+// shortestDirect is the length in bytes of the shortest message in a delivery, {"sender":{"id":1},"message":{"mid":1,"text":"x"}}
+// and a comma.
 const shortestDirect = 51
 
-// directMessage adds what an event of a conversation with a page or photo account holds
-// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, a
-// pressed button, or that a message was changed or taken back. Receipts, reactions, referrals, hand-overs between apps and comments hold
-// nothing.
+// directMessage adds an event of a conversation with a page or photo account
+// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own message, a
+// pressed button, an edit or a withdrawal. Receipts, reactions, referrals, hand-overs between apps and comments are skipped.
 func (s *reader) directMessage(account string, value platforms.Value) {
 	var sender, recipient string
 	var timestamp time.Time
@@ -206,15 +205,15 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 }
 
 // The applications of the platform's own inboxes, in which people of the business write
-// (developers.facebook.com/docs/messenger-platform/conversation-routing). Echoes of automatic replies have no mark of their own, and neither
-// have all that people write.
+// (developers.facebook.com/docs/messenger-platform/conversation-routing). Automatic replies have no mark of their own, and some
+// messages of people have none either, so echoes of other applications are unmarked.
 const (
 	messengerInbox = "263902037430900"
 	photoInbox     = "1217981644879628"
 )
 
 type directMessage struct {
-	app                                      string // that sent an echo
+	app                                      string // the application that sent an echo
 	id, text                                 string
 	isEcho, isOurs, isDeleted, isUnsupported bool
 	attachments                              platforms.Value
@@ -243,7 +242,7 @@ func (m *directMessage) read(value platforms.Value) {
 	}
 }
 
-// media names what a message without text holds, by the first thing that is attached; empty if it holds nothing.
+// media returns the name of the first attachment, or "" if the message has no content.
 func (m *directMessage) media() string {
 	attached := m.attachments.Elements()
 	if !attached.Next() {
@@ -267,8 +266,9 @@ func (m *directMessage) media() string {
 	return platforms.MediaName(kind)
 }
 
-// attach adds the files of a message, whose addresses end after some time. Stories, reels and shared posts aren't the customer's, and
-// mentions in stories must not be stored (developers.facebook.com/docs/messenger-platform/instagram/features/story-mention).
+// attach adds the files of a message, whose addresses end after some time. It skips stories, reels and shared posts, which aren't
+// the customer's: mentions in stories must not even be stored
+// (developers.facebook.com/docs/messenger-platform/instagram/features/story-mention).
 func (s *reader) attach(in *platforms.Inbound, attachments platforms.Value) {
 	for w := attachments.Elements(); w.Next(); {
 		kind, payload := "", platforms.Value(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// attachment is a file that was uploaded before, or is being uploaded.
+// attachment is a file that is being uploaded, or that was uploaded before.
 type attachment struct {
 	Type    string            `json:"type"`
 	Payload attachmentPayload `json:"payload"`
@@ -27,7 +27,7 @@ type chatAppMedia struct {
 	Name string `json:"filename,omitempty"`
 }
 
-// SendFile implements [platforms.FileSender]. The file is uploaded, and then sent by the id that the platform gives it.
+// SendFile implements [platforms.FileSender]. It uploads the file and sends it by the id that the platform returns.
 func (s *social) SendFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
 	if out.Type == ChatApp {
 		return s.sendChatAppFile(ctx, out, file)
@@ -69,10 +69,10 @@ func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *plat
 	return string(result.ID), nil
 }
 
-// maxChatAppImage is how large the chat app's pictures are at most.
+// maxChatAppImage is the greatest size of the chat app's pictures in bytes.
 const maxChatAppImage = 5 << 20
 
-// chatAppKinds are what the chat app takes as pictures, sounds and videos; all other files are documents
+// chatAppKinds are the media types that the chat app accepts as pictures, sounds and videos. All other files are documents
 // (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
 var chatAppKinds = map[string]string{
 	"image/jpeg": platforms.FileImage, "image/png": platforms.FileImage,
@@ -80,7 +80,7 @@ var chatAppKinds = map[string]string{
 	"video/mp4": platforms.FileVideo,
 }
 
-// sendChatAppFile uploads a file for the channel's number, which keeps it for 30 days, and sends it.
+// sendChatAppFile sends a file. It first uploads the file for the channel's number, where the platform keeps it for 30 days.
 func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
 	if !isID(out.ExternalID) {
 		return "", errPhoneNumberID()
@@ -104,7 +104,7 @@ func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, f
 	return s.sendChatApp(ctx, out, chatAppFile(file, string(result.ID)))
 }
 
-// chatAppFile is the message with a file that was uploaded.
+// chatAppFile returns the message with an uploaded file.
 func chatAppFile(file *platforms.File, id string) *chatAppSend {
 	kind, media := chatAppKinds[file.MediaType], &chatAppMedia{ID: id}
 	switch {
@@ -119,8 +119,8 @@ func chatAppFile(file *platforms.File, id string) *chatAppSend {
 	return &chatAppSend{Type: "document", Document: media}
 }
 
-// Locate implements [platforms.MediaSource]. Only the chat app names files by ids; their addresses last 5 minutes and want the token
-// (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+// Locate implements [platforms.MediaSource]. Only the chat app names files by ids. Their addresses are valid for 5 minutes and
+// require the token (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
 func (s *social) Locate(ctx context.Context, channel *platforms.Channel, id string) (platforms.Location, error) {
 	if channel.Type != ChatApp || !isID(id) {
 		return platforms.Location{}, platforms.Refusef("channels of type %s have no file with this id", string(channel.Type))
@@ -141,7 +141,7 @@ func (s *social) Locate(ctx context.Context, channel *platforms.Channel, id stri
 	if file.URL == "" {
 		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
 	}
-	bytes, _ := strconv.ParseInt(string(file.Bytes), 10, 64) // 0: not stated
+	bytes, _ := strconv.ParseInt(string(file.Bytes), 10, 64) // 0 if it isn't stated
 	return platforms.Location{
 		Address: file.URL, Authorization: "Bearer " + channel.Credentials[platforms.AccessToken], Bytes: max(bytes, 0),
 	}, nil

@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// graphError is an error of the interface. It comes with any status, 200 too.
+// graphError is an error of the interface. It comes with any status, even 200.
 type graphError struct {
 	Code        *int `json:"code"`
 	Subcode     int  `json:"error_subcode"`
 	IsTransient bool `json:"is_transient"`
 }
 
-// call makes a call for a channel of type t and reads a good answer into result. The token travels in a header, so that it is
-// in no address.
+// call makes a call for a channel of type t and reads a good answer into result. The token is sent in a header, so that no
+// address contains it.
 func (s *social) call(
 	ctx context.Context, t platforms.Type, credentials platforms.Credentials, request *platforms.Request, result any,
 ) (*platforms.Response, *platforms.Error) {
@@ -48,16 +48,17 @@ func (s *social) call(
 	return r, nil
 }
 
-// pairPause is the chat app's pause between messages to one customer, beyond a few in a row.
+// pairPause is the chat app's pause between messages to one customer, after a short burst.
 const pairPause = 6 * time.Second
 
-// unexplainedTries bounds the tries of a message of which the chat app says no more than that something went wrong: its reason may be the
-// message.
+// unexplainedTries limits the tries of a message after the chat app's code 131000, which gives no reason: the message itself may
+// be the cause.
 const unexplainedTries = 3
 
 // failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all
-// (developers.facebook.com/documentation/business-messaging/whatsapp/support/error-codes). Codes 1, 2 and 1200 and the subcodes of
-// unreachable customers are general knowledge, not from the vendor's documentation.
+// (developers.facebook.com/documentation/business-messaging/whatsapp/support/error-codes). Codes 1, 2 and 1200 and the subcodes
+// of unreachable customers are general knowledge, not from the vendor's documentation. Code 131026 may be reported when the
+// customer has already written again.
 func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platforms.Error {
 	code := *e.Code
 	cause := r.Error(strconv.Itoa(code), strconv.Itoa(e.Subcode))
@@ -113,8 +114,9 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 	return r.Unlisted(false, cause)
 }
 
-// regainAccess returns how long a page, account or number is refused, by the header that counts its calls, 0 if that doesn't say
-// (developers.facebook.com/docs/graph-api/overview/rate-limiting, "Business Use Case Rate Limits"). The platform states minutes.
+// regainAccess returns how long a page, account or number is refused, from the header with its use of calls, or 0 if the header
+// is missing (developers.facebook.com/docs/graph-api/overview/rate-limiting, "Business Use Case Rate Limits"). The platform
+// states minutes.
 func regainAccess(r *platforms.Response) (longest time.Duration) {
 	var usage map[string][]struct {
 		Minutes float64 `json:"estimated_time_to_regain_access"`
@@ -152,7 +154,7 @@ type chatAppSend struct {
 	Audio     *chatAppMedia    `json:"audio,omitempty"`
 	Video     *chatAppMedia    `json:"video,omitempty"`
 	Document  *chatAppMedia    `json:"document,omitempty"`
-	// Mark comes back with every status of the message
+	// Mark is repeated in every status of the message
 	// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
 	Mark string `json:"biz_opaque_callback_data,omitempty"`
 }
@@ -196,5 +198,6 @@ func errPhoneNumberID() *platforms.Error {
 	return platforms.Refusef("the channel's phone number id is not an id")
 }
 
-// isID keeps tenants from choosing another path: ids are digits in reality, and words in tests.
+// isID reports whether an id can stand in a path. It keeps tenants from choosing another path: real ids are digits, ids of tests
+// are words.
 func isID(id string) bool { return len(id) <= 128 && platforms.IsWord(id) }

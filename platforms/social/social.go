@@ -1,5 +1,5 @@
-// Package social is the adapter to the social platform, by default Meta's: one application with three services,
-// a messenger, the direct messages of a photo-sharing service, and a chat app for businesses.
+// Package social is the adapter to the social platform, by default Meta's: one application with three services, which are a
+// messenger, the direct messages of a photo-sharing service, and a chat app for businesses.
 package social
 
 import (
@@ -31,7 +31,7 @@ const (
 	ChatApp platforms.Type = "chat_app"
 )
 
-// appSecret is an optional credential: the secret of a channel's own application.
+// appSecret is the optional credential with the secret of a channel's own application.
 const appSecret = "appSecret"
 
 // Driver is the [platforms.Driver] of the social platform.
@@ -61,7 +61,8 @@ func (Driver) Describe() *platforms.Description {
 	renewed := slices.Clone(token)
 	renewed[0] = platforms.AccessTokenField("A long-lived one. It lasts 60 days, and is renewed by itself long before it ends.")
 	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
-	// 300 calls a second for a page or account (developers.facebook.com/docs/graph-api/overview/rate-limiting).
+	// The platform allows 300 calls a second for a page or account
+	// (developers.facebook.com/docs/graph-api/overview/rate-limiting).
 	direct := platforms.Pace{Every: 5 * time.Millisecond, Burst: 50}
 	const windowHelp = "Free text until 24 hours after the customer wrote. A person may write for 7 days, if the platform has granted the " +
 		"application the feature “Human Agent”."
@@ -108,8 +109,8 @@ func (Driver) Describe() *platforms.Description {
 				ExternalIDHint: "The platform's id of the number, not the number itself.", Credentials: token,
 				Limit:  platforms.Limit{Most: 4096},
 				Markup: platforms.Markup{Strong: "*", Emphasis: "_", Code: "`", CodeBlock: "```"},
-				// 80 messages a second, those that come in included; to one customer 45 in a row, and one each 6 s
-				// (developers.facebook.com/documentation/business-messaging/whatsapp/throughput).
+				// The platform allows 80 messages a second, received ones included. To one customer it allows 45 in a row and one
+				// each 6 s (developers.facebook.com/documentation/business-messaging/whatsapp/throughput).
 				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
 				CustomerPace: platforms.Pace{Every: pairPause, Burst: 20},
 				TypingFor:    25 * time.Second,
@@ -128,7 +129,7 @@ var objectKeys = []string{"page", "photo_dm", "chat_app"}
 // objects are the values of `object` that name the channel type of a delivery.
 type objects struct{ page, photoDM, chatApp string }
 
-// objectsOf returns the configured values, or those of the real platform.
+// objectsOf returns the configured values, and the values of the real platform for all others.
 func objectsOf(options map[string]string) objects {
 	return objects{
 		page:    cmp.Or(options["object[page]"], "page"),
@@ -144,7 +145,7 @@ func checkObject(value string) string {
 	return ""
 }
 
-// CheckOptions implements [option.Checker]: no two types may have the same value of `object`.
+// CheckOptions implements [option.Checker]. It requires different values of `object` for the types.
 func (Driver) CheckOptions(values map[string]string) map[string]string {
 	o := objectsOf(values)
 	problems, seen := map[string]string{}, map[string]string{}
@@ -158,7 +159,7 @@ func (Driver) CheckOptions(values map[string]string) map[string]string {
 	return problems
 }
 
-// New implements [platforms.Driver]. Version 25.0 of the interface is part of its addresses.
+// New implements [platforms.Driver]. The addresses contain the version of the interface, 25.0.
 func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
 	s := &social{config: *config, objects: objectsOf(config.Options), bases: map[platforms.Type]*url.URL{}}
 	for t, fallback := range map[platforms.Type]string{
@@ -193,8 +194,8 @@ var (
 	_ platforms.FileSender       = (*social)(nil)
 )
 
-// Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the
-// photo service, so each of them proves the platform.
+// Verify implements [platforms.SignedDeliveries]. Either of the two secrets proves the platform, because the vendor's pages don't
+// say which of them signs deliveries of the photo service.
 func (s *social) Verify(d *platforms.Delivery) error {
 	options := s.config.Options
 	err := verify.Social(d.Header, options["header"], options["app_secret"], d.Body)
@@ -230,12 +231,13 @@ type content struct {
 	Metadata   string      `json:"metadata,omitempty"`
 }
 
-// ownMark precedes [platforms.Outgoing.Mark] in the metadata of a message, which its echo repeats
+// ownMark precedes [platforms.Outgoing.Mark] in the metadata of a message. Its echo repeats the metadata, so our messages are
+// recognized even if the answer to the send was lost
 // (developers.facebook.com/docs/messenger-platform/reference/webhook-events/message-echoes).
 const ownMark = "caddy-svc:"
 
-// outgoingDirect is a message from the page or account that the token belongs to. RESPONSE is the type of answers within the
-// window; the photo service has no type for them. HUMAN_AGENT is the tag of people's messages after it, and forbidden for others.
+// outgoingDirect is a message from the page or account to which the token belongs. RESPONSE is the type of answers within the
+// window; the photo service has no type for them. After the window only people may write, with the tag HUMAN_AGENT.
 type outgoingDirect struct {
 	Recipient     person  `json:"recipient"`
 	MessagingType string  `json:"messaging_type,omitempty"`
@@ -255,8 +257,8 @@ func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 }
 
 // sendDirect sends a message of the messenger or the photo service.
-func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, said content) (string, error) {
-	message := outgoingDirect{Recipient: person{out.Address}, Message: said}
+func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, body content) (string, error) {
+	message := outgoingDirect{Recipient: person{out.Address}, Message: body}
 	if out.Mark != "" {
 		message.Message.Metadata = ownMark + out.Mark
 	}
@@ -278,12 +280,12 @@ func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, said c
 	return string(result.MessageID), nil
 }
 
-// Identify implements [platforms.Platform]. It requests the account of the token, and of the chat app the channel's number, which
-// succeeds only for a token of that number.
+// Identify implements [platforms.Platform]. It requests the account of the token. For the chat app it requests the channel's
+// number, which succeeds only with a token of that number.
 func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
 	path, fields := "/me", "id"
 	switch channel.Type {
-	case PhotoDM: // `id` is the account's name within one application; deliveries carry `user_id`
+	case PhotoDM: // `id` is the account's name within one application; deliveries contain `user_id`
 		fields = "user_id"
 	case ChatApp:
 		if !isID(channel.ExternalID) {
@@ -304,7 +306,7 @@ func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	id := node.ID
 	if channel.Type == PhotoDM {
 		id = node.UserID
-	} else if channel.Type == ChatApp && node.PhoneNumber == "" { // some other thing that the token may read
+	} else if channel.Type == ChatApp && node.PhoneNumber == "" { // another object that the token may read
 		return nil, platforms.Fail(platforms.Refused, r.Error("", ""))
 	}
 	if id == "" {
@@ -313,9 +315,9 @@ func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	return []string{string(id)}, nil
 }
 
-// Refresh implements [platforms.Refresher]. Long-lived tokens of the photo service's own login are exchanged for themselves while
-// they are valid and at least a day old (developers.facebook.com/docs/instagram-platform/reference/refresh_access_token); the old one
-// stays good. The interface wants the token in the query.
+// Refresh implements [platforms.Refresher]. A long-lived token of the photo service's own login is exchanged for a new one while
+// it is valid and more than a day old (developers.facebook.com/docs/instagram-platform/reference/refresh_access_token). The old
+// token remains valid. The interface requires the token in the query.
 func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	if channel.Type != PhotoDM {
 		return nil, platforms.Refusef("tokens of type %s are not refreshed", string(channel.Type))
@@ -340,7 +342,7 @@ func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	return next, nil
 }
 
-// Signal implements [platforms.Signaler]. Messenger and photo service have an action for each of both signs
+// Signal implements [platforms.Signaler]. Messenger and photo service have separate actions for reading and typing
 // (developers.facebook.com/docs/messenger-platform/send-messages/sender-actions).
 func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 	if signal.Type == ChatApp {
@@ -365,7 +367,7 @@ func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 	return nil
 }
 
-// signalChatApp marks the message, and all before it, as read; the typing needs that
+// signalChatApp marks the message and all earlier ones as read, without which the platform shows no typing
 // (developers.facebook.com/documentation/business-messaging/whatsapp/typing-indicators).
 func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) error {
 	if !isID(signal.ExternalID) {

@@ -11,11 +11,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// maxTemplatePage is how many bytes of a page of templates are read. A template takes some kilobytes, with its examples up to 40.
+// maxTemplatePage is the number of bytes of a page of templates that are read. A template has some kilobytes, with its examples
+// up to 40.
 const maxTemplatePage = 1 << 20
 
-// chatAppTemplate is a template as it is sent. Only the variables of the body are given; header, footer and buttons without any come
-// along by themselves.
+// chatAppTemplate is a template as it is sent. It contains only the variables of the body. The platform adds header, footer and
+// buttons without variables.
 type chatAppTemplate struct {
 	Name       string             `json:"name"`
 	Language   templateLanguage   `json:"language"`
@@ -31,7 +32,8 @@ type chatAppComponent struct {
 	Parameters []chatAppParameter `json:"parameters"`
 }
 
-// chatAppParameter is the value of a variable, whose name is given unless it is a number: those are taken by their order.
+// chatAppParameter is the value of a variable. It has a name unless the name is a number: numbered variables are matched by their
+// order.
 type chatAppParameter struct {
 	Type string `json:"type"`
 	Name string `json:"parameter_name,omitempty"`
@@ -55,8 +57,8 @@ func chatAppTemplateOf(filled *platforms.FilledTemplate) *chatAppTemplate {
 	return template
 }
 
-// Templates implements [platforms.Templater]. Templates belong to the business account of the channel's number, which is asked for
-// first
+// Templates implements [platforms.Templater]. Templates belong to the business account of the channel's number, so the account is
+// requested first
 // (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-account/template-api).
 func (s *social) Templates(
 	ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery,
@@ -104,7 +106,7 @@ func (s *social) Templates(
 	return page, nil
 }
 
-// businessAccount returns the id of the business account that the channel's number belongs to, which the number's health names
+// businessAccount returns the id of the business account to which the channel's number belongs, from the number's health
 // (developers.facebook.com/documentation/business-messaging/whatsapp/support/health-status).
 func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel) (string, *platforms.Error) {
 	if channel.Type != ChatApp {
@@ -154,7 +156,8 @@ type listedComponent struct {
 	} `json:"buttons"`
 }
 
-// readTemplate returns a template in the form of the contract; ok is false for one that isn't approved, has no text or an unknown form.
+// readTemplate returns a template in the form of the contract. ok is false if the template isn't approved, has no text or has an
+// unknown form.
 func readTemplate(listed json.RawMessage) (template platforms.Template, ok bool) {
 	var l listedTemplate
 	if json.Unmarshal(listed, &l) != nil {
@@ -175,7 +178,7 @@ func readTemplate(listed json.RawMessage) (template platforms.Template, ok bool)
 	return template, approved && platforms.CheckTemplatePage(&page) == nil
 }
 
-// needs says what a component other than the body needs and can't be given here; "" for one that comes along by itself.
+// needs returns the data that a component other than the body requires and that can't be given here, or "" if it requires none.
 func (c *listedComponent) needs() string {
 	switch strings.ToUpper(c.Type) {
 	case "HEADER":
