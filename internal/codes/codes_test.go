@@ -1,8 +1,11 @@
 package codes
 
 import (
+	"cmp"
+	"flag"
+	"maps"
 	"os"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,61 +13,59 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// section returns the part of docs/channels.md under a heading.
-func section(t *testing.T, heading string) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/channels.md")
+var update = flag.Bool("update", false, "write the table of codes into docs/conversations.md")
+
+// TestCodesAreDocumented: docs/conversations.md has the table of codes, and -update writes it there.
+func TestCodesAreDocumented(t *testing.T) {
+	t.Parallel()
+	const path = "../../docs/conversations.md"
+	page, err := os.ReadFile(path)
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "\n### "+heading+"\n")
+	const begin, end = "<!-- codes: go test ./internal/codes -update -->\n", "<!-- /codes -->"
+	before, rest, found := strings.Cut(string(page), begin)
 	require.True(t, found)
-	rest, _, _ = strings.Cut(rest, "\n### ")
-	return rest
+	_, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	documented := before + begin + table() + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(documented), 0o600))
+		return
+	}
+	require.Equal(t, documented, string(page), "go test ./internal/codes -update")
 }
 
-// TestPoliciesAreDocumented: the table of docs/channels.md and that of the code say the same of each code.
-func TestPoliciesAreDocumented(t *testing.T) {
-	t.Parallel()
-	endings := map[string]Ending{
-		"by itself, when the cause is gone": WithCause, "by itself, in time": InTime, "when the customer writes again": ByText,
-		"by the operator": ByOperator, "by a person": ByPerson,
-	}
-	type policy struct {
-		ends Ending
-		life time.Duration
-		told Audience
-	}
-	documented, defined := map[string]policy{}, map[string]policy{}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|.*\\| ([^|]+) \\| (24 h|–) \\| (organization|operator) \\|$")
-	for _, cells := range row.FindAllStringSubmatch(section(t, "What stands, and until when"), -1) {
-		if cells[1] == "attention" {
-			continue
+// table renders the codes in Markdown, ordered by ending and code.
+func table() string {
+	order := []Ending{WithCause, InTime, ByText, ByPerson, ByOperator}
+	ends := map[Ending]string{WithCause: "with the cause", InTime: "in time", ByText: "by text", ByPerson: "by person", ByOperator: "by operator"}
+	sorted := slices.SortedFunc(maps.Keys(All), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, All[a].Ends), slices.Index(order, All[b].Ends)), cmp.Compare(a, b))
+	})
+	rows := "| `attention` | what happened, and what to do | ends | also a message's code |\n|---|---|---|---|\n"
+	for _, code := range sorted {
+		reason, message := All[code], ""
+		ending := ends[reason.Ends]
+		if reason.Told == TellOperator {
+			ending += ", marked"
 		}
-		require.Contains(t, endings, cells[2], cells[0])
-		p := policy{ends: endings[cells[2]], told: Audience(cells[4])}
-		if cells[3] == "24 h" {
-			p.life = Life
-		}
-		documented[cells[1]] = p
-	}
-	for code, reason := range All {
-		defined[code] = policy{reason.Ends, reason.For, reason.Told}
-	}
-	require.Equal(t, defined, documented)
-}
-
-// TestCodesOfMessagesAreDocumented: docs/channels.md names the codes with which messages fail.
-func TestCodesOfMessagesAreDocumented(t *testing.T) {
-	t.Parallel()
-	documented, defined := map[string]bool{}, map[string]bool{}
-	for _, cells := range regexp.MustCompile("(?m)^\\| `(?:failed|delivery_unknown)` \\| `([a-z_]+)` \\|").FindAllStringSubmatch(section(t, "Messages"), -1) {
-		documented[cells[1]] = true
-	}
-	for code, reason := range All {
 		if reason.Message != "" {
-			defined[code] = true
+			message = "yes"
 		}
+		rows += "| `" + code + "` | " + reason.Conversation + " | " + ending + " | " + message + " |\n"
 	}
-	require.Equal(t, defined, documented)
+	return rows
+}
+
+// TestWhatWaitsEnds: the worker tries for a day to end what ends by itself, and nothing else.
+func TestWhatWaitsEnds(t *testing.T) {
+	t.Parallel()
+	for code, reason := range All {
+		life := time.Duration(0)
+		if reason.Ends == WithCause || reason.Ends == InTime {
+			life = Life
+		}
+		require.Equal(t, life, reason.For, code)
+	}
 }
 
 // TestEveryCodeHasWords: staff never read a code, also not one of another version. Words say what happened and what to do, which takes two clauses.

@@ -54,7 +54,7 @@ var fileKinds = map[string]string{
 	"image": "Picture", "audio": "Voice or sound", "video": "Video", "sticker": "Sticker", "file": "File",
 }
 
-// fileTexts explain why a file wasn't stored (docs/channels.md#files).
+// fileTexts explain why a file wasn't stored (docs/conversations.md#files).
 var fileTexts = map[string]string{
 	"media_too_large":    "It has more than 8 MB. Look at it in the platform's own app.",
 	"media_type":         "What the platform sent is no such file.",

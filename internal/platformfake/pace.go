@@ -18,7 +18,7 @@ type published struct {
 	customerEvery time.Duration
 }
 
-// rates are those of docs/channels.md, "How fast messages are sent".
+// rates are those of docs/conversations.md, "How fast messages are sent".
 var rates = map[platforms.Type]published{
 	bot.Type:         {messages: 30, per: time.Second, inARow: 5, customerEvery: time.Second},
 	social.Messenger: {messages: 300, per: time.Second},
