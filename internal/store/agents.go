@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 )
 
 // Agent is an assistant: the instructions of its model, and how it is asked. The store accepts what the tables accept; the limits
@@ -38,6 +37,31 @@ type Agent struct {
 	CreatedAt, UpdatedAt int64
 }
 
+var agents = newTable("agents", func(a *Agent) []field {
+	return []field{
+		{"id", &a.ID},
+		{"org_id", &a.OrgID},
+		{"name", &a.Name},
+		{"model", &a.Model},
+		{"instructions", &a.Instructions},
+		{"use_byok", &a.UseBYOK},
+		{"max_tokens", &a.MaxTokens},
+		{"temperature_milli", &a.TemperatureMilli},
+		{"debounce_ms", &a.DebounceMS},
+		{"debounce_max_ms", &a.DebounceMaxMS},
+		{"supersede", &a.Supersede},
+		{"pause_ms", &a.PauseMS},
+		{"handover", &a.Handover},
+		{"handover_words", separated(&a.HandoverWords, "\n")},
+		{"handover_reply", &a.HandoverReply},
+		{"typing", &a.Typing},
+		{"created_at", &a.CreatedAt},
+		{"updated_at", &a.UpdatedAt},
+	}
+})
+
+var listedAgents = `SELECT ` + agents.list("", map[string]string{"instructions": "''"}) + ` FROM agents`
+
 // NoPause is the [Agent].PauseMS of an agent that goes on answering after a human wrote. It is the shortest pause, so that older
 // processes, for which 0 is the default, do nearly the same.
 const NoPause = 1
@@ -56,14 +80,9 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 		if err := lockKnowledgeBases(ctx, tx, agent.OrgID, agent.KnowledgeBaseIDs); err != nil {
 			return err
 		}
-		createdAt := orNow(tx, agent.CreatedAt)
-		tx.Queue(1, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply,
-				typing)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17)`,
-			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
-			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt,
-			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply, agent.Typing)
+		agent.CreatedAt = orNow(tx, agent.CreatedAt)
+		agent.UpdatedAt = agent.CreatedAt
+		agents.queueInsert(tx, &agent)
 		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name})
 		return nil
@@ -81,9 +100,9 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		found := false
 		err := tx.Query(ctx, func(row Row) (err error) {
 			found = true
-			agent, err = scanAgent(row)
+			agent, err = agents.scan(row)
 			return err
-		}, agentColumns+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		}, agents.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err == nil && !found {
 			err = ErrNotFound
 		}
@@ -100,13 +119,8 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		if err := changeAgentKnowledge(ctx, tx, orgID, id, known, agent.KnowledgeBaseIDs); err != nil {
 			return err
 		}
-		tx.Queue(1, `UPDATE agents SET name = $3, model = $4, instructions = $5, use_byok = $6, max_tokens = $7,
-				temperature_milli = $8, debounce_ms = $9, debounce_max_ms = $10, supersede = $11, pause_ms = $12, updated_at = $13,
-				handover = $14, handover_words = $15, handover_reply = $16, typing = $17
-			WHERE id = $1 AND org_id = $2`,
-			id, orgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
-			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, tx.Now(),
-			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply, agent.Typing)
+		agent.UpdatedAt = tx.Now()
+		agents.queueUpdate(tx, &agent, orgID, id)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.update", Target: id, OrgID: orgID, Detail: agent.Name})
 		return nil
 	})
@@ -126,43 +140,24 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 	})
 }
 
-const (
-	agentColumns       = `SELECT id, org_id, name, model, instructions` + otherAgentColumns
-	listedAgentColumns = `SELECT id, org_id, name, model, ''` + otherAgentColumns
-	otherAgentColumns  = `, use_byok, max_tokens, temperature_milli, debounce_ms, debounce_max_ms, supersede, pause_ms, created_at,
-	updated_at, handover, handover_words, handover_reply, typing FROM agents`
-)
-
-func scanAgent(row Row) (agent Agent, err error) {
-	var words string
-	err = row.Scan(&agent.ID, &agent.OrgID, &agent.Name, &agent.Model, &agent.Instructions, &agent.UseBYOK,
-		&agent.MaxTokens, &agent.TemperatureMilli, &agent.DebounceMS, &agent.DebounceMaxMS, &agent.Supersede,
-		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt, &agent.Handover, &words, &agent.HandoverReply,
-		&agent.Typing)
-	if words != "" {
-		agent.HandoverWords = strings.Split(words, "\n")
-	}
-	return agent, err
-}
-
 // ByID reads an organization's agent, or [ErrNotFound].
 func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
-	agent, err := ReadRow(ctx, a.db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	agent, err := ReadRow(ctx, a.db, "read an agent", agents.scan, agents.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err != nil {
 		return Agent{}, err
 	}
-	agents := []Agent{agent}
-	err = a.readKnowledge(ctx, orgID, agents)
-	return agents[0], err
+	read := []Agent{agent}
+	err = a.readKnowledge(ctx, orgID, read)
+	return read[0], err
 }
 
 // List reads a page of an organization's agents, oldest first, without their Instructions: those of a page may have 40 MB.
 func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	agents, err := readPage(ctx, a.db, "list agents", scanAgent, listedAgentColumns+` WHERE org_id = $1`, "id", page, orgID)
+	list, err := readPage(ctx, a.db, "list agents", agents.scan, listedAgents+` WHERE org_id = $1`, "id", page, orgID)
 	if err == nil {
-		err = a.readKnowledge(ctx, orgID, agents)
+		err = a.readKnowledge(ctx, orgID, list)
 	}
-	return agents, err
+	return list, err
 }
 
 // lockAgent keeps an organization's agent from being deleted until the transaction ends, or returns [ErrAgentNotFound].

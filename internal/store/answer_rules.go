@@ -14,15 +14,16 @@ type AnswerRules struct {
 	MediaNotice string
 }
 
-const answerRulesColumns = `c.max_age_minutes, c.drafts, c.opening_hours, c.time_zone, c.closed_notice, c.media_notice`
+// answerRules are the columns of channels that have their rules.
+var answerRules = newTable("channels", func(r *AnswerRules) []field {
+	return []field{
+		{"max_age_minutes", &r.MaxAgeMinutes},
+		{"drafts", &r.Drafts},
+		{"opening_hours", &r.OpeningHours},
+		{"time_zone", &r.TimeZone},
+		{"closed_notice", &r.ClosedNotice},
+		{"media_notice", &r.MediaNotice},
+	}
+})
 
-func (r *AnswerRules) into() []any {
-	return []any{&r.MaxAgeMinutes, &r.Drafts, &r.OpeningHours, &r.TimeZone, &r.ClosedNotice, &r.MediaNotice}
-}
-
-// queueAnswerRules writes the rules of a channel that the transaction has made or found.
-func queueAnswerRules(tx Tx, channelID string, rules *AnswerRules) {
-	tx.Queue(1, `UPDATE channels SET max_age_minutes = $2, drafts = $3, opening_hours = $4, time_zone = $5, closed_notice = $6,
-		media_notice = $7 WHERE id = $1`,
-		channelID, rules.MaxAgeMinutes, rules.Drafts, rules.OpeningHours, rules.TimeZone, rules.ClosedNotice, rules.MediaNotice)
-}
+var updateAnswerRules = `UPDATE channels SET ` + assigned(answerRules.columns(), 1) + ` WHERE id = $1`

@@ -23,6 +23,25 @@ type APIKey struct {
 	CreatedBy, CreatedByName string
 }
 
+var apiKeys = newTable("api_keys k", func(k *APIKey) []field {
+	return []field{
+		{"id", &k.ID},
+		{"org_id", &k.OrgID},
+		{"env", &k.Env},
+		{"name", &k.Name},
+		{"scopes", separated(&k.Scopes, " ")},
+		{"hash", digest(&k.Hash)},
+		{"hint", &k.Hint},
+		{"created_at", &k.CreatedAt},
+		{"expires_at", &k.ExpiresAt},
+		{"revoked_at", &k.RevokedAt},
+		{"created_by", &k.CreatedBy},
+		{`COALESCE((SELECT users.email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
+			(SELECT CASE WHEN maker.name = '' THEN maker.hint ELSE maker.name END FROM api_keys maker
+				WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '')`, computed{&k.CreatedByName}},
+	}
+})
+
 // ErrOutlives is returned for a key that would be valid longer than the key that makes it.
 var ErrOutlives = errors.New("a key can't make a key that is valid longer than itself")
 
@@ -43,10 +62,8 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 		if err != nil {
 			return err
 		}
-		tx.Queue(1, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			key.ID, key.OrgID, key.Env, key.Name, strings.Join(key.Scopes, " "), key.Hash[:], key.Hint,
-			orNow(tx, key.CreatedAt), expiresAt, key.RevokedAt, actor)
+		key.CreatedAt, key.CreatedBy, key.ExpiresAt = orNow(tx, key.CreatedAt), actor, expiresAt
+		apiKeys.queueInsert(tx, &key)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "api_key.create", Target: key.ID, OrgID: key.OrgID,
 			Detail: string(key.Env) + ": " + strings.Join(key.Scopes, " "),
@@ -77,32 +94,17 @@ func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.Nul
 
 // All reads an organization's keys, revoked ones too, oldest first.
 func (k APIKeys) All(ctx context.Context, orgID string) ([]APIKey, error) {
-	return ReadRows(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
+	return ReadRows(ctx, k.db, "list API keys", apiKeys.scan, apiKeys.selected+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
 }
 
 // List reads a page of an organization's keys, revoked ones too, oldest first.
 func (k APIKeys) List(ctx context.Context, orgID string, page Page) ([]APIKey, error) {
-	return readPage(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1`, "id", page, orgID)
+	return readPage(ctx, k.db, "list API keys", apiKeys.scan, apiKeys.selected+` WHERE org_id = $1`, "id", page, orgID)
 }
 
 // ByID reads an organization's key, also a revoked one, or [ErrNotFound].
 func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
-	return ReadRow(ctx, k.db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
-}
-
-const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by,
-	COALESCE((SELECT users.email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
-		(SELECT CASE WHEN maker.name = '' THEN maker.hint ELSE maker.name END FROM api_keys maker
-			WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '') FROM api_keys k`
-
-func scanAPIKey(row Row) (key APIKey, err error) {
-	var env, scopes string
-	var hash []byte
-	err = row.Scan(&key.ID, &key.OrgID, &env, &key.Name, &scopes, &hash, &key.Hint, &key.CreatedAt, &key.ExpiresAt,
-		&key.RevokedAt, &key.CreatedBy, &key.CreatedByName)
-	key.Env, key.Scopes = Env(env), strings.Fields(scopes)
-	copy(key.Hash[:], hash)
-	return key, err
+	return ReadRow(ctx, k.db, "read an API key", apiKeys.scan, apiKeys.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 // Revoke revokes an organization's key, which holds at the next request, or [ErrNotFound]. Revoking it again

@@ -17,10 +17,22 @@ type AuditEntry struct {
 	Detail string // free text for a human
 }
 
+var auditLog = newTable("audit_log", func(e *AuditEntry) []field {
+	return []field{
+		{"id", &e.ID},
+		{"at", &e.At},
+		{"actor", &e.Actor},
+		{"action", &e.Action},
+		{"target", &e.Target},
+		{"org_id", &e.OrgID},
+		{"detail", &e.Detail},
+	}
+})
+
 // QueueAudit writes an entry in an open transaction, so that it is committed together with what it records.
 func QueueAudit(tx Tx, entry AuditEntry) {
-	tx.Queue(1, `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		cmp.Or(entry.ID, NewID("aud")), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)
+	entry.ID, entry.At = cmp.Or(entry.ID, NewID("aud")), orNow(tx, entry.At)
+	auditLog.queueInsert(tx, &entry)
 }
 
 // AuditLog reads and writes the audit log.
@@ -39,18 +51,11 @@ func (l AuditLog) Newest(ctx context.Context, limit int) ([]AuditEntry, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
 	}
-	return ReadRows(ctx, l.db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
+	return ReadRows(ctx, l.db, "read the audit log", auditLog.scan, auditLog.selected+` ORDER BY id DESC LIMIT $1`, limit)
 }
 
 // List reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
 func (l AuditLog) List(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
-	return ReadRows(ctx, l.db, "read the audit log", scanAuditEntry,
-		auditColumns+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
-}
-
-const auditColumns = `SELECT id, at, actor, action, target, org_id, detail FROM audit_log`
-
-func scanAuditEntry(row Row) (entry AuditEntry, err error) {
-	err = row.Scan(&entry.ID, &entry.At, &entry.Actor, &entry.Action, &entry.Target, &entry.OrgID, &entry.Detail)
-	return entry, err
+	return ReadRows(ctx, l.db, "read the audit log", auditLog.scan,
+		auditLog.selected+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
 }

@@ -44,6 +44,23 @@ type Channel struct {
 	CreatedAt, UpdatedAt int64
 }
 
+var channels = newTable("channels", func(c *Channel) []field {
+	return append([]field{
+		{"id", &c.ID},
+		{"org_id", &c.OrgID},
+		{"type", &c.Type},
+		{"name", &c.Name},
+		{"external_id", &c.ExternalID},
+		{"agent_id", nullable(&c.AgentID)},
+		{"state", &c.State},
+		{"lost_external_id", &c.LostExternalID},
+		{"credentials", &c.Credentials},
+		{"credentials_version", &c.CredentialsVersion},
+		{"created_at", &c.CreatedAt},
+		{"updated_at", &c.UpdatedAt},
+	}, answerRules.fields(&c.Answers)...)
+})
+
 // Channels reads and writes channels.
 type Channels struct{ db *DB }
 
@@ -66,15 +83,10 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 			return err
 		}
 	}
-	createdAt := orNow(tx, channel.CreatedAt)
-	tx.Queue(1, `INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials,
-				credentials_version, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9)`,
-		channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
-		channel.State, channel.Credentials, createdAt)
-	if channel.Answers != (AnswerRules{}) {
-		queueAnswerRules(tx, channel.ID, &channel.Answers)
-	}
+	channel.LostExternalID, channel.CredentialsVersion = "", 1
+	channel.CreatedAt = orNow(tx, channel.CreatedAt)
+	channel.UpdatedAt = channel.CreatedAt
+	channels.queueInsert(tx, &channel)
 	if channel.Widget != nil {
 		if err := queueWidgetSettings(tx, channel.OrgID, channel.ID, channel.Widget); err != nil {
 			return err
@@ -119,7 +131,7 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 			}
 		}
 		if update.Answers != nil {
-			queueAnswerRules(tx, id, update.Answers)
+			tx.Queue(1, updateAnswerRules, append([]any{id}, answerRules.values(update.Answers)...)...)
 		}
 		if detail == "" {
 			return nil
@@ -188,22 +200,14 @@ func queueChannelState(tx Tx, actor, orgID, id, state string) {
 	}
 }
 
-const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
-	c.credentials_version, c.created_at, c.updated_at, c.lost_external_id, ` + answerRulesColumns + `, ` + widgetColumns + `
+var channelColumns = `SELECT ` + channels.list("c.", nil) + `, ` + widgetSettings.list("w.", nil) + `
 	FROM channels c LEFT JOIN widget_settings w ON w.org_id = c.org_id AND w.channel_id = c.id`
 
 func scanChannel(row Row) (channel Channel, err error) {
-	var agentID sql.NullString
 	var widget storedWidget
-	err = row.Scan(slices.Concat([]any{
-		&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
-		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt,
-		&channel.LostExternalID,
-	}, channel.Answers.into(), widget.into())...)
-	if err != nil {
+	if err := scanFields(row, append(channels.fields(&channel), widgetSettings.fields(&widget)...)); err != nil {
 		return channel, err
 	}
-	channel.AgentID = agentID.String
 	channel.Widget, err = widget.settings()
 	return channel, err
 }
@@ -221,11 +225,12 @@ type ChannelAgent struct {
 	Err error
 }
 
-const (
-	// ofChannel selects the agent of an organization's channel.
-	ofChannel            = ` = (SELECT agent_id FROM channels WHERE id = $1 AND org_id = $2) AND org_id = $2`
+// ofChannel selects the agent of an organization's channel.
+const ofChannel = ` = (SELECT agent_id FROM channels WHERE id = $1 AND org_id = $2) AND org_id = $2`
+
+var (
 	selectChannel        = channelColumns + ` WHERE c.id = $1 AND c.org_id = $2`
-	selectAgentOfChannel = agentColumns + ` WHERE id` + ofChannel
+	selectAgentOfChannel = agents.selected + ` WHERE id` + ofChannel
 	selectBasesOfChannel = `SELECT knowledge_base_id FROM agent_knowledge_bases WHERE agent_id` + ofChannel + ` ORDER BY knowledge_base_id`
 )
 
@@ -238,7 +243,7 @@ func (Channels) QueueWithAgent(tx Tx, orgID, id string) *ChannelAgent {
 		return nil
 	}, selectChannel, id, orgID)
 	tx.QueueQuery(func(row Row) error {
-		agent, err := scanAgent(row)
+		agent, err := agents.scan(row)
 		read.Agent, read.Err = &agent, cmp.Or(read.Err, err)
 		return nil
 	}, selectAgentOfChannel, id, orgID)

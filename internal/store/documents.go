@@ -32,6 +32,23 @@ type Document struct {
 	CreatedAt, UpdatedAt int64
 }
 
+var documents = newTable("documents", func(d *Document) []field {
+	return []field{
+		{"id", &d.ID},
+		{"org_id", &d.OrgID},
+		{"knowledge_base_id", &d.KnowledgeBaseID},
+		{"name", &d.Name},
+		{"media_type", &d.MediaType},
+		{"bytes", &d.Bytes},
+		{"state", &d.State},
+		{"chunks_done", &d.ChunksDone},
+		{"chunks_total", &d.ChunksTotal},
+		{"reason", &d.Reason},
+		{"created_at", &d.CreatedAt},
+		{"updated_at", &d.UpdatedAt},
+	}
+})
+
 // Chunk is a part of a document, as it is found.
 type Chunk struct {
 	Text  string
@@ -52,15 +69,13 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
 			return err
 		}
-		state, done := DocumentIngesting, int64(len(chunks))
-		if done == document.ChunksTotal {
-			state = DocumentReady
+		document.State, document.ChunksDone, document.Reason = DocumentIngesting, int64(len(chunks)), ""
+		if document.ChunksDone == document.ChunksTotal {
+			document.State = DocumentReady
 		}
-		tx.Queue(1, `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done,
-				chunks_total, reason, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $10)`,
-			document.ID, document.OrgID, document.KnowledgeBaseID, document.Name, document.MediaType, document.Bytes,
-			state, done, document.ChunksTotal, orNow(tx, document.CreatedAt))
+		document.CreatedAt = orNow(tx, document.CreatedAt)
+		document.UpdatedAt = document.CreatedAt
+		documents.queueInsert(tx, &document)
 		queueChunks(tx, document.OrgID, document.ID, 0, chunks)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "document.create", Target: document.ID, OrgID: document.OrgID, Detail: document.Name,
@@ -74,10 +89,10 @@ func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit 
 	if err := lockOrganization(ctx, tx, orgID); err != nil {
 		return err
 	}
-	var documents, used int64
-	err := tx.Query(ctx, func(row Row) error { return row.Scan(&documents, &used) },
+	var count, used int64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&count, &used) },
 		`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, orgID)
-	if err == nil && (documents >= MaxDocuments || limit >= 0 && bytes > limit-used) {
+	if err == nil && (count >= MaxDocuments || limit >= 0 && bytes > limit-used) {
 		err = ErrLimit
 	}
 	return err
@@ -155,25 +170,15 @@ func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, i
 	return gone && err == nil, err
 }
 
-const documentColumns = `SELECT id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done, chunks_total,
-	reason, created_at, updated_at FROM documents`
-
-func scanDocument(row Row) (document Document, err error) {
-	err = row.Scan(&document.ID, &document.OrgID, &document.KnowledgeBaseID, &document.Name, &document.MediaType,
-		&document.Bytes, &document.State, &document.ChunksDone, &document.ChunksTotal, &document.Reason,
-		&document.CreatedAt, &document.UpdatedAt)
-	return document, err
-}
-
 // ByID reads a document of an organization's knowledge base, or [ErrNotFound].
 func (d Documents) ByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
-	return ReadRow(ctx, d.db, "read a document", scanDocument,
-		documentColumns+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
+	return ReadRow(ctx, d.db, "read a document", documents.scan,
+		documents.selected+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
 }
 
 // List reads a page of the documents of an organization's knowledge base, oldest first.
 func (d Documents) List(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
-	return readPage(ctx, d.db, "list documents", scanDocument, documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2`,
+	return readPage(ctx, d.db, "list documents", documents.scan, documents.selected+` WHERE org_id = $1 AND knowledge_base_id = $2`,
 		"id", page, orgID, baseID)
 }
 

@@ -26,12 +26,27 @@ type EventDelivery struct {
 	CreatedAt, UpdatedAt int64
 }
 
+var eventDeliveries = newTable("event_deliveries", func(d *EventDelivery) []field {
+	return []field{
+		{"event_id", &d.EventID},
+		{"endpoint_id", &d.EndpointID},
+		{"org_id", &d.OrgID},
+		{"type", convert(func() string { return string(d.Type) }, func(column string) { d.Type = EventType(column) })},
+		{"payload", &d.Payload},
+		{"state", &d.State},
+		{"attempts", &d.Attempts},
+		{"run_at", &d.RunAt},
+		{"outcome", &d.Outcome},
+		{"status", &d.Status},
+		{"created_at", &d.CreatedAt},
+		{"updated_at", &d.UpdatedAt},
+	}
+})
+
 // EventDeliveries is the queue of events.
 type EventDeliveries struct{ db *DB }
 
 const (
-	eventDeliveryColumns = `SELECT event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at
-		FROM event_deliveries`
 	// walkEventOrganizations visits $3 organizations with pending events, in order of id from the one after $2 on. Each costs two look-ups
 	// in the index event_deliveries_due, however much waits.
 	walkEventOrganizations = `WITH RECURSIVE walk (org_id, step) AS (
@@ -78,12 +93,12 @@ func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string,
 func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, life int64) (leased []EventDelivery, err error) {
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		leased = nil
-		text := eventDeliveryColumns + ` WHERE org_id = $1 AND state = 'pending' AND run_at <= $2 ORDER BY run_at LIMIT $3`
+		text := eventDeliveries.selected + ` WHERE org_id = $1 AND state = 'pending' AND run_at <= $2 ORDER BY run_at LIMIT $3`
 		if lock := tx.LockRows(); lock != "" {
 			text += lock + " SKIP LOCKED"
 		}
 		err := tx.Query(ctx, func(row Row) error {
-			delivery, err := scanEventDelivery(row)
+			delivery, err := eventDeliveries.scan(row)
 			leased = append(leased, delivery)
 			return err
 		}, text, orgID, tx.Now(), atMost)
@@ -102,14 +117,6 @@ func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, li
 		return nil, err
 	}
 	return leased, nil
-}
-
-func scanEventDelivery(row Row) (d EventDelivery, err error) {
-	var eventType string
-	err = row.Scan(&d.EventID, &d.EndpointID, &d.OrgID, &eventType, &d.Payload, &d.State, &d.Attempts, &d.RunAt, &d.Outcome, &d.Status,
-		&d.CreatedAt, &d.UpdatedAt)
-	d.Type = EventType(eventType)
-	return d, err
 }
 
 // EventTry is how a try to deliver an event ended.
@@ -161,8 +168,8 @@ const OutcomeDisabled = "endpoint_disabled"
 
 // OfEndpoint reads a page of an endpoint's deliveries, newest first: After is the id of the oldest event that was seen.
 func (d EventDeliveries) OfEndpoint(ctx context.Context, orgID, endpointID string, page Page) ([]EventDelivery, error) {
-	return ReadRows(ctx, d.db, "list deliveries of events", scanEventDelivery,
-		eventDeliveryColumns+` WHERE endpoint_id = $1 AND org_id = $2 AND ($3 = '' OR event_id < $3) ORDER BY event_id DESC LIMIT $4`,
+	return ReadRows(ctx, d.db, "list deliveries of events", eventDeliveries.scan,
+		eventDeliveries.selected+` WHERE endpoint_id = $1 AND org_id = $2 AND ($3 = '' OR event_id < $3) ORDER BY event_id DESC LIMIT $4`,
 		endpointID, orgID, page.After, page.Rows())
 }
 

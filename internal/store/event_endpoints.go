@@ -42,6 +42,25 @@ type EventEndpoint struct {
 	UpdatedAt      int64
 }
 
+var eventEndpoints = newTable("event_endpoints", func(e *EventEndpoint) []field {
+	return []field{
+		{"id", &e.ID},
+		{"org_id", &e.OrgID},
+		{"url", &e.URL},
+		{"events", convert(
+			func() string { return joinEventTypes(e.Events) }, func(column string) { e.Events = splitEventTypes(column) },
+		)},
+		{"secret", &e.Secret},
+		{"old_secret", &e.OldSecret},
+		{"old_secret_until", &e.OldSecretUntil},
+		{"state", &e.State},
+		{"reason", &e.Reason},
+		{"failing_since", &e.FailingSince},
+		{"created_at", &e.CreatedAt},
+		{"updated_at", &e.UpdatedAt},
+	}
+})
+
 // EventEndpoints reads and writes endpoints of events.
 type EventEndpoints struct{ db *DB }
 
@@ -53,33 +72,25 @@ func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *Even
 		if err != nil {
 			return err
 		}
-		tx.Queue(1, `INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since,
-			created_at, updated_at) VALUES ($1, $2, $3, $4, $5, 0, 'active', '', 0, $6, $6)`,
-			endpoint.ID, endpoint.OrgID, endpoint.URL, joinEventTypes(endpoint.Events), endpoint.Secret, orNow(tx, endpoint.CreatedAt))
+		created := EventEndpoint{
+			ID: endpoint.ID, OrgID: endpoint.OrgID, URL: endpoint.URL, Events: endpoint.Events, Secret: endpoint.Secret, State: EndpointActive,
+			CreatedAt: orNow(tx, endpoint.CreatedAt),
+		}
+		created.UpdatedAt = created.CreatedAt
+		eventEndpoints.queueInsert(tx, &created)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.create", Target: endpoint.ID, OrgID: endpoint.OrgID})
 		return nil
 	})
 }
 
-const eventEndpointColumns = `SELECT id, org_id, url, events, secret, old_secret, old_secret_until, state, reason, failing_since,
-	created_at, updated_at FROM event_endpoints`
-
-func scanEventEndpoint(row Row) (e EventEndpoint, err error) {
-	var events string
-	err = row.Scan(&e.ID, &e.OrgID, &e.URL, &events, &e.Secret, &e.OldSecret, &e.OldSecretUntil, &e.State, &e.Reason, &e.FailingSince,
-		&e.CreatedAt, &e.UpdatedAt)
-	e.Events = splitEventTypes(events)
-	return e, err
-}
-
 // ByID reads an organization's endpoint, or [ErrNotFound].
 func (e EventEndpoints) ByID(ctx context.Context, orgID, id string) (EventEndpoint, error) {
-	return ReadRow(ctx, e.db, "read an event endpoint", scanEventEndpoint, eventEndpointColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return ReadRow(ctx, e.db, "read an event endpoint", eventEndpoints.scan, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 // List reads a page of an organization's endpoints, oldest first.
 func (e EventEndpoints) List(ctx context.Context, orgID string, page Page) ([]EventEndpoint, error) {
-	return readPage(ctx, e.db, "list event endpoints", scanEventEndpoint, eventEndpointColumns+` WHERE org_id = $1`, "id", page, orgID)
+	return readPage(ctx, e.db, "list event endpoints", eventEndpoints.scan, eventEndpoints.selected+` WHERE org_id = $1`, "id", page, orgID)
 }
 
 // Update changes an endpoint: edit gets it as it is in the transaction, and what it leaves of address, events, secrets and state is
@@ -91,9 +102,9 @@ func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id str
 		found := false
 		err := tx.Query(ctx, func(row Row) (err error) {
 			found = true
-			endpoint, err = scanEventEndpoint(row)
+			endpoint, err = eventEndpoints.scan(row)
 			return err
-		}, eventEndpointColumns+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		}, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err == nil && !found {
 			err = ErrNotFound
 		}
@@ -105,10 +116,8 @@ func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id str
 		if endpoint.State != was {
 			endpoint.Reason, endpoint.FailingSince = "", 0
 		}
-		tx.Queue(1, `UPDATE event_endpoints SET url = $3, events = $4, secret = $5, old_secret = $6, old_secret_until = $7, state = $8,
-			reason = $9, failing_since = $10, updated_at = $11 WHERE id = $1 AND org_id = $2`,
-			id, orgID, endpoint.URL, joinEventTypes(endpoint.Events), endpoint.Secret, endpoint.OldSecret, endpoint.OldSecretUntil,
-			endpoint.State, endpoint.Reason, endpoint.FailingSince, tx.Now())
+		endpoint.UpdatedAt = tx.Now()
+		eventEndpoints.queueUpdate(tx, &endpoint, orgID, id)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint." + action, Target: id, OrgID: orgID})
 		return nil
 	})
@@ -168,8 +177,8 @@ func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
 func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error) error {
 	var after string
 	for {
-		page, err := ReadRows(ctx, e.db, "list event endpoints", scanEventEndpoint,
-			eventEndpointColumns+` WHERE id > $1 ORDER BY id LIMIT $2`, after, sealedPage)
+		page, err := ReadRows(ctx, e.db, "list event endpoints", eventEndpoints.scan,
+			eventEndpoints.selected+` WHERE id > $1 ORDER BY id LIMIT $2`, after, sealedPage)
 		if err != nil {
 			return err
 		}

@@ -8,14 +8,6 @@ const (
 	dayMillis      = 24 * 60 * 60 * 1000
 )
 
-// people are users and invitations alike.
-const people = `SELECT id, org_id, email, role, active, created_at, updated_at, expires_at, reset_by, reset_at FROM (
-		SELECT id, org_id, email, role, TRUE AS active, created_at, updated_at, 0 AS expires_at, reset_by, reset_at FROM users
-		UNION ALL
-		SELECT id, org_id, email, role, FALSE AS active, created_at, updated_at, expires_at, '' AS reset_by, 0 AS reset_at
-		FROM invitations
-	) AS people`
-
 // Invite invites a person, with the link to set a password. Whether other organizations have invited the
 // address, or have a user with it, makes no difference. It returns [ErrConflict] when the
 // organization itself has a user or an open invitation with the address, [ErrLimit] when it has [MaxMembers], and [ErrNotFound] for

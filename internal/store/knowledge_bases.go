@@ -13,6 +13,20 @@ type KnowledgeBase struct {
 	CreatedAt, UpdatedAt int64
 }
 
+var knowledgeBases = newTable("knowledge_bases b", func(b *KnowledgeBase) []field {
+	const itsDocuments = ` FROM documents d WHERE d.org_id = b.org_id AND d.knowledge_base_id = b.id)`
+	return []field{
+		{"id", &b.ID},
+		{"org_id", &b.OrgID},
+		{"name", &b.Name},
+		{"description", &b.Description},
+		{"created_at", &b.CreatedAt},
+		{"updated_at", &b.UpdatedAt},
+		{`(SELECT count(*)` + itsDocuments, computed{&b.Documents}},
+		{`(SELECT CAST(COALESCE(sum(d.bytes), 0) AS BIGINT)` + itsDocuments, computed{&b.Bytes}},
+	}
+})
+
 // KnowledgeBases reads and writes knowledge bases.
 type KnowledgeBases struct{ db *DB }
 
@@ -24,9 +38,9 @@ func (b KnowledgeBases) Create(ctx context.Context, actor string, base Knowledge
 		if err != nil {
 			return err
 		}
-		tx.Queue(1, `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $5)`,
-			base.ID, base.OrgID, base.Name, base.Description, orNow(tx, base.CreatedAt))
+		base.CreatedAt = orNow(tx, base.CreatedAt)
+		base.UpdatedAt = base.CreatedAt
+		knowledgeBases.queueInsert(tx, &base)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name})
 		return nil
 	})
@@ -77,30 +91,13 @@ func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string
 	return deleted && err == nil, err
 }
 
-const knowledgeBaseColumns = `SELECT b.id, b.org_id, b.name, b.description, b.created_at, b.updated_at, count(d.id),
-	CAST(COALESCE(sum(d.bytes), 0) AS BIGINT)
-	FROM knowledge_bases b LEFT JOIN documents d ON d.org_id = b.org_id AND d.knowledge_base_id = b.id`
-
-// knowledgeBaseGroup ends a query with knowledgeBaseColumns.
-const knowledgeBaseGroup = ` GROUP BY b.id, b.org_id, b.name, b.description, b.created_at, b.updated_at ORDER BY b.id`
-
-func scanKnowledgeBase(row Row) (base KnowledgeBase, err error) {
-	err = row.Scan(&base.ID, &base.OrgID, &base.Name, &base.Description, &base.CreatedAt, &base.UpdatedAt,
-		&base.Documents, &base.Bytes)
-	return base, err
-}
-
 // ByID reads an organization's knowledge base, or [ErrNotFound].
 func (b KnowledgeBases) ByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
-	return ReadRow(ctx, b.db, "read a knowledge base", scanKnowledgeBase,
-		knowledgeBaseColumns+` WHERE b.id = $1 AND b.org_id = $2`+knowledgeBaseGroup, id, orgID)
+	return ReadRow(ctx, b.db, "read a knowledge base", knowledgeBases.scan,
+		knowledgeBases.selected+` WHERE b.id = $1 AND b.org_id = $2`, id, orgID)
 }
 
 // List reads a page of an organization's knowledge bases, oldest first.
 func (b KnowledgeBases) List(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
-	// The page is cut first, so that only its own documents are counted.
-	return ReadRows(ctx, b.db, "list knowledge bases", scanKnowledgeBase,
-		knowledgeBaseColumns+` WHERE b.org_id = $1 AND b.id IN (
-			SELECT id FROM knowledge_bases WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3)`+knowledgeBaseGroup,
-		orgID, page.After, page.Rows())
+	return readPage(ctx, b.db, "list knowledge bases", knowledgeBases.scan, knowledgeBases.selected+` WHERE b.org_id = $1`, "b.id", page, orgID)
 }

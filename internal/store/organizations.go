@@ -22,6 +22,19 @@ type Organization struct {
 	LowBalanceMicros, WaitingMinutes int64
 }
 
+var organizations = newTable("organizations", func(o *Organization) []field {
+	return []field{
+		{"id", &o.ID},
+		{"name", &o.Name},
+		{"plan", &o.Plan},
+		{"created_at", &o.CreatedAt},
+		{"suspended_at", &o.SuspendedAt},
+		{"retention_days", &o.RetentionDays},
+		{"low_balance_micros", &o.LowBalanceMicros},
+		{"waiting_minutes", &o.WaitingMinutes},
+	}
+})
+
 // DefaultWaitingMinutes is the WaitingMinutes of a new organization.
 const DefaultWaitingMinutes = 15
 
@@ -31,8 +44,9 @@ type Organizations struct{ db *DB }
 // Create adds an organization, with [ErrConflict] when the name or the id is taken.
 func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
 	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
-		tx.Queue(1, `INSERT INTO organizations (id, name, plan, created_at, suspended_at) VALUES ($1, $2, $3, $4, $5)`,
-			organization.ID, organization.Name, organization.Plan, orNow(tx, organization.CreatedAt), organization.SuspendedAt)
+		organization.CreatedAt = orNow(tx, organization.CreatedAt)
+		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
+		organizations.queueInsert(tx, &organization)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,
 			Detail: organization.Name,
@@ -41,23 +55,14 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 	})
 }
 
-const organizationColumns = `SELECT id, name, plan, created_at, suspended_at, retention_days, low_balance_micros, waiting_minutes
-	FROM organizations`
-
-func scanOrganization(row Row) (organization Organization, err error) {
-	err = row.Scan(&organization.ID, &organization.Name, &organization.Plan, &organization.CreatedAt, &organization.SuspendedAt,
-		&organization.RetentionDays, &organization.LowBalanceMicros, &organization.WaitingMinutes)
-	return organization, err
-}
-
 // All reads all organizations, oldest first.
 func (o Organizations) All(ctx context.Context) ([]Organization, error) {
-	return ReadRows(ctx, o.db, "list organizations", scanOrganization, organizationColumns+` ORDER BY created_at, id`)
+	return ReadRows(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` ORDER BY created_at, id`)
 }
 
 // ByID reads one organization, or [ErrNotFound].
 func (o Organizations) ByID(ctx context.Context, id string) (Organization, error) {
-	return ReadRow(ctx, o.db, "read an organization", scanOrganization, organizationColumns+` WHERE id = $1`, id)
+	return ReadRow(ctx, o.db, "read an organization", organizations.scan, organizations.selected+` WHERE id = $1`, id)
 }
 
 // SetSuspended suspends or resumes an organization, or [ErrNotFound]. The time of a suspension that stands is kept.

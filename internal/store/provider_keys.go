@@ -14,15 +14,27 @@ type ProviderKey struct {
 	UpdatedAt       int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 }
 
+var (
+	providerKeys = newTable("provider_keys", func(k *ProviderKey) []field {
+		return []field{
+			{"org_id", &k.OrgID},
+			{"provider", &k.Provider},
+			{"sealed", &k.Sealed},
+			{"hint", &k.Hint},
+			{"updated_at", &k.UpdatedAt},
+		}
+	})
+	putProviderKey = providerKeys.upserts("org_id", "provider")
+)
+
 // ProviderKeys reads and writes the keys that organizations have at providers.
 type ProviderKeys struct{ db *DB }
 
 // Put sets or replaces a key, with [ErrNotFound] for an unknown organization.
 func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) error {
 	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
-		tx.Queue(1, `INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (org_id, provider) DO UPDATE SET sealed = excluded.sealed, hint = excluded.hint, updated_at = excluded.updated_at`,
-			key.OrgID, key.Provider, key.Sealed, key.Hint, orNow(tx, key.UpdatedAt))
+		key.UpdatedAt = orNow(tx, key.UpdatedAt)
+		tx.Queue(1, putProviderKey, providerKeys.values(&key)...)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "provider_key.put", Target: key.Provider, OrgID: key.OrgID})
 		return nil
 	})
@@ -44,16 +56,9 @@ func (k ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string)
 	})
 }
 
-const providerKeyColumns = `SELECT org_id, provider, sealed, hint, updated_at FROM provider_keys`
-
-func scanProviderKey(row Row) (key ProviderKey, err error) {
-	err = row.Scan(&key.OrgID, &key.Provider, &key.Sealed, &key.Hint, &key.UpdatedAt)
-	return key, err
-}
-
 // List reads an organization's keys, still sealed, by provider.
 func (k ProviderKeys) List(ctx context.Context, orgID string) ([]ProviderKey, error) {
-	return ReadRows(ctx, k.db, "list provider keys", scanProviderKey, providerKeyColumns+` WHERE org_id = $1 ORDER BY provider`, orgID)
+	return ReadRows(ctx, k.db, "list provider keys", providerKeys.scan, providerKeys.selected+` WHERE org_id = $1 ORDER BY provider`, orgID)
 }
 
 // sealedPage is how many keys Each reads at a time, so that no read stays open while the callback works.
@@ -64,8 +69,8 @@ const sealedPage = 100
 func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) error {
 	var orgID, provider string
 	for {
-		page, err := ReadRows(ctx, k.db, "list provider keys", scanProviderKey,
-			providerKeyColumns+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`, orgID, provider, sealedPage)
+		page, err := ReadRows(ctx, k.db, "list provider keys", providerKeys.scan,
+			providerKeys.selected+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`, orgID, provider, sealedPage)
 		if err != nil {
 			return err
 		}

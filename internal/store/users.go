@@ -24,28 +24,44 @@ type User struct {
 
 const roleOwner = "owner"
 
-func scanUser(row Row) (user User, err error) {
-	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt,
-		&user.ExpiresAt, &user.ResetBy, &user.ResetAt)
-	return user, err
-}
+// people are users and invitations alike.
+var (
+	people = newTable("people", func(u *User) []field {
+		return []field{
+			{"id", &u.ID},
+			{"org_id", &u.OrgID},
+			{"email", &u.Email},
+			{"role", &u.Role},
+			{"active", &u.Active},
+			{"expires_at", &u.ExpiresAt},
+			{"reset_by", &u.ResetBy},
+			{"reset_at", &u.ResetAt},
+			{"created_at", &u.CreatedAt},
+			{"updated_at", &u.UpdatedAt},
+		}
+	})
+	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (
+		SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users
+		UNION ALL SELECT ` + people.list("", map[string]string{"active": "FALSE", "reset_by": "''", "reset_at": "0"}) + ` FROM invitations
+	) AS people`
+)
 
 // Users reads and writes users and invitations.
 type Users struct{ db *DB }
 
 // ByID reads an organization's user or invitation, or returns [ErrNotFound].
 func (u Users) ByID(ctx context.Context, orgID, id string) (User, error) {
-	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return ReadRow(ctx, u.db, "read a user", people.scan, selectPeople+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 // ByEmail reads an organization's user or invitation by the e-mail address, or returns [ErrNotFound].
 func (u Users) ByEmail(ctx context.Context, orgID, email string) (User, error) {
-	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE email = $1 AND org_id = $2`, email, orgID)
+	return ReadRow(ctx, u.db, "read a user", people.scan, selectPeople+` WHERE email = $1 AND org_id = $2`, email, orgID)
 }
 
 // List reads a page of an organization's users, invited people among them, oldest first.
 func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error) {
-	return readPage(ctx, u.db, "list users", scanUser, people+` WHERE org_id = $1`, "id", page, orgID)
+	return readPage(ctx, u.db, "list users", people.scan, selectPeople+` WHERE org_id = $1`, "id", page, orgID)
 }
 
 // SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, whose author may have

@@ -29,23 +29,32 @@ type WidgetSettings struct {
 	RequestsPerMinute int64
 }
 
-// storedWidget are settings as a LEFT JOIN reads them.
+// storedWidget is a row of widget_settings as a LEFT JOIN reads it: empty for a channel that is no widget.
 type storedWidget struct {
-	origins          sql.NullString
-	spend, perMinute sql.NullInt64
+	orgID, channelID, origins string
+	spend, perMinute          sql.NullInt64
 }
 
-const widgetColumns = `w.origins, w.daily_spend_micros, w.requests_per_minute`
-
-func (s *storedWidget) into() []any { return []any{&s.origins, &s.spend, &s.perMinute} }
+var (
+	widgetSettings = newTable("widget_settings w", func(s *storedWidget) []field {
+		return []field{
+			{"org_id", nullable(&s.orgID)},
+			{"channel_id", nullable(&s.channelID)},
+			{"origins", nullable(&s.origins)},
+			{"daily_spend_micros", &s.spend},
+			{"requests_per_minute", &s.perMinute},
+		}
+	})
+	putWidgetSettings = widgetSettings.upserts("org_id", "channel_id")
+)
 
 // settings returns nil for a channel without settings.
 func (s *storedWidget) settings() (*WidgetSettings, error) {
-	if !s.origins.Valid {
+	if s.channelID == "" {
 		return nil, nil //nolint:nilnil // most channels have none
 	}
 	settings := &WidgetSettings{DailySpendMicros: s.spend, RequestsPerMinute: s.perMinute.Int64}
-	if err := json.Unmarshal([]byte(s.origins.String), &settings.Origins); err != nil {
+	if err := json.Unmarshal([]byte(s.origins), &settings.Origins); err != nil {
 		return nil, fmt.Errorf("read the origins of a widget: %w", err)
 	}
 	return settings, nil
@@ -57,10 +66,10 @@ func queueWidgetSettings(tx Tx, orgID, channelID string, settings *WidgetSetting
 	if err != nil {
 		return fmt.Errorf("write the origins of a widget: %w", err)
 	}
-	tx.Queue(1, `INSERT INTO widget_settings (org_id, channel_id, origins, daily_spend_micros, requests_per_minute)
-		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (org_id, channel_id) DO UPDATE SET origins = excluded.origins,
-		daily_spend_micros = excluded.daily_spend_micros, requests_per_minute = excluded.requests_per_minute`,
-		orgID, channelID, string(origins), settings.DailySpendMicros, settings.RequestsPerMinute)
+	tx.Queue(1, putWidgetSettings, widgetSettings.values(&storedWidget{
+		orgID: orgID, channelID: channelID, origins: string(origins), spend: settings.DailySpendMicros,
+		perMinute: sql.NullInt64{Int64: settings.RequestsPerMinute, Valid: true},
+	})...)
 	return nil
 }
 
@@ -79,17 +88,17 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 		return Widget{}, ErrNotFound
 	}
 	return ReadRow(ctx, w.db, "read a widget", func(row Row) (widget Widget, err error) {
-		var stored storedWidget
-		if err := row.Scan(append([]any{&widget.ChannelID, &widget.OrgID}, stored.into()...)...); err != nil {
+		stored, err := widgetSettings.scan(row)
+		if err != nil {
 			return widget, err
 		}
 		settings, err := stored.settings()
 		if err == nil {
-			widget.Settings = *settings
+			widget = Widget{ChannelID: stored.channelID, OrgID: stored.orgID, Settings: *settings}
 		}
 		return widget, err
-	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c JOIN widget_settings w ON w.org_id = c.org_id AND w.channel_id = c.id
-		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
+	}, widgetSettings.selected+` JOIN channels c ON w.org_id = c.org_id AND w.channel_id = c.id WHERE c.id = $1 AND c.type = 'widget'`,
+		channelID)
 }
 
 // ChannelDay is the cost of the answers in a channel since a moment, in micros.
