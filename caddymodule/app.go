@@ -87,10 +87,7 @@ type App struct {
 
 // CaddyModule returns the Caddy module information.
 func (*App) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  appName,
-		New: func() caddy.Module { return new(App) },
-	}
+	return caddy.ModuleInfo{ID: "svc", New: func() caddy.Module { return new(App) }}
 }
 
 // ReadApp returns the svc app of a whole configuration in Caddy's JSON form. It checks the app as [App.Provision] does

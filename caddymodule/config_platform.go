@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -88,10 +92,10 @@ func platformPath(name string) string { return config.Element("platform", name) 
 
 func (p Platforms) faults(fs *config.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		driver := platformDriver(name)
+		driver := messagingPlatforms.named(name)
 		switch {
 		case driver == nil:
-			fs.Addf(platformPath(name), "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
+			fs.Addf(platformPath(name), "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
 		case p[name] != nil:
 			p[name].faults(fs, driver)
 		}
@@ -170,7 +174,7 @@ func (b *PlatformBlock) options(d *platforms.Description) map[string]string {
 func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[string]string {
 	read := map[string]map[string]string{}
 	for name, block := range p {
-		driver := platformDriver(name)
+		driver := messagingPlatforms.named(name)
 		if block == nil || driver == nil {
 			continue
 		}
@@ -186,7 +190,7 @@ func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[
 func (p Platforms) secrets() []namedSecret {
 	var all []namedSecret
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		driver := platformDriver(name)
+		driver := messagingPlatforms.named(name)
 		if p[name] == nil || driver == nil {
 			continue
 		}
@@ -199,9 +203,9 @@ func (p Platforms) secrets() []namedSecret {
 func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		name := o.Args[0].Text
-		driver := platformDriver(name)
+		driver := messagingPlatforms.named(name)
 		if driver == nil {
-			r.Faultf(path, o, "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
+			r.Faultf(path, o, "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
 			return
 		}
 		block := &PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
@@ -274,4 +278,44 @@ func addressFaults(fs *config.Faults, path, address string) {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		fs.Addf(path, "takes no query and no fragment, %s", example)
 	}
+}
+
+// PlatformCatalog returns what the platforms of this build declare.
+func PlatformCatalog() (*messaging.Catalog, error) {
+	return messaging.NewCatalog(messagingPlatforms.all())
+}
+
+// newPlatforms makes the platforms of the configuration.
+func (a *App) newPlatforms() (*messaging.Set, error) {
+	return messaging.New(messaging.Config{
+		Drivers: messagingPlatforms.all(), Options: a.settings.platforms, Logger: a.log,
+	})
+}
+
+// webhooks are the receivers of all platforms, by the platform's name.
+func (a *App) webhooks(
+	set *messaging.Set, shared *sharedStore, queue *inbox.Queue,
+) map[string]func(http.ResponseWriter, *http.Request) error {
+	ackEmpty := map[string]bool{}
+	for name, block := range a.Platforms {
+		ackEmpty[name] = block != nil && block.values[optionAck] == AckEmpty
+	}
+	received := webhook.New(webhook.Config{BaseURL: a.BaseURL, Platforms: set, AckEmpty: ackEmpty},
+		shared.db.Routes, queue, shared.ring, shared.bodies, a.log)
+	receivers := map[string]func(http.ResponseWriter, *http.Request) error{}
+	for _, d := range set.Platforms() {
+		receivers[d.Name] = received.Receiver(d.Name)
+	}
+	return receivers
+}
+
+// signatureHeaders are the headers that the operator chose for signatures, by the name of the platform.
+func (a *App) signatureHeaders() map[string]string {
+	headers := map[string]string{}
+	for name, block := range a.Platforms {
+		if block != nil {
+			headers[name] = block.values[optionHeader]
+		}
+	}
+	return headers
 }

@@ -86,7 +86,7 @@ func TestWithoutPlatforms(t *testing.T) {
 		require.Equal(t, d.Name == "bot", Platforms{d.Name: nil}.configured(d), d.Name)
 		require.True(t, allPlatforms(t).configured(d), d.Name)
 	}
-	require.Nil(t, platformDriver("widget"))
+	require.Nil(t, messagingPlatforms.named("widget"))
 }
 
 func TestMissingPlatformSecretsAreToldTogether(t *testing.T) {

@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"strings"
@@ -103,7 +105,7 @@ func (p *Provider) faults(fs *config.Faults, path string) {
 }
 
 func (p *Provider) protocolFaults(fs *config.Faults, path string) {
-	driver := providerDriver(p.Protocol)
+	driver := protocols.named(p.Protocol)
 	if driver == nil {
 		unknownProtocol(fs, path+".protocol", p.Protocol)
 		return
@@ -128,12 +130,12 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 // unknownProtocol adds the fault of a protocol that this build doesn't have. Names of vendors that speak one of those it has
 // get the address.
 func unknownProtocol(fs *config.Faults, path, protocol string) {
-	allowed := "allowed: " + config.Listed(protocolNames())
+	allowed := "allowed: " + config.Listed(protocols.names())
 	if protocol == "" {
 		fs.Addf(path, "missing; %s", allowed)
 		return
 	}
-	for _, driver := range providerDrivers() {
+	for _, driver := range protocols.all() {
 		d := driver.Describe()
 		if address := d.Endpoints[protocol]; address != "" {
 			fs.Addf(path, "%s is not spoken natively; use `protocol %s` with the vendor's %s-compatible endpoint, `base_url %s`",
@@ -212,8 +214,8 @@ func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
 func (p *Provider) readProtocol(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		var name string
-		r.Text(&name, "a protocol: "+config.Listed(protocolNames()))(path, o)
-		driver := providerDriver(name)
+		r.Text(&name, "a protocol: "+config.Listed(protocols.names()))(path, o)
+		driver := protocols.named(name)
 		if driver == nil { // the value's own fault
 			caddyfile.Set(r, path, o, &p.Protocol, name)
 			return
@@ -265,8 +267,22 @@ func (p *Provider) secrets() []namedSecret {
 	if p.APIKey != NoKey {
 		all = append(all, namedSecret{path: path + ".api_key", reference: p.APIKey})
 	}
-	if driver := providerDriver(p.Protocol); driver != nil {
+	if driver := protocols.named(p.Protocol); driver != nil {
 		all = append(all, secretOptions(path+".protocol", driver.Describe().Options, p.Options)...)
 	}
 	return all
+}
+
+// newProvider makes the adapter. A guest that panics is a fault of the configuration that names it.
+func newProvider(driver providers.Driver, config *providers.Config) (provider providers.Provider, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the module panicked: %T", cause)
+		}
+	}()
+	provider, err = driver.New(config)
+	if provider == nil && err == nil {
+		err = errors.New("the module made no provider")
+	}
+	return provider, err
 }

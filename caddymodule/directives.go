@@ -3,7 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -14,73 +14,81 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// init registers the directives with their modules and their places in Caddy's order of directives. Several at one place are
-// ordered as registered here. A site with a route block has its own order.
+// init registers the handlers and their directives with their places in Caddy's order of directives. Several at one place are
+// ordered as registered here. A site with a route block has its own order. The calls of RegisterModule are literal, because Caddy's
+// module directory reads them from the source.
 func init() {
-	directive[Auth]("svc_auth", httpcaddyfile.Before, "basic_auth")
-	directive[RateLimit]("svc_rate_limit", httpcaddyfile.After, "forward_auth")
-	directive[Health]("svc_health", httpcaddyfile.Before, "respond")
-	directive[Models]("svc_models", httpcaddyfile.Before, "reverse_proxy")
-	directive[Chat]("svc_chat", httpcaddyfile.Before, "reverse_proxy")
-	directive[API]("svc_api", httpcaddyfile.Before, "reverse_proxy")
-	directive[Docs]("svc_docs", httpcaddyfile.Before, "reverse_proxy")
-	directive[Dashboard]("svc_dashboard", httpcaddyfile.Before, "reverse_proxy")
-	directive[Widget]("svc_widget", httpcaddyfile.Before, "reverse_proxy")
-	directive[Webhook]("svc_webhook", httpcaddyfile.Before, "reverse_proxy")
-	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
-}
+	caddy.RegisterModule(new(Auth))
+	caddy.RegisterModule(new(RateLimit))
+	caddy.RegisterModule(new(Health))
+	caddy.RegisterModule(new(Models))
+	caddy.RegisterModule(new(Chat))
+	caddy.RegisterModule(new(API))
+	caddy.RegisterModule(new(Docs))
+	caddy.RegisterModule(new(Dashboard))
+	caddy.RegisterModule(new(Widget))
+	caddy.RegisterModule(new(Webhook))
+	caddy.RegisterModule(new(Error))
 
-// behindAuthOnly are the directives that need svc_auth before them.
-var behindAuthOnly = []string{"svc_rate_limit", "svc_models", "svc_chat"}
+	directive[Auth](httpcaddyfile.Before, "basic_auth")
+	directive[RateLimit](httpcaddyfile.After, "forward_auth")
+	directive[Health](httpcaddyfile.Before, "respond")
+	directive[Models](httpcaddyfile.Before, "reverse_proxy")
+	directive[Chat](httpcaddyfile.Before, "reverse_proxy")
+	directive[API](httpcaddyfile.Before, "reverse_proxy")
+	directive[Docs](httpcaddyfile.Before, "reverse_proxy")
+	directive[Dashboard](httpcaddyfile.Before, "reverse_proxy")
+	directive[Widget](httpcaddyfile.Before, "reverse_proxy")
+	directive[Webhook](httpcaddyfile.Before, "reverse_proxy")
+	directive[Error](httpcaddyfile.After, "acme_server")
+}
 
 type handlerModule[T any] interface {
 	*T
 	caddy.Module
+	caddy.Provisioner
 	caddyhttp.MiddlewareHandler
 	caddyfile.Unmarshaler
+
+	// needsApp reports whether the handler works only with the svc block.
+	needsApp() bool
+	// misplaced returns the reason why the directive can't work in its place in a Caddyfile, nil if it can.
+	misplaced(at placement) error
 }
 
-// appChecker is implemented by handlers whose options refer to the svc block, such as the name of a platform.
-type appChecker interface {
-	// checkApp fails if app doesn't have what the handler refers to.
-	checkApp(app *App) error
+// placement is a directive's place in a Caddyfile. A handler that doesn't need the app has none.
+type placement struct {
+	httpcaddyfile.Helper
+
+	site site
+	// word is the token that the directive begins with.
+	word caddyfile.Token
+	app  *App
 }
 
-// directive registers the handler T, the directive that configures it, and the directive's place.
-func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Positional, anchor string) {
-	caddy.RegisterModule(H(new(T)))
+// directive registers the directive that configures the handler T, and the directive's place.
+func directive[T any, H handlerModule[T]](position httpcaddyfile.Positional, anchor string) {
+	name := H(new(T)).CaddyModule().ID.Name()
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		handler := H(new(T))
 		h.Next()
-		word := h.Token()
+		at := placement{Helper: h, site: siteOf(h), word: h.Token()}
 		h.Reset()
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}
-		if name == "svc_error" {
+		if !handler.needsApp() {
 			return handler, nil
 		}
-		app, err := adaptedApp(h)
-		if err != nil {
+		var err error
+		if at.app, err = adaptedApp(h); err != nil {
 			return nil, h.Errf("%s: %w", name, err)
 		}
-		site := siteOf(h)
-		if fault := site.sharedWithWorker(h, app); fault != "" {
+		if fault := at.site.sharedWithWorker(h, at.app); fault != "" {
 			return nil, errors.New(fault)
 		}
-		if slices.Contains(behindAuthOnly, name) && !site.behindAuth(word) {
-			return nil, h.Errf("%s: needs svc_auth before it, or every request ends with internal_error; e.g. `svc_auth %s`",
-				name, identity.ChatWrite)
-		}
-		if webhook, ok := any(handler).(*Webhook); ok {
-			if fault := site.strips(word, webhook.path()); fault != "" {
-				return nil, h.Errf("%s: %s", name, fault)
-			}
-		}
-		if checker, ok := any(handler).(appChecker); ok {
-			if err := checker.checkApp(app); err != nil {
-				return nil, h.WrapErr(err)
-			}
+		if err := handler.misplaced(at); err != nil {
+			return nil, h.Errf("%s: %w", name, err)
 		}
 		return handler, nil
 	})
@@ -103,13 +111,6 @@ func adaptedApp(h httpcaddyfile.Helper) (*App, error) {
 	}
 }
 
-func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  caddy.ModuleID("http.handlers." + name),
-		New: func() caddy.Module { return H(new(T)) },
-	}
-}
-
 // configuredApp returns the app for the handler called name, and marks it as used. Unlike caddy.Context.App it doesn't create
 // an empty app, whose error would only list the missing options.
 func configuredApp(ctx caddy.Context, name string) (*App, error) {
@@ -124,15 +125,43 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: the app %s is a %T", name, appName, configured)
 	}
-	app.attach()
+	app.attached.Store(true)
 	rememberConn(ctx)
 	return app, app.requireFree(ctx)
+}
+
+// inApp is embedded in handlers that need the app.
+type inApp struct {
+	app *App
+	// name is the name of the directive.
+	name string
+}
+
+// Provision finds the app. It implements caddy.Provisioner.
+func (h *inApp) Provision(ctx caddy.Context) (err error) {
+	h.name = ctx.Module().CaddyModule().ID.Name()
+	h.app, err = configuredApp(ctx, h.name)
+	return err
+}
+
+func (*inApp) needsApp() bool { return true }
+
+func (*inApp) misplaced(placement) error { return nil }
+
+// handle is [App.handle] with the handler's name.
+func (h *inApp) handle(w http.ResponseWriter, r *http.Request, with func(*runtime, http.ResponseWriter, *http.Request) error) error {
+	return h.app.handle(h.name, w, r, with)
+}
+
+// serve is [App.serve] with the handler's name.
+func (h *inApp) serve(w http.ResponseWriter, r *http.Request, with func(*runtime, http.ResponseWriter, *http.Request) error) error {
+	return h.app.serve(h.name, w, r, with)
 }
 
 // noOptions is embedded in handlers without options. Syntax of their directives:
 //
 //	svc_<name> [<matcher>]
-type noOptions struct{ app *App }
+type noOptions struct{ inApp }
 
 // UnmarshalCaddyfile refuses arguments and blocks. It implements caddyfile.Unmarshaler.
 func (*noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -147,10 +176,12 @@ func (*noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// Provision finds the app. It implements caddy.Provisioner.
-func (n *noOptions) Provision(ctx caddy.Context) (err error) {
-	n.app, err = configuredApp(ctx, ctx.Module().CaddyModule().ID.Name())
-	return err
-}
+// keyed is embedded in handlers without options that need svc_auth before them.
+type keyed struct{ noOptions }
 
-var _ caddy.Provisioner = (*noOptions)(nil)
+func (*keyed) misplaced(at placement) error {
+	if at.site.behindAuth(at.word) {
+		return nil
+	}
+	return fmt.Errorf("needs svc_auth before it, or every request ends with internal_error; e.g. `svc_auth %s`", identity.ChatWrite)
+}

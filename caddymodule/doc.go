@@ -12,7 +12,4 @@
 //   - Exported fields hold placeholders of secrets. Provision resolves them into unexported fields, and no message quotes
 //     the text in a secret's place.
 //   - Provision opens no store and makes no connection, so `caddy validate` doesn't either.
-//
-// It has more than 25 files because a block of the configuration (config_*.go) and a directive (svc_*.go) are one file each,
-// and all of them need the unexported parts of the app.
 package caddymodule

@@ -171,7 +171,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	require.NotEqual(t, string(text), whole)
 	adapted, err := adapt(whole)
 	require.NoError(t, err)
-	for _, platform := range platformNames() {
+	for _, platform := range messagingPlatforms.names() {
 		require.Contains(t, adapted, `"platform": "`+platform+`"`, "the webhook")
 	}
 	var config struct {
@@ -205,7 +205,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 			}
 		}
 	}
-	for _, driver := range platformDrivers() {
+	for _, driver := range messagingPlatforms.all() {
 		for _, option := range driver.Describe().Options {
 			name := cmp.Or(option.Table, option.Name)
 			require.Contains(t, string(config.Apps.SVC), `"`+name+`":`)

@@ -96,8 +96,8 @@ func TestModulesThatCannotBeUsed(t *testing.T) {
 		}
 		return all
 	}
-	drivers, faulty := driversOf(guestPlatforms, builtin.Platforms(), describedPlatform)
-	require.Equal(t, append(namesOf(builtin.Platforms(), platformName), "good"), namesOf(drivers, platformName))
+	names, _, faulty := drivers[platforms.Driver]{guestPlatforms, builtin.Platforms(), messagingPlatforms.describe}.find()
+	require.Equal(t, []string{"bot", "social", "localchat", "market_a", "market_b", "good"}, names)
 	require.Equal(t, map[string]string{
 		"renamed":  `the module describes "other"; the id of a module ends with the name that it describes`,
 		"faulty":   "platform faulty: channel type bot has no label",
@@ -105,8 +105,8 @@ func TestModulesThatCannotBeUsed(t *testing.T) {
 		"stranger": "the module is a caddymodule.guestModule and no platforms.Driver",
 	}, said(faulty))
 
-	protocols, others := driversOf(guestProviders, builtin.Providers(), describedProtocol)
-	require.Equal(t, append(namesOf(builtin.Providers(), protocolName), "good"), namesOf(protocols, protocolName))
+	names, _, others := drivers[providers.Driver]{guestProviders, builtin.Providers(), protocols.describe}.find()
+	require.Equal(t, []string{"openai", "echo", "good"}, names)
 	require.Equal(t, map[string]string{
 		"renamed": `the module describes "other"; the id of a module ends with the name that it describes`,
 		"faulty":  "the label is missing",

@@ -63,9 +63,6 @@ func plainLogger(ctx caddy.Context) *slog.Logger {
 	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(appName), zapslog.AddStacktraceAt(noStack)))
 }
 
-// attach marks the app as used by a handler or a worker, rather than only configured.
-func (a *App) attach() { a.attached.Store(true) }
-
 // Start opens the store, brings its schema up to date and checks that the master key is the store's. Requests that come
 // before wait for it. It implements caddy.App.
 func (a *App) Start() error {

@@ -71,12 +71,12 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	shared := run.app.runtime.shared
 	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
-	refusal := &Error{noOptions: noOptions{app: run.app}, logger: zap.NewNop()}
+	refusal := &Error{noOptions: noOptions{inApp{app: run.app}}, logger: zap.NewNop()}
 	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
 	key, err := identity.CreateAPIKey(t.Context(), shared.db, "test", identity.KeyRequest{OrgID: "org_1"})
 	require.NoError(t, err)
 
-	auth := &Auth{Scopes: []identity.Scope{identity.ModelsRead}, app: run.app}
+	auth := &Auth{Scopes: []identity.Scope{identity.ModelsRead}, inApp: inApp{app: run.app}}
 	begun, read := make(chan struct{}, 1), make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := auth.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
@@ -118,7 +118,7 @@ func TestUnreadBodyOfCall(t *testing.T) {
 	require.NoError(t, run.app.Start())
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	run.app.Limits = &Limits{BodyGrace: caddy.Duration(20 * time.Millisecond)}
-	chat := &Chat{noOptions{app: run.app}}
+	chat := &Chat{keyed{noOptions{inApp{app: run.app}}}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if chat.ServeHTTP(w, r, nil) != nil {
 			w.WriteHeader(http.StatusTeapot)

@@ -103,7 +103,7 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faul
 		}
 		read.apiKey = key
 	}
-	driver := providerDriver(p.Protocol)
+	driver := protocols.named(p.Protocol)
 	read.local = driver.Describe().Local
 	made := &providers.Config{
 		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx),

@@ -190,7 +190,7 @@ func unknownGroup(name string) string {
 // platformsWithWebhooks are the platforms that are configured or need no configuration, and have a webhook.
 func (a *App) platformsWithWebhooks() []string {
 	var names []string
-	for _, driver := range platformDrivers() {
+	for _, driver := range messagingPlatforms.all() {
 		if d := driver.Describe(); a.Platforms.configured(d) {
 			names = append(names, d.Name)
 		}
@@ -239,7 +239,7 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 		mount(caddyhttp.MatchPath{"/widget/*"}, new(Widget))
 	}
 	for _, name := range s.platforms {
-		mount(caddyhttp.MatchPath{webhookPaths(platformDriver(name).Describe())}, &Webhook{Platform: name})
+		mount(caddyhttp.MatchPath{webhookPaths(messagingPlatforms.named(name).Describe())}, &Webhook{Platform: name})
 	}
 	if !s.dashboardOff {
 		mount(caddyhttp.MatchPath{"/"}, &caddyhttp.StaticResponse{

@@ -42,10 +42,7 @@ type WorkerApp struct {
 
 // CaddyModule returns the Caddy module information.
 func (*WorkerApp) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  workerAppName,
-		New: func() caddy.Module { return new(WorkerApp) },
-	}
+	return caddy.ModuleInfo{ID: "svc_worker", New: func() caddy.Module { return new(WorkerApp) }}
 }
 
 // Provision finds the app with the queue.

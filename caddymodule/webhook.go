@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,22 +22,27 @@ import (
 //
 // The request must reach it as the platform sent it: under `/webhooks/…`, with no handler before it that reads or rewrites
 // the body.
+//
+// Syntax:
+//
+//	svc_webhook [<matcher>] <platform>
 type Webhook struct {
 	// The platform, by the name of its module in the namespace `svc.platforms`. Platforms with required options must be
 	// configured in the app. Required.
 	Platform string `json:"platform,omitempty"`
 
-	app *App
+	inApp
+
 	// rewritten: it was logged that deliveries come with another path.
 	rewritten sync.Once
 }
 
 // CaddyModule returns the Caddy module information.
-func (*Webhook) CaddyModule() caddy.ModuleInfo { return moduleInfo[Webhook]("svc_webhook") }
+func (*Webhook) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_webhook", New: func() caddy.Module { return new(Webhook) }}
+}
 
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_webhook [<matcher>] <platform>
+// UnmarshalCaddyfile reads the directive.
 func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {
@@ -55,7 +62,7 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func (h *Webhook) platformFault() error {
 	if h.Platform == "" {
-		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(platformNames()))
+		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(messagingPlatforms.names()))
 	}
 	if fault := unknownPlatform(h.Platform); fault != "" {
 		return fmt.Errorf("svc_webhook: %s", fault)
@@ -65,37 +72,40 @@ func (h *Webhook) platformFault() error {
 
 // unknownPlatform returns what is wrong if this build has no platform of that name, else "".
 func unknownPlatform(name string) string {
-	if platformDriver(name) != nil {
+	if messagingPlatforms.named(name) != nil {
 		return ""
 	}
-	return fmt.Sprintf("there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
+	return fmt.Sprintf("there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
 }
 
-// checkApp implements [appChecker]: the platform must be configured.
-func (h *Webhook) checkApp(app *App) error {
-	if fault := app.unconfiguredPlatform(h.Platform); fault != "" {
-		return fmt.Errorf("svc_webhook: %s", fault)
+// misplaced checks that no handler before this one changes the path of deliveries, and that the platform is configured.
+func (h *Webhook) misplaced(at placement) error {
+	if fault := cmp.Or(at.site.strips(at.word, h.path()), at.app.unconfiguredPlatform(h.Platform)); fault != "" {
+		return errors.New(fault)
 	}
 	return nil
 }
 
 // unconfiguredPlatform returns what is missing if the platform of that name needs a block and has none, else "".
 func (a *App) unconfiguredPlatform(name string) string {
-	if a.Platforms.configured(platformDriver(name).Describe()) {
+	if a.Platforms.configured(messagingPlatforms.named(name).Describe()) {
 		return ""
 	}
 	return fmt.Sprintf("the %s block has no `platform %s`, which holds what its webhooks are checked with", appName, name)
 }
 
 // Provision finds the app.
-func (h *Webhook) Provision(ctx caddy.Context) (err error) {
+func (h *Webhook) Provision(ctx caddy.Context) error {
 	if err := h.platformFault(); err != nil {
 		return err
 	}
-	if h.app, err = configuredApp(ctx, "svc_webhook"); err != nil {
+	if err := h.inApp.Provision(ctx); err != nil {
 		return err
 	}
-	return h.checkApp(h.app)
+	if fault := h.app.unconfiguredPlatform(h.Platform); fault != "" {
+		return fmt.Errorf("svc_webhook: %s", fault)
+	}
+	return nil
 }
 
 // ServeHTTP answers the request; no handler after it runs.
@@ -103,7 +113,7 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if h.isRewritten(r) {
 		h.rewritten.Do(func() { h.logRewritten(r) })
 	}
-	err := h.app.serve("svc_webhook", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	err := h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.webhooks[h.Platform](w, r)
 	})
 	countWebhook(h.Platform, err)
@@ -111,7 +121,9 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 }
 
 // path returns the path of the platform's webhook; a channel's id follows if it ends with a slash.
-func (h *Webhook) path() string { return messaging.WebhookPath(platformDriver(h.Platform).Describe()) }
+func (h *Webhook) path() string {
+	return messaging.WebhookPath(messagingPlatforms.named(h.Platform).Describe())
+}
 
 // isRewritten reports whether a request came to the webhook's path, and a handler before this one has changed that to one which is
 // not_found. No platform tells the operator.
@@ -131,8 +143,3 @@ func (h *Webhook) logRewritten(r *http.Request) {
 	h.app.log.Error("a rewrite or uri before svc_webhook changes the path of deliveries, which all end with not_found; "+
 		"exclude the webhooks from it", "platform", h.Platform, "path", r.URL.Path)
 }
-
-var (
-	_ caddy.Provisioner = (*Webhook)(nil)
-	_ appChecker        = (*Webhook)(nil)
-)

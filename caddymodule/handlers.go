@@ -1,0 +1,322 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/docs"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/widget"
+	"github.com/caddy-svc/caddy-svc/internal/dashboard"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/worker"
+)
+
+// Models serves `GET /v1/models`, the models that are enabled for the organization, and `GET /v1/models/{id}`, one of them.
+// It needs svc_auth before it. Other requests end with 404 `not_found`.
+//
+// Syntax:
+//
+//	svc_models [<matcher>]
+type Models struct{ keyed }
+
+// CaddyModule returns the Caddy module information.
+func (*Models) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_models", New: func() caddy.Module { return new(Models) }}
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Models) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.models.Serve(w, r)
+	})
+}
+
+// Chat serves `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
+// organization. It needs svc_auth before it. An error after the first byte of a stream is an event of the stream.
+//
+// Syntax:
+//
+//	svc_chat [<matcher>]
+type Chat struct{ keyed }
+
+// CaddyModule returns the Caddy module information.
+func (*Chat) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_chat", New: func() caddy.Module { return new(Chat) }}
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	err := h.handle(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.chat.Serve(w, r)
+	})
+	if err != nil { // else the body was read, with a deadline of its own
+		handlers.BoundUnread(w, r, h.app.bodyGrace())
+	}
+	return err
+}
+
+// API serves `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`, `/conversations`, `/wallet` and
+// `/event-endpoints`, and for people `/session`, `/members`, `/organization` and `/audit-log`. It needs no svc_auth before it: it checks the key or
+// the login session itself, because every endpoint has its own scope and role. Unknown paths and methods end with 404
+// `not_found`.
+//
+// Failed logins are counted against Caddy's `{client_ip}`: behind a proxy name it in the server's `trusted_proxies`.
+//
+// Syntax:
+//
+//	svc_api [<matcher>]
+type API struct{ noOptions }
+
+// CaddyModule returns the Caddy module information.
+func (*API) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_api", New: func() caddy.Module { return new(API) }}
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.api.Serve(w, withClientAddress(r))
+	})
+}
+
+// Docs serves the interface description at `/docs`: OpenAPI 3.1 as JSON, or a page for browsers. It is generated from the
+// routes of the service. `/docs/openapi.json` and `/docs/openapi.yaml` have one form, whatever the client accepts.
+//
+// A configuration with it adds `docsUrl` to every error: the address of the code's entry on the page, under base_url.
+//
+// Syntax:
+//
+//	svc_docs [<matcher>]
+type Docs struct{ noOptions }
+
+// CaddyModule returns the Caddy module information.
+func (*Docs) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_docs", New: func() caddy.Module { return new(Docs) }}
+}
+
+// Provision finds the app and makes its errors link to the page.
+func (h *Docs) Provision(ctx caddy.Context) error {
+	if err := h.noOptions.Provision(ctx); err != nil {
+		return err
+	}
+	h.app.docsMounted.Store(true)
+	return nil
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		docs, err := rt.docs()
+		if err != nil {
+			return err
+		}
+		return docs.Serve(w, r)
+	})
+}
+
+// docsURL is the address of the page that explains errors, empty without svc_docs; the app may be nil.
+func (a *App) docsURL() string {
+	if a == nil || !a.docsMounted.Load() {
+		return ""
+	}
+	return openapi.URL(a.BaseURL)
+}
+
+// newDocs returns the description of the interface. It only fails for a route that was forgotten in it, which is the program's fault.
+func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openapi.Docs, error) {
+	described, err := openapi.New(api, openapi.Config{
+		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describing the interface: %w", err)
+	}
+	return described, nil
+}
+
+// Dashboard serves the pages for people at `/dashboard`: keys, assistants, channels, conversations, the wallet and members. It
+// calls the endpoints of svc_api inside this process, so it doesn't need svc_api beside it. It sets its own security headers,
+// such as a strict Content-Security-Policy.
+//
+// People sign in over https, or over plain http on this machine (http://localhost). `caddy svc user invite` makes their first
+// one-time link. Failed logins are counted per client, by Caddy's `{client_ip}`: behind a proxy, set the server's
+// `trusted_proxies`. The path must be `/dashboard`, because one-time links lead there.
+//
+// Syntax:
+//
+//	svc_dashboard [<matcher>]
+type Dashboard struct{ noOptions }
+
+// CaddyModule returns the Caddy module information.
+func (*Dashboard) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_dashboard", New: func() caddy.Module { return new(Dashboard) }}
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		r, _ = handlers.EnsureRequestID(w, withClientAddress(r))
+		rt.dashboard().ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// newDashboard builds the dashboard over api, whose errors are counted and logged as by svc_error.
+func (a *App) newDashboard(
+	api *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
+) *dashboard.Dashboard {
+	return dashboard.New(dashboard.Config{
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := api.Serve(w, r); err != nil {
+				answer := publicError(err)
+				a.logFailure(r, answer)
+				countFailure(answer)
+				handlers.WriteError(w, r, answer, "")
+			}
+		}),
+		BaseURL: a.BaseURL, ChannelTypes: catalog.Declared(),
+		Providers: a.ProviderNames(),
+		SignInRefusal: func(r *http.Request) string {
+			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {
+				return refusal.Message
+			}
+			return ""
+		},
+		Bodies: bodies,
+		Logger: a.log,
+	})
+}
+
+// logFailure logs an error that the dashboard shows, as svc_error does, with the page's request id.
+func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
+	attrs := append([]slog.Attr{
+		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
+		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", answer),
+	}, callerFields(answer.Caller)...)
+	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
+}
+
+// Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
+// chat in its frame, and the requests of both. It needs no key and accepts the origins that the channel allows. Answers are
+// streamed, and charged to the channel's organization. The path must be `/widget`.
+//
+// Requests are counted per client as well, by Caddy's `{client_ip}`: behind a proxy, set the server's `trusted_proxies`.
+//
+// Syntax:
+//
+//	svc_widget [<matcher>]
+type Widget struct{ noOptions }
+
+// CaddyModule returns the Caddy module information.
+func (*Widget) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_widget", New: func() caddy.Module { return new(Widget) }}
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.widget.Serve(w, withClientAddress(r))
+	})
+}
+
+// newWidget builds the widget of a runtime; it does no I/O. This process answers waiting visitors with a worker
+// that takes no other conversations.
+func (a *App) newWidget(rt *runtime) *widget.Widget {
+	live := a.workerConfig(rt)
+	live.Exit = drained.Done()
+	return widget.New(rt.api, widget.Deps{
+		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: rt.shared.ring, Limiter: rt.limiter,
+		Streams: new(v1.Streams), Bodies: rt.shared.bodies, Logger: a.log,
+	})
+}
+
+// The probes of [Health].
+const (
+	probeLive  = "live"
+	probeReady = "ready"
+)
+
+// Health serves the probes of an orchestrator or load balancer. It belongs on a private listener, because it needs no key,
+// and its bodies are not those of the public interface.
+//
+// Syntax:
+//
+//	svc_health [<matcher>] [live|ready]
+type Health struct {
+	// The probe that this handler serves: `live` responds with 200 as long as the process responds at all, `ready` with 200
+	// when requests should be sent here, and 503 while the store is not ready or the process is about to end. Default:
+	// the last part of the request's path; other paths end with 404.
+	Probe string `json:"probe,omitempty"`
+
+	inApp
+
+	health *handlers.Health
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Health) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_health", New: func() caddy.Module { return new(Health) }}
+}
+
+// UnmarshalCaddyfile reads the directive.
+func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		h.Probe = d.Val()
+		if h.Probe == "" {
+			return d.Errf("svc_health: the probe is empty; allowed: %s, %s", probeLive, probeReady)
+		}
+	}
+	if err := h.probeFault(); err != nil {
+		return d.WrapErr(err)
+	}
+	if d.NextArg() {
+		return d.Errf("svc_health takes at most one probe, found %s", config.Quoted(d.Val()))
+	}
+	for d.NextBlock(0) {
+		return d.Errf("svc_health takes no block, found %s", config.Quoted(d.Val()))
+	}
+	return nil
+}
+
+func (h *Health) probeFault() error {
+	if !slices.Contains([]string{"", probeLive, probeReady}, h.Probe) {
+		return fmt.Errorf("svc_health: %s is not a probe; allowed: %s, %s", config.Quoted(h.Probe), probeLive, probeReady)
+	}
+	return nil
+}
+
+// Provision finds the app.
+func (h *Health) Provision(ctx caddy.Context) error {
+	if err := h.probeFault(); err != nil {
+		return err
+	}
+	if err := h.inApp.Provision(ctx); err != nil {
+		return err
+	}
+	h.health = &handlers.Health{Store: readiness{h.app}, ShuttingDown: exiting, Version: Version()}
+	return nil
+}
+
+// ServeHTTP answers the probe; no handler after it runs.
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	switch h.Probe {
+	case probeLive:
+		return routable(h.health.Live(w, r))
+	case probeReady:
+		return routable(h.health.Ready(w, r))
+	default:
+		return routable(h.health.Serve(w, r))
+	}
+}
