@@ -14,7 +14,7 @@ import (
 )
 
 // update rewrites the expected halves of the golden files; the difference is to be read before it is committed.
-var update = flag.Bool("update", false, "rewrite the expected halves of tests/caddyfile/*.caddyfiletest")
+var update = flag.Bool("update", false, "rewrite the expected halves of tests/caddyfile/*.caddyfiletest, and the metrics of docs/operating.md")
 
 const (
 	goldenFiles = "../tests/caddyfile/*.caddyfiletest"

@@ -27,20 +27,22 @@ const namespace = "svc"
 // [mostLags] organizations.
 var (
 	requestsTotal = counters("requests_total",
-		"Requests that reached a svc handler, by handler; one request can pass several.", "handler")
+		"Requests that reached a handler; one request can pass several.", "handler")
 	failuresTotal = counters("failures_total",
-		"Requests that ended with an error body, by its code.", "code")
+		"Requests that ended with an error body. Any internal_error is a fault of the service.", "code")
 
 	callsTotal = counters("calls_total",
-		"Model calls by model, outcome, response form and whose provider key paid.", "model", "outcome", "stream", "byok")
+		"Model calls. provider_busy is a call beyond max_calls, too_many_calls one beyond `limits calls`, replayed a resend without cost.",
+		"model", "outcome", "stream", "byok")
 	tokensTotal = counters("tokens_total",
-		"Tokens of settled calls by model, kind (prompt, cached, completion; cached is part of prompt) and source.", "model", "kind", "source")
+		"Tokens of settled calls; cached ones are part of prompt. The source is estimated if the report is incomplete or the client left.",
+		"model", "kind", "source")
 	chargedMicrosTotal = counters("charged_micros_total",
-		"Micros taken from wallets, by model.", "model")
+		"Micros taken from wallets.", "model")
 	shortfallMicrosTotal = counters("shortfall_micros_total",
-		"Micros of cost that no wallet carried: the operator's loss.", "model")
+		"Micros of cost that no wallet carried: the operator's loss. Above 0, look for a model whose vendor counts other tokens than we do.", "model")
 	settleLateTotal = counter("settle_late_total",
-		"Calls whose end, or hold, was not confirmed by the store in time. They are void but for settlements with an Idempotency-Key.")
+		"Calls whose end or hold the slow or lost store didn't confirm in time. They are void, except settlements with an Idempotency-Key.")
 	providerSeconds = histograms("provider_seconds",
 		"Duration of the call to the model provider, from its start to the end of the answer.",
 		[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640}, "provider")
@@ -61,14 +63,14 @@ var (
 		"Time from the start of a streamed call to the first text of its answer.", genAISecondsBuckets)
 
 	writerOps = histogram("writer_batch_operations",
-		"Operations that shared one transaction.", prometheus.ExponentialBuckets(1, 2, 9))
+		"Operations that shared one transaction; they grow before transactions get slow.", prometheus.ExponentialBuckets(1, 2, 9))
 	writerFailed = counter("writer_failed_operations_total",
-		"Operations that the store could not carry out.")
+		"Writes that failed in the store; a refusal, like a call without credits, is none.")
 	writerRefused = counter("writer_refused_operations_total",
-		"Writes that were refused at once because they would have had to wait too long for the writer.")
+		"Writes that were refused, with 500 and Retry-After, because too much waits: the store is too slow for the load.")
 	writerExpectedSeconds = ofProcess(prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "writer_expected_seconds",
-		Help: "How long the writer expects its next transaction to take, by the last ones; decides what is refused.",
+		Help: "Expected duration of the next transaction, by the last ones. A write that can't begin within 1.5 times that (2 to 4 s) is refused.",
 	}))
 	writerTurnSeconds = histogram("writer_turn_seconds",
 		"Wait for the turn among the processes that write one SQLite file; 0 with PostgreSQL.", prometheus.ExponentialBuckets(.0001, 2, 16))
@@ -76,37 +78,39 @@ var (
 		"Duration of the writer's transactions.", prometheus.ExponentialBuckets(.0001, 2, 16))
 
 	webhooksTotal = counters("webhooks_total",
-		"Deliveries of platforms, by platform and outcome: accepted, or the code of the error body.", "platform", "outcome")
+		"Deliveries of platforms: accepted, or the code of the error. unauthenticated is a secret that differs from the platform's.",
+		"platform", "outcome")
 	queueWaitSeconds = histograms("queue_wait_seconds",
-		"Wait of the first text of each answer, from its storage until a worker begins the answer, quiet window included, by channel type.",
+		"Wait of the first text of each answer until a worker begins the answer, quiet window included, by channel type.",
 		replyBuckets, "type")
 	answerSeconds = histograms("answer_seconds",
-		"Wait of the first text of each answer, from its storage until the platform has taken the first part of the answer, by channel type.",
+		"Wait of the first text of each answer until the platform has accepted the first part of the answer, by channel type.",
 		replyBuckets, "type")
 	turnsTotal = counters("turns_total",
-		"Passes of the worker over an answer, by how they ended.", "outcome")
+		"Passes of the worker over an answer.", "outcome")
 	sendsTotal = counters("sends_total",
-		"Tries to send a message to a customer, by channel type and outcome.", "type", "outcome")
+		"Tries to send a message to a customer, by channel type.", "type", "outcome")
 	refreshesTotal = counters("token_refreshes_total",
-		"Tries to refresh a channel's access token, by channel type and outcome.", "type", "outcome")
+		"Tries to refresh a channel's access token, by channel type.", "type", "outcome")
 	conversationsLeasedTotal = counter("conversations_leased_total",
 		"Conversations that this process's worker took up.")
 	leasesLostTotal = counter("leases_lost_total",
-		"Conversations whose lease ran out while this process's worker had them.")
+		"Conversations whose lease ran out in this worker: it or its store stood still for longer.")
 	eventTriesTotal = counters("event_deliveries_total",
-		"Tries to tell an event endpoint of an event, by outcome.", "outcome")
+		"Tries to deliver an event to its endpoint. `GET /event-endpoints/{id}/deliveries` says which fail.", "outcome")
 	fileFetchesTotal = counters("file_fetches_total",
-		"Tries to fetch a file that a customer sent, by outcome.", "outcome")
+		"Tries to fetch a file that a customer sent: stored, retried, or the code with which it failed.", "outcome")
 
 	// Without `redis` these stay at 0.
 	redisSeconds = histogram("redis_seconds",
-		"Duration of the pipelines to Redis, failed ones too.", prometheus.ExponentialBuckets(.0001, 2, 12))
+		"Duration of the pipelines to Redis, including failed ones; above 0.1 s they fail.", prometheus.ExponentialBuckets(.0001, 2, 12))
 	redisRequests = histogram("redis_pipeline_requests",
 		"Requests that shared one pipeline to Redis.", prometheus.ExponentialBuckets(1, 2, 9))
 	redisFailedTotal = counter("redis_failed_pipelines_total",
 		"Pipelines to Redis that failed or came too late.")
 	redisLocalTotal = counters("redis_local_requests_total",
-		"Requests counted in this process instead of Redis, by reason: open (Redis is given up for now), late, failed, busy, key.", "reason")
+		"Requests counted in this process instead of Redis: open (Redis is given up), late, failed, busy, key (another program's key).",
+		"reason")
 )
 
 // replyBuckets are the bounds, in seconds, of the time that a customer waits for an answer: 25 ms to an hour.
@@ -177,29 +181,29 @@ func (a *App) gauges() []prometheus.Collector {
 			func() float64 { return 1 }),
 		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.Running()) })),
-		gauge("detached_calls", "Calls that go on without their client, for its Idempotency-Key or until their provider begins to answer.", nil,
+		gauge("detached_calls", "Calls that continue without their client, for its key or until their provider begins; at most 256.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
-		gauge("open_holds", "Holds of calls that run, or that nobody has settled, in the whole store; -1 if it can't be read.", nil,
+		gauge("open_holds", "Holds of calls that run or weren't settled, in the whole store; -1 if it can't be read.", nil,
 			a.openHolds),
 		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet, without a hold of their own.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.tranches.Calls()) })),
-		gauge("wal_bytes", "Size of the SQLite write-ahead log; 0 with PostgreSQL.", nil,
+		gauge("wal_bytes", "Size of the SQLite write-ahead log. Above some 100 MiB a reader keeps it from being folded in.", nil,
 			a.reading(func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
 	}
 	for _, share := range handlers.Shares() {
 		gauges = append(gauges, gauge("buffered_bytes",
-			"Bytes of request bodies and unread answers in memory in this process, by share of `limits buffered_bytes`.",
+			"Bytes of request bodies and unread answers in memory, by share of `limits buffered_bytes`; a full one refuses its own senders.",
 			prometheus.Labels{"share": share.String()},
 			a.reading(func(rt *runtime) int64 { return rt.shared.bodies.UsedBy(share) })))
 	}
 	for _, p := range a.Providers {
 		gauges = append(gauges, gauge("provider_calls_running",
-			"Calls to the provider that run in this process; max_calls bounds them.", prometheus.Labels{"provider": p.Name},
+			"Calls to the provider that run in this process. They rise to max_calls when it hangs.", prometheus.Labels{"provider": p.Name},
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.CallsAt(p.Name)) })))
 	}
 	if a.Redis != nil {
 		gauges = append(gauges, gauge("redis_up",
-			"1 if requests are counted in Redis, 0 if it was given up for now and they are counted in this process.", nil, a.reading(redisUp)))
+			"1 if requests are counted in Redis, 0 while it is given up and this process counts. Alert on minutes of 0.", nil, a.reading(redisUp)))
 	}
 	return gauges
 }
@@ -279,16 +283,15 @@ func newQueueGauges(a *App) *queueGauges {
 	}
 	q := &queueGauges{
 		app:      a,
-		standing: vector("standing_turns", "Answers that stand still or were given up, by the reason", "code"),
-		lags: vector("lag_seconds", "How long the conversation of an organization has been due that waits longest for a worker; "+
-			"of the ten that wait longest", "organization"),
+		standing: vector("standing_turns", "Answers that stand still or were given up, by their attention code", "code"),
+		lags:     vector("lag_seconds", "How long an organization's longest-waiting conversation has been due; the ten longest", "organization"),
 	}
 	q.gauges = []queueGauge{
 		gauge("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) }),
 		gauge("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) }),
 		gauge("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) }),
 		gauge("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
-		gauge("oldest_due_seconds", "How long the conversation that waits longest for a worker has been due",
+		gauge("oldest_due_seconds", "How long the longest-waiting conversation has been due",
 			func(d inbox.Depth) float64 { return d.OldestDue.Seconds() }),
 	}
 	return q

@@ -38,10 +38,10 @@ func TestRedisUnixSocket(t *testing.T) {
 	require.EqualValues(t, 1, countedIn(t, client, "org"))
 }
 
-// The rights that docs/operating.md gives a user of Redis are enough, also in a cluster.
+// The rights that docs/cluster.md gives a user of Redis are enough, also in a cluster.
 func TestRedisUserOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operating.md")
+	page, err := os.ReadFile("../../docs/cluster.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(page), "`ACL SETUSER svc on >PASSWORD ")
 	require.True(t, found)

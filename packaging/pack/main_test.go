@@ -128,7 +128,7 @@ var link = regexp.MustCompile(`\]\(([^):#]+)[^):]*\)`)
 // requireLinks requires that a folder has all files to which the pages for operators link.
 func requireLinks(t *testing.T, folder string) {
 	t.Helper()
-	for _, page := range []string{"docs/operating.md", "docs/upgrading.md", "docs/channels.md", "docs/conversations.md"} {
+	for _, page := range []string{"docs/operating.md", "docs/upgrading.md", "docs/channels.md", "docs/conversations.md", "docs/cluster.md"} {
 		text, err := os.ReadFile(filepath.Join(folder, page))
 		require.NoError(t, err)
 		links := link.FindAllStringSubmatch(string(text), -1)

@@ -3,7 +3,7 @@ package postgres
 import "time"
 
 // Every wait for PostgreSQL has a bound, so that a server that is gone, stopped or cut off costs a request a few seconds
-// and never a goroutine (docs/operating.md "PostgreSQL"). What a caller waits at most:
+// and never a goroutine (docs/cluster.md "PostgreSQL"). What a caller waits at most:
 //
 //	a key, window, models or channel of a request: lookupPatience
 //	anything written:                              longestWait in line, then writeTime, then commitTime
