@@ -171,14 +171,6 @@ func plainModel(name string) string {
 	return name
 }
 
-// readAll reads src; size is a hint, -1 if unknown.
-func readAll(src io.Reader, size int64) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(int(min(max(size, 2048), 1<<20)) + bytes.MinRead)
-	_, err := b.ReadFrom(src)
-	return b.Bytes(), err
-}
-
 // WholeAnswer returns an answer that is there at once, as one event.
 func WholeAnswer(event Event) Events { return &answer{event: event} }
 
@@ -211,7 +203,7 @@ func (p *HTTP) refusal(c *call, resp *http.Response, apiKey string) *Error {
 	c.arm(min(p.timeouts.Idle, maxErrorWait), p.idleTimeout)
 	var raw []byte
 	if body, err := decodedBody(resp); err == nil {
-		raw, _ = readAll(io.LimitReader(body, maxErrorBytes), resp.ContentLength)
+		raw, _ = io.ReadAll(io.LimitReader(body, maxErrorBytes))
 	}
 	c.disarm()
 	return tidy(p.dialect.Fault(resp.StatusCode, resp.Header, raw), resp.StatusCode, apiKey)

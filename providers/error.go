@@ -136,10 +136,9 @@ func tidy(e *Error, status int, apiKey string) *Error {
 	e.Status = status
 	e.Detail = logLine(e.Detail, apiKey)
 	e.Failure = cmp.Or(e.Failure, FailureRefused)
-	switch {
-	case e.Failure != FailureOverloaded:
+	if e.Failure != FailureOverloaded {
 		e.RetryAfter = 0
-	case e.RetryAfter != 0:
+	} else if e.RetryAfter != 0 {
 		e.RetryAfter = ClampRetryAfter(e.RetryAfter)
 	}
 	return e

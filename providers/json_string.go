@@ -107,10 +107,10 @@ func (s JSONString) AppendText(dst []byte) []byte { return jsonscan.AppendText(d
 // surrogate at the end of this piece is not decoded but returned, for the next one.
 func (s JSONString) textAfter(before rune) (text string, half rune) {
 	in := s.inner()
-	switch {
-	case len(in) == 0:
+	if len(in) == 0 {
 		return "", before
-	case before == 0 && bytes.IndexByte(in, '\\') < 0:
+	}
+	if before == 0 && bytes.IndexByte(in, '\\') < 0 {
 		return s.Text(), 0
 	}
 	dst := make([]byte, 0, len(in)+utf8.UTFMax)

@@ -168,10 +168,10 @@ func (r *sseReader) begin() {
 // bound ends the reading of an event that is too large, by itself or together with others.
 func (r *sseReader) bound() error {
 	size := cap(r.event)
-	switch {
-	case len(r.event) > r.limit:
+	if len(r.event) > r.limit {
 		return errEventTooLarge
-	case r.hold == nil || size <= max(r.held, smallAnswerBytes):
+	}
+	if r.hold == nil || size <= max(r.held, smallAnswerBytes) {
 		return nil
 	}
 	r.held = size

@@ -145,11 +145,10 @@ func (s *stream) Buffered() bool {
 func (s *stream) put(data []byte, bare bool, err error) {
 	event, failure := s.take(data, bare, err)
 	s.ready = event
-	switch {
-	case failure != nil:
+	if failure != nil {
 		s.err = failure
 		s.end()
-	case s.complete.Load():
+	} else if s.complete.Load() {
 		s.err = io.EOF
 	}
 }
@@ -170,8 +169,10 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	}
 	data = bytes.TrimSpace(data)
 	switch {
+	case bare && !json.Valid(data):
+		return Event{}, s.noAnswer("the stream holds bytes that are no event")
 	case bare:
-		return Event{}, s.bareFault(data)
+		return Event{}, tidy(s.dialect.Fault(http.StatusOK, nil, data), s.status, s.apiKey)
 	case len(data) == 0:
 		return Event{}, nil
 	}
@@ -180,14 +181,6 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 		return Event{}, tidy(asError(err), s.status, s.apiKey)
 	}
 	return s.event(piece), nil
-}
-
-// bareFault returns the error for JSON in the stream that is no event.
-func (s *stream) bareFault(data []byte) *Error {
-	if !json.Valid(data) {
-		return s.noAnswer("the stream holds bytes that are no event")
-	}
-	return tidy(s.dialect.Fault(http.StatusOK, nil, data), s.status, s.apiKey)
 }
 
 // noAnswer is [NotAnAnswer] with the status.

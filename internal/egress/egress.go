@@ -46,35 +46,27 @@ func (p Policy) Check(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("must have at most %d bytes", MaxURLBytes)
 	}
 	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Opaque != "" || u.Hostname() == "":
+	if err != nil || u.Opaque != "" || u.Hostname() == "" {
 		return nil, errors.New("must be an address like https://example.com/events")
-	case u.User != nil || u.Fragment != "":
+	}
+	if u.User != nil || u.Fragment != "" {
 		return nil, errors.New("must have no user, password or fragment")
 	}
-	host, isAddress := netip.ParseAddr(u.Hostname())
-	switch {
-	case u.Scheme == "http" && p.AllowPrivate && (u.Hostname() == "localhost" || isAddress == nil && host.Unmap().IsLoopback()):
-	case u.Scheme != "https":
+	host, notAddress := netip.ParseAddr(u.Hostname())
+	local := u.Hostname() == "localhost" || notAddress == nil && host.Unmap().IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !local || !p.AllowPrivate) {
 		return nil, errors.New("must begin with https://")
 	}
-	if isAddress == nil && !p.allows(host) {
+	if notAddress == nil && !p.allows(host) {
 		return nil, errors.New("must be a public address")
 	}
-	if !p.AllowPrivate && !portAllowed(u.Port()) {
-		return nil, errors.New("must have the port 443, or one above 1023")
+	// Ports of well-known services would let tenants try others' mail servers and consoles from this host.
+	if port := u.Port(); !p.AllowPrivate && port != "" && port != "443" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number <= 1023 {
+			return nil, errors.New("must have the port 443, or one above 1023")
+		}
 	}
 	return u, nil
-}
-
-// portAllowed reports whether a port, "" for the usual one, is that of https or none that belongs to a well-known service: tenants
-// shall not try others' mail servers and consoles from this host.
-func portAllowed(port string) bool {
-	if port == "" || port == "443" {
-		return true
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	return err == nil && number > 1023
 }
 
 // Client returns a client for calls of at most so long each. [http.Client.CloseIdleConnections] frees what it holds.

@@ -100,10 +100,10 @@ func (s *Scanner) End() bool {
 
 // Enter steps into an object ('{') or an array ('[') and reports whether it has an element.
 func (s *Scanner) Enter(open byte) bool {
-	switch {
-	case s.Peek() != open:
+	if s.Peek() != open {
 		return s.unexpected()
-	case s.depth == s.maxDepth:
+	}
+	if s.depth == s.maxDepth {
 		return s.fail("nested too deeply")
 	}
 	s.pos++
@@ -409,10 +409,10 @@ func escapeSize(b []byte, strict bool) int {
 		return 2
 	case 'u':
 		r, ok := Unit(b)
-		switch {
-		case !ok || strict && isLow(r):
+		if !ok || strict && isLow(r) {
 			return 0
-		case !strict || !isHigh(r):
+		}
+		if !strict || !isHigh(r) {
 			return UnitLen
 		}
 		if low, ok := Unit(b[UnitLen:]); ok && isLow(low) {

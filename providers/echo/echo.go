@@ -102,7 +102,14 @@ func (p *Echo) Open(ctx context.Context, req *providers.Request) (providers.Even
 
 // answer makes the text: up to the first stop sequence, then up to the token limit.
 func answer(req *providers.Request) (text, finish string) {
-	text = "You said: " + lastUserText(req.Messages)
+	said := ""
+	for _, message := range slices.Backward(req.Messages) {
+		if message.Role == "user" {
+			said = message.Content.Text()
+			break
+		}
+	}
+	text = "You said: " + said
 	for _, stop := range req.Stop {
 		if i := strings.Index(text, stop); stop != "" && i >= 0 {
 			text = text[:i]
@@ -119,15 +126,6 @@ func answer(req *providers.Request) (text, finish string) {
 		_, rest = cutToken(rest)
 	}
 	return text, "stop"
-}
-
-func lastUserText(messages []providers.Message) string {
-	for _, message := range slices.Backward(messages) {
-		if message.Role == "user" {
-			return message.Content.Text()
-		}
-	}
-	return ""
 }
 
 func pause(ctx context.Context, d time.Duration) *providers.Error {

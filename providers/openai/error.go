@@ -187,10 +187,9 @@ func classify(f vendorFault, status int, header http.Header) *providers.Error {
 	case e.Failure == providers.FailureRefused && (known == 0 || known >= 500):
 		e.Failure, e.Permanent = f.judgeByWords()
 	}
-	switch {
-	case e.Failure != providers.FailureOverloaded:
+	if e.Failure != providers.FailureOverloaded {
 		e.RetryAfter = 0
-	case e.RetryAfter == 0:
+	} else if e.RetryAfter == 0 {
 		e.RetryAfter = f.retryAfter()
 	}
 	return e
