@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// maxAnswerBytes bounds a non-stream answer after decompression: the largest answer of 200,000 tokens, with each
+	// maxAnswerBytes limits an answer that isn't a stream, after decompression. The largest answer of 200,000 tokens, with each
 	// character escaped, is half of it.
 	maxAnswerBytes = 16 << 20
-	// maxPooledAnswer keeps a large answer from pinning its memory.
+	// maxPooledAnswer is the largest buffer that is kept for the next answer.
 	maxPooledAnswer = 64 << 10
-	// smallAnswerBytes of each answer, or event of a stream, that is being read are its own; what goes beyond shares
-	// maxLargeBytes with the vendor's other answers. Usual answers have some KiB.
+	// smallAnswerBytes is the size up to which an answer, or an event of a stream, may grow on its own while it is read. Usual
+	// answers have some KiB. Everything above it counts against maxLargeBytes, together with the vendor's other answers.
 	smallAnswerBytes = 256 << 10
-	// maxLargeBytes is for two of the largest answers: a vendor that sends megabytes to every call doesn't fill the memory.
+	// maxLargeBytes has room for two of the largest answers, so that a vendor that sends megabytes to every call doesn't fill the
+	// memory.
 	maxLargeBytes = 2 * maxAnswerBytes
-	// maxStreamBytes bounds a whole stream after decompression: the largest answer of 200,000 tokens in the most
-	// talkative dialect is a third of it.
+	// maxStreamBytes limits a whole stream after decompression. The largest answer of 200,000 tokens in the most verbose dialect
+	// is a third of it.
 	maxStreamBytes = 256 << 20
-	// maxErrorBytes is how much of an error body is read, and maxErrorWait how long that may take.
+	// maxErrorBytes and maxErrorWait limit the reading of an error's body.
 	maxErrorBytes = 64 << 10
 	maxErrorWait  = 5 * time.Second
 )
@@ -39,8 +40,8 @@ var (
 	errUnknownEncoding = errors.New("the answer has an encoding that was not asked for")
 )
 
-// decodedBody returns the body decompressed. Requests ask for identity; answers in gzip are read all the same, any other
-// encoding is an error.
+// decodedBody returns the body decompressed. Requests ask for identity, but some vendors send gzip. Any other encoding is an
+// error.
 func decodedBody(resp *http.Response) (io.Reader, error) {
 	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ","))); encoding {
 	case "", "identity":
@@ -64,7 +65,7 @@ func (c *call) unreadable(err error) *Error {
 	return c.failure(err)
 }
 
-// cappedReader fails with errAnswerTooLarge when there is more than left bytes.
+// cappedReader fails with errAnswerTooLarge if there are more than left bytes.
 type cappedReader struct {
 	src  io.Reader
 	left int64
@@ -80,14 +81,14 @@ func (r *cappedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heldReader reads an answer that is kept as a whole, and has its call hold what was read.
+// heldReader reads an answer that is kept as a whole, and counts its size against the bounds of the call and the vendor.
 type heldReader struct {
 	src  io.Reader
 	call *call
 	read int
 }
 
-// Read implements io.Reader. It fails with errManyLarge when the vendor's answers have too much together.
+// Read implements io.Reader. It returns errManyLarge if the vendor's answers are too large together.
 func (r *heldReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
 	r.read += n
@@ -99,10 +100,10 @@ func (r *heldReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerBuffers are the buffers of answers that were read well, of which nothing is kept but the text.
+// answerBuffers are the buffers of answers that were read without an error. Only the text is copied out of them.
 var answerBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readAnswer reads a whole answer to its end and ends the call.
+// readAnswer reads a whole answer and ends the call.
 func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
 	buf := answerBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert,errcheck // the pool holds nothing else
 	buf.Grow(int(min(max(resp.ContentLength, 2048), smallAnswerBytes)) + bytes.MinRead)
@@ -130,7 +131,7 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	return WholeAnswer(event), nil
 }
 
-// asError returns a dialect's error as one of the contract.
+// asError returns a dialect's error as an [*Error].
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -138,10 +139,10 @@ func asError(err error) *Error {
 	return &Error{Failure: FailureRefused, Cause: err}
 }
 
-// maxFinishReason bounds a finish reason in bytes.
+// maxFinishReason limits a finish reason in bytes.
 const maxFinishReason = 32
 
-// plainReason returns a finish reason that is a plain word as it is, because it reaches the client, and "stop" for any other.
+// plainReason returns a finish reason that is a plain word, and "stop" in place of any other, because it reaches the client.
 func plainReason(reason string) string {
 	if len(reason) > maxFinishReason {
 		return "stop"
@@ -155,10 +156,11 @@ func plainReason(reason string) string {
 	return reason
 }
 
-// maxModel bounds the name of a model in bytes.
+// maxModel limits the name of a model in bytes.
 const maxModel = 128
 
-// plainModel returns a name of printable ASCII characters without spaces as it is, because it reaches traces, and "" for any other.
+// plainModel returns a name of printable ASCII characters without spaces, and "" in place of any other, because it reaches
+// traces.
 func plainModel(name string) string {
 	if len(name) > maxModel {
 		return ""
@@ -171,7 +173,7 @@ func plainModel(name string) string {
 	return name
 }
 
-// WholeAnswer returns an answer that is there at once, as one event.
+// WholeAnswer returns a complete answer as one event.
 func WholeAnswer(event Event) Events { return &answer{event: event} }
 
 type answer struct {
@@ -191,11 +193,11 @@ func (a *answer) Next() (Event, error) {
 // Buffered implements [Events].
 func (a *answer) Buffered() bool { return true }
 
-// Close implements [Events]; the connection is free already.
+// Close implements [Events]. The connection is already free.
 func (a *answer) Close() {}
 
-// refusal turns an answer with another status than 200 into an error. The status is known, so whatever happens
-// while its body is read changes nothing.
+// refusal returns the error for an answer with another status than 200. Because the status is known, a failure to read the body
+// is ignored.
 func (p *HTTP) refusal(c *call, resp *http.Response, apiKey string) *Error {
 	if context.Cause(c.ctx) != nil {
 		return c.failure(nil)

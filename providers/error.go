@@ -16,46 +16,44 @@ import (
 // one public error code.
 type Failure string
 
-// The classes an adapter can report.
 const (
-	// FailureRefused: the vendor answered with an error, or with something that is no answer. Code provider_error.
+	// FailureRefused means that the vendor answered with an error, or with something else than an answer. Code provider_error.
 	FailureRefused Failure = "refused"
-	// FailureUnreachable: no connection, or it broke. Code provider_error.
+	// FailureUnreachable means that there was no connection, or that it broke. Code provider_error.
 	FailureUnreachable Failure = "unreachable"
-	// FailureOverloaded: 429, 503, 529, or the same inside a stream. Code provider_overloaded.
+	// FailureOverloaded means 429, 503 or 529, or the same inside a stream. Code provider_overloaded.
 	FailureOverloaded Failure = "overloaded"
-	// FailureTimeout: 408, 504, or one of our timers. Code provider_timeout.
+	// FailureTimeout means 408, 504, or the end of one of our timers. Code provider_timeout.
 	FailureTimeout Failure = "timeout"
-	// FailureContextTooLong: the vendor reports that the prompt exceeds the model's window. Code context_too_long.
+	// FailureContextTooLong means that the prompt exceeds the model's window, as the vendor reports. Code context_too_long.
 	FailureContextTooLong Failure = "context_too_long"
-	// FailureRequestTooLarge: 413. Code invalid_request, field messages.
+	// FailureRequestTooLarge means 413. Code invalid_request, field messages.
 	FailureRequestTooLarge Failure = "request_too_large"
-	// FailureCanceled: the caller's context ended; its cause is wrapped. The vendor is not at fault.
+	// FailureCanceled means that the caller's context ended. Its cause is wrapped. The vendor is not at fault.
 	FailureCanceled Failure = "canceled"
-	// FailureBroken: the adapter itself failed, for example with a panic. Code provider_error.
+	// FailureBroken means that the adapter itself failed, for example with a panic. Code provider_error.
 	FailureBroken Failure = "broken"
 )
 
 // Error is every error of a [Provider]. It is for logs only and never reaches a client.
 type Error struct {
 	Failure Failure
-	// Status is the vendor's HTTP status, 0 if there was none.
+	// Status is the vendor's HTTP status, or 0 without a response.
 	Status int
-	// RetryAfter is how long the vendor asks to wait, clamped to 1..60 s; 0 if it gave no time. Set with FailureOverloaded
-	// only.
+	// RetryAfter is the wait that the vendor demands, clamped to 1..60 s, or 0 if it stated none. Set with FailureOverloaded only.
 	RetryAfter time.Duration
-	// Permanent: the same request can't succeed later (wrong key, unknown model, no quota); the client is advised
-	// not to retry.
+	// Permanent is set if the same request can't succeed later (wrong key, unknown model, no quota). The client is advised not to
+	// retry.
 	Permanent bool
-	// Detail is the vendor's error text, at most 512 bytes, valid UTF-8, without control characters and without
-	// anything that looks like a key. It may quote the prompt: for debug logs only.
+	// Detail is the vendor's error text: up to 512 bytes, valid UTF-8, without control characters and without anything that looks
+	// like a key. It may quote the prompt, so it is for debug logs only.
 	Detail string
-	// Cause is the underlying error, if any. With FailureCanceled it is the [context.Cause] of the caller's context.
+	// Cause is the underlying error. It may be nil. With FailureCanceled it is the [context.Cause] of the caller's context.
 	Cause error
 }
 
-// Error describes the failure in one line for logs, without the vendor's own words: those may quote the prompt, which no
-// log above debug level may show.
+// Error describes the failure in one line for logs, without the vendor's own words. They may quote the prompt, which is not
+// logged above debug level.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("model call failed (")
@@ -75,12 +73,12 @@ func (e *Error) Error() string {
 // Unwrap returns Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// NotAnAnswer returns the error of a response that is no answer of the protocol.
+// NotAnAnswer returns the error of a response that the protocol doesn't allow.
 func NotAnAnswer(detail string) *Error { return &Error{Failure: FailureRefused, Detail: detail} }
 
-// StatusError returns the error of an answer with an error status: its class, whether the same request can't succeed later,
-// and how long the headers Retry-After-Ms and Retry-After ask to wait. A redirect is an error, because it means a wrong
-// address; 409 and 425 may pass. Dialects whose vendors say more in the body refine it.
+// StatusError returns the error of an answer with an error status: its class, whether the same request can succeed later, and the
+// wait in the headers Retry-After-Ms and Retry-After. A redirect is an error, because it means a wrong address. 409 and 425 may
+// succeed later. Dialects whose vendors say more in the body refine the error.
 func StatusError(status int, header http.Header) *Error {
 	e := &Error{Failure: FailureRefused, Status: status}
 	switch status {
@@ -124,14 +122,14 @@ func parseWait(text string, unit time.Duration) (time.Duration, bool) {
 }
 
 const (
-	// maxDetail bounds [Error.Detail] in bytes.
+	// maxDetail limits [Error.Detail] in bytes.
 	maxDetail = 512
-	// minRetry and maxRetry bound [Error.RetryAfter].
+	// minRetry and maxRetry limit [Error.RetryAfter].
 	minRetry = time.Second
 	maxRetry = time.Minute
 )
 
-// tidy brings an error of a dialect into the bounds that [Error] promises, and returns it.
+// tidy clamps the fields of a dialect's error to the bounds that [Error] promises, and returns it.
 func tidy(e *Error, status int, apiKey string) *Error {
 	e.Status = status
 	e.Detail = logLine(e.Detail, apiKey)
@@ -146,7 +144,7 @@ func tidy(e *Error, status int, apiKey string) *Error {
 
 const masked = "[masked]"
 
-// keyShapes matches what looks like a key: the usual prefixes (also when the vendor starred a part out), a bearer token, or a
+// keyShapes matches texts that look like a key: the usual prefixes (even if the vendor starred a part out), a bearer token, or a
 // long run of letters and digits.
 var keyShapes = regexp.MustCompile(`(?i)\bbearer\s+[^\s"',;]+` +
 	`|\b(?:sk|pk|rk|ck|gsk|xai|hf|pplx|nvapi|fw|tgp|whsec|ghp|api|key)[-_][-_a-z0-9*.]{6,}` +
@@ -154,7 +152,7 @@ var keyShapes = regexp.MustCompile(`(?i)\bbearer\s+[^\s"',;]+` +
 	`|\beyJ[-_a-z0-9]{8,}[-_a-z0-9.]*` +
 	`|[a-z0-9_]{32,}`)
 
-// logLine returns a vendor's text as one line for logs. It masks what looks like a key and the key itself, turns control
+// logLine returns a vendor's text as one line for logs. It masks the key and everything that looks like one, turns control
 // characters and white space into single blanks, replaces invalid UTF-8 and cuts at maxDetail bytes.
 func logLine(text, apiKey string) string {
 	if text == "" {

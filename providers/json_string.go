@@ -8,19 +8,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
-// JSONString is a text as a JSON string literal with its quotes (RFC 8259 §7). Prompts keep this form from the
-// client's body to the vendor's, so that a long text is neither unescaped nor escaped again.
+// JSONString is a text as a JSON string literal with its quotes (RFC 8259 §7). Prompts keep this form from the client's body to
+// the vendor's, so that a long text is neither unescaped nor escaped again.
 //
-// The methods expect a valid literal. On anything else they return some text without a panic.
+// The methods expect a valid literal. For any other input they return some text and don't panic.
 type JSONString []byte
 
-// Quote returns s as a literal. Bytes that are no UTF-8 become U+FFFD.
+// Quote returns s as a literal. Bytes that aren't UTF-8 become U+FFFD.
 func Quote(s string) JSONString {
 	return AppendQuoted(make([]byte, 0, len(s)+2), s)
 }
 
-// AppendQuoted appends s as a JSON string literal with its quotes to dst. It escapes only what JSON demands;
-// bytes that are no UTF-8 become U+FFFD.
+// AppendQuoted appends s as a JSON string literal with its quotes to dst. It escapes only characters that JSON requires to be
+// escaped. Bytes that aren't UTF-8 become U+FFFD.
 func AppendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -64,8 +64,7 @@ func appendEscaped(dst []byte, b byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 }
 
-// canonical reports whether s is the literal that [AppendQuoted] writes for its text. It is false for anything that isn't a valid
-// literal.
+// canonical reports whether s is valid and equals the output of [AppendQuoted] for its text.
 func (s JSONString) canonical() bool {
 	in := s.inner()
 	if len(in) == 0 {
@@ -96,15 +95,15 @@ func (s JSONString) canonical() bool {
 // escaped reports whether [AppendQuoted] escapes the ASCII character b.
 func escaped(b byte) bool { return b < ' ' || b == '"' || b == '\\' }
 
-// Text returns the decoded text. Lone surrogates and bytes that are no UTF-8 become U+FFFD.
+// Text returns the decoded text. Lone surrogates and bytes that aren't UTF-8 become U+FFFD.
 func (s JSONString) Text() string { return jsonscan.Literal(s).Text() }
 
 // AppendText appends the decoded text, as [JSONString.Text] returns it, to dst.
 func (s JSONString) AppendText(dst []byte) []byte { return jsonscan.AppendText(dst, s.inner()) }
 
-// textAfter decodes a piece of a text that comes in several literals. before is the high surrogate with which the pieces so
-// far ended, 0 for none: it makes one character with a low surrogate at the start of this piece, else U+FFFD. A high
-// surrogate at the end of this piece is not decoded but returned, for the next one.
+// textAfter decodes a piece of a text that comes in several literals. before is the high surrogate at the end of the previous
+// pieces, or 0. It forms one character with a low surrogate at the start of this piece, else it becomes U+FFFD. A high surrogate
+// at the end of this piece is returned for the next one instead of being decoded.
 func (s JSONString) textAfter(before rune) (text string, half rune) {
 	in := s.inner()
 	if len(in) == 0 {
@@ -130,7 +129,7 @@ func (s JSONString) textAfter(before rune) (text string, half rune) {
 	return string(jsonscan.AppendText(dst, in)), half
 }
 
-// highAtEnd returns the high surrogate whose escape ends in, 0 if it ends otherwise.
+// highAtEnd returns the high surrogate whose escape ends the text, or 0.
 func highAtEnd(in []byte) rune {
 	start := len(in) - jsonscan.UnitLen
 	if start < 0 {
@@ -144,13 +143,13 @@ func highAtEnd(in []byte) rune {
 	for start > backslashes && in[start-backslashes-1] == '\\' {
 		backslashes++
 	}
-	if backslashes%2 == 1 { // the last of them escapes the backslash of this one
+	if backslashes%2 == 1 { // the last of them escapes the backslash of this escape
 		return 0
 	}
 	return r
 }
 
-// ByteLen returns the length of the decoded text in bytes, without decoding it into memory.
+// ByteLen returns the length of the decoded text in bytes, without decoding it.
 func (s JSONString) ByteLen() int { return jsonscan.Literal(s).Len() }
 
 func (s JSONString) inner() []byte { return jsonscan.Literal(s).Inner() }

@@ -8,58 +8,57 @@ import (
 )
 
 const (
-	// maxEventBytes bounds the data of one event. The largest seen from a vendor is 8 MiB.
+	// maxEventBytes limits the data of one event. The largest event seen from a vendor has 8 MiB.
 	maxEventBytes = 16 << 20
-	// sseReadBytes is how much is read at once; a slow stream holds on to no more than this and one event.
+	// sseReadBytes is the size of a read. A slow stream keeps only this buffer and one event in memory.
 	sseReadBytes = 4 << 10
 )
 
-// errEventTooLarge: one event has more data than the reader's limit.
+// errEventTooLarge means that one event has more data than the reader's limit.
 var errEventTooLarge = errors.New("an event of the stream is too large")
 
-// readClock times the waits of a reader, so that a timer runs only while the vendor is waited for and not
-// while a slow client takes its time.
+// readClock times the waits of a reader, so that a timer runs only during waits for the vendor and not while a slow client takes
+// its time.
 type readClock interface {
-	// arm is called before a read that may block, when bytes of an answer came since the last time, or none yet.
+	// arm is called before a read that may block, if bytes of an answer have arrived since the last call.
 	arm()
-	// disarm is called when the wait is over.
+	// disarm is called when the wait ends.
 	disarm()
 }
 
-// sseReader splits a byte stream into the data of server-sent events (WHATWG HTML §9.2.6) and forgets all the rest:
-// comments, event, id, retry and unknown fields. Lines end in LF, CRLF or CR; several data lines of one event are
-// joined by LF; a byte order mark at the start is skipped. Bytes are taken as they are, UTF-8 is not looked at, so a
-// character may be spread over any reads. An event that the end of the stream cuts short of its blank line still
-// counts: vendors forget it after the last one.
+// sseReader splits a byte stream into the data of server-sent events (WHATWG HTML §9.2.6). It drops comments and all fields but
+// data. Lines end in LF, CRLF or CR; several data lines of one event are joined by LF; a byte order mark at the start is skipped.
+// UTF-8 isn't checked, so a character may be spread over several reads. An event without its blank line at the end of the stream
+// is valid, because vendors forget the line after the last event.
 //
-// A line that begins with { or [ is no event: it is how some vendors report an error in the middle of a stream (as
-// bare JSON). It is returned as raw as soon as its outermost bracket closes, or the stream ends.
+// A line that begins with { or [ is not an event: some vendors report an error in the middle of a stream as bare JSON. It is
+// returned as raw when its outermost bracket closes, or when the stream ends.
 //
-// Comments and heartbeats don't re-arm the clock: they show that a proxy is alive, not that the model answers
-// (relays send them for minutes while a model hangs).
+// Comments and heartbeats don't re-arm the clock. They show that a proxy is alive, not that the model answers: relays send them
+// for minutes while a model hangs.
 type sseReader struct {
 	src   io.Reader
 	limit int
-	clock readClock // nil: none
-	// hold is called with the memory of an event beyond smallAnswerBytes, whenever that grows, and with 0 when the event is
-	// forgotten; its error ends the reading. nil: none.
+	clock readClock // may be nil
+	// hold is called with the size of an event above smallAnswerBytes, whenever the event grows, and with 0 when it is dropped.
+	// Its error ends the reading. It may be nil.
 	hold func(size int) error
 
 	buf      *[sseReadBytes]byte
 	pos, end int
 	lf       int   // position of the first LF at or after pos; end if there is none
-	err      error // what the last read returned, nil so far
+	err      error // of the last read
 
 	event   []byte // data of the event so far
-	held    int    // what hold was called with
+	held    int    // the last argument of hold
 	hasData bool   // a data line began in this event
-	partial bool   // event is begun, not handed out
-	heard   bool   // answer bytes came since the clock was armed
+	partial bool   // an event has begun and hasn't been returned
+	heard   bool   // answer bytes have come since the clock was armed
 	armed   bool
 
 	line   lineState
 	match  int  // bytes of "data:" or of the byte order mark matched in this line
-	skipLF bool // the last line ended in CR: an LF that follows belongs to it
+	skipLF bool // the last line ended in CR: a following LF belongs to it
 	raw    rawJSON
 }
 
@@ -68,11 +67,11 @@ type lineState uint8
 const (
 	atStart  lineState = iota // at the very beginning: a byte order mark may follow
 	inField                   // matching "data:"
-	afterTag                  // behind "data:": one space may follow
+	afterTag                  // after "data:": one space may follow
 	inValue                   // inside a data line's value
 	ignored                   // inside any other line
 	inRaw                     // inside bare JSON
-	over                      // bare JSON was returned: nothing follows it
+	over                      // bare JSON was returned and ends the stream
 )
 
 // rawJSON finds the end of a bare JSON value by its brackets.
@@ -81,7 +80,7 @@ type rawJSON struct {
 	quoted, backslash bool
 }
 
-// readBuffers are the buffers of streams that have ended.
+// readBuffers are the buffers of ended streams.
 var readBuffers = sync.Pool{New: func() any { return new([sseReadBytes]byte) }}
 
 func newSSEReader(src io.Reader, limit int, clock readClock) *sseReader {
@@ -89,8 +88,8 @@ func newSSEReader(src io.Reader, limit int, clock readClock) *sseReader {
 	return &sseReader{src: src, limit: limit, clock: clock, buf: buf}
 }
 
-// free gives the buffer to another stream. Nothing is read after it, and what was returned is not valid any more. It may be
-// called more than once.
+// free returns the buffer to the pool. Nothing can be read after it, and returned data is no longer valid. It may be called more
+// than once.
 func (r *sseReader) free() {
 	if r.buf != nil {
 		readBuffers.Put(r.buf)
@@ -98,8 +97,8 @@ func (r *sseReader) free() {
 	}
 }
 
-// next returns the data of the next event, valid until the next call, and whether it was bare JSON. The end of the
-// stream is io.EOF; other errors are errEventTooLarge or the source's.
+// next returns the data of the next event, valid until the next call, and whether it was bare JSON. At the end of the stream it
+// returns io.EOF. Other errors are errEventTooLarge or the source's.
 func (r *sseReader) next() (data []byte, raw bool, err error) {
 	r.heard = true
 	defer r.disarm()
@@ -115,7 +114,7 @@ func (r *sseReader) next() (data []byte, raw bool, err error) {
 	}
 }
 
-// ahead is next without a read: ok is false if the bytes at hand hold no complete event.
+// ahead returns the next event without reading from the source. ok is false if the buffer contains no complete event.
 func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 	if !r.partial {
 		if data := r.atOnce(); data != nil {
@@ -136,8 +135,8 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 	return nil, false, false, nil
 }
 
-// atOnce returns the data of the next event if all of it is in the buffer, in the form in which vendors write it: one line
-// "data: …", ended by LF, and a blank line. Otherwise it returns nil and takes nothing.
+// atOnce returns the data of the next event if the buffer contains all of it in the usual form: one line "data: …", ended by LF,
+// and a blank line. Otherwise it returns nil and consumes nothing.
 func (r *sseReader) atOnce() []byte {
 	const tag, end = "data: ", "\n\n"
 	if r.line != inField || r.match > 0 || r.skipLF || r.held > 0 {
@@ -156,16 +155,16 @@ func (r *sseReader) atOnce() []byte {
 	return rest[:size:size]
 }
 
-// begin forgets the event before. The memory of a large one is not kept for the rest of the stream.
+// begin drops the previous event. It releases the memory of a large one.
 func (r *sseReader) begin() {
 	if r.held > 0 {
 		r.event, r.held = nil, 0
-		_ = r.hold(0) // giving back doesn't fail
+		_ = r.hold(0) // a smaller size never fails
 	}
 	r.event, r.hasData, r.partial = r.event[:0], false, true
 }
 
-// bound ends the reading of an event that is too large, by itself or together with others.
+// bound returns an error if the event is too large, by itself or together with others.
 func (r *sseReader) bound() error {
 	size := cap(r.event)
 	if len(r.event) > r.limit {
@@ -178,7 +177,7 @@ func (r *sseReader) bound() error {
 	return r.hold(size)
 }
 
-// last hands out what is left when the source has ended.
+// last returns the rest of an event when the source has ended.
 func (r *sseReader) last() ([]byte, bool, error) {
 	if !errors.Is(r.err, io.EOF) {
 		return nil, false, r.err
@@ -214,7 +213,7 @@ func (r *sseReader) disarm() {
 	}
 }
 
-// step takes at least one byte from the buffer. done: r.event is complete.
+// step consumes one or more bytes from the buffer. done means that r.event is complete.
 func (r *sseReader) step() (done, raw bool, err error) {
 	b := r.buf[r.pos]
 	if r.skipLF {
@@ -260,13 +259,13 @@ func (r *sseReader) stepStart(b byte) {
 			r.line, r.match = inField, 0
 		}
 	case r.match > 0:
-		r.line, r.match = ignored, 0 // half a mark belongs to the first line, which then is no data line
+		r.line, r.match = ignored, 0 // half a mark belongs to the first line, which is therefore no data line
 	default:
 		r.line = inField
 	}
 }
 
-// stepField looks for "data:" at the start of a line. done: bare JSON begins, the event before it ends here.
+// stepField matches "data:" at the start of a line. done means that bare JSON begins and ends the previous event.
 func (r *sseReader) stepField(b byte) (done bool) {
 	const tag = "data:"
 	if r.match == 0 && (b == '{' || b == '[') {
@@ -296,7 +295,7 @@ func (r *sseReader) beginValue() {
 	r.hasData = true
 }
 
-// stepLine takes the rest of a line as far as it is in the buffer. done: it was the blank line behind an event.
+// stepLine consumes the rest of a line as far as it is in the buffer. done means that it was the blank line after an event.
 func (r *sseReader) stepLine() (done bool) {
 	stop, found := r.lineEnd()
 	if run := r.buf[r.pos:stop]; r.line == inValue && len(run) > 0 {
@@ -317,8 +316,8 @@ func (r *sseReader) stepLine() (done bool) {
 	return blank && r.hasData
 }
 
-// lineEnd returns the position of the first line end in the buffer. The LF found is remembered, or a stream of
-// nothing but CR would be searched anew for every line.
+// lineEnd returns the position of the first line end in the buffer. It remembers the position of the LF; otherwise it would
+// search a stream of only CR again for every line.
 func (r *sseReader) lineEnd() (int, bool) {
 	if r.lf < r.pos {
 		r.lf = r.end
@@ -332,7 +331,7 @@ func (r *sseReader) lineEnd() (int, bool) {
 	return r.lf, r.lf < r.end
 }
 
-// stepRaw takes bare JSON until its outermost bracket closes.
+// stepRaw consumes bare JSON until its outermost bracket closes.
 func (r *sseReader) stepRaw() (done bool, err error) {
 	r.heard = true
 	for i, b := range r.buf[r.pos:r.end] {
@@ -355,7 +354,7 @@ func (r *sseReader) stepRaw() (done bool, err error) {
 	return done, nil
 }
 
-// closes takes the next byte and reports whether it closes the outermost bracket.
+// closes consumes the next byte and reports whether it closes the outermost bracket.
 func (j *rawJSON) closes(b byte) bool {
 	switch {
 	case j.backslash:

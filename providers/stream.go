@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// drainWait and drainBytes bound the wait for the end of a stream behind its terminator. Only a connection
-	// whose answer was read to the end can be used again.
+	// drainWait and drainBytes limit the wait for the end of a stream after its terminator. A connection is reused only if the
+	// answer was read to the end.
 	drainWait  = 50 * time.Millisecond
 	drainBytes = 8 << 10
 )
 
-// stream is a running answer in pieces. The finish reason is held back until the stream is over, so that nothing
-// can follow it (see [Event]).
+// stream is an answer that arrives in pieces. The finish reason is withheld until the stream is over, so that nothing can follow
+// it (see [Event]).
 type stream struct {
 	*call
 	sse      *sseReader
@@ -30,24 +30,24 @@ type stream struct {
 	status   int
 	apiKey   string
 	idle     time.Duration
-	patience time.Duration // the whole wait for usage after the finish reason
+	patience time.Duration // total wait for usage after the finish reason
 	onIdle   error
 	onFirst  error
 
-	firstBy time.Time     // until then the first bytes of an event must come
-	waited  bool          // the wait for the first bytes began
-	begun   bool          // a document came
-	half    rune          // the high surrogate in which the text so far ends, 0 for none
+	firstBy time.Time     // end of the wait for the first bytes of an event
+	waited  bool          // the wait for the first bytes has begun
+	begun   bool          // a document has come
+	half    rune          // high surrogate at the end of the text so far, or 0
 	finish  string        // the vendor's finish reason so far
-	model   string        // the vendor's name of the model that answers
-	grace   time.Duration // the rest of the wait for usage after the finish reason
-	since   time.Time     // when the current wait for usage began; zero while there is none
-	ready   Event         // read ahead, empty if nothing was
-	err     error         // what Next returns once ready is handed out
+	model   string        // the vendor's name of the answering model
+	grace   time.Duration // rest of patience
+	since   time.Time     // start of the current wait for usage, or zero
+	ready   Event         // read ahead, may be empty
+	err     error         // result of Next after ready
 
-	// drains: the terminator came and drain ends the call; it is set before complete.
+	// drains means that the terminator came and that drain ends the call. It is set before complete.
 	drains bool
-	// complete: the finish event was made and nothing is read any more, but by drain.
+	// complete means that the finish event was made. Only drain reads after it.
 	complete atomic.Bool
 }
 
@@ -83,7 +83,6 @@ func (p *HTTP) openStream(c *call, resp *http.Response, body io.Reader, apiKey s
 	return s, nil
 }
 
-// streamClock times the waits of a stream.
 type streamClock stream
 
 func (s *streamClock) arm() {
@@ -105,8 +104,8 @@ func (s *streamClock) disarm() {
 	s.spend()
 }
 
-// spend takes the wait that is over, if it was one for usage, off the grace: however many events without text the vendor
-// sends after its finish reason, all waits together are bounded. The time of a slow client doesn't count.
+// spend subtracts the wait that has ended, if it was a wait for usage, from the grace. So all waits together are bounded, however
+// many events without text the vendor sends after its finish reason. The time of a slow client doesn't count.
 func (s *streamClock) spend() {
 	if !s.since.IsZero() {
 		s.grace -= time.Since(s.since)
@@ -141,7 +140,7 @@ func (s *stream) Buffered() bool {
 	return true
 }
 
-// put makes what the reader returned the next event or the end.
+// put stores the reader's result as the next event or the end.
 func (s *stream) put(data []byte, bare bool, err error) {
 	event, failure := s.take(data, bare, err)
 	s.ready = event
@@ -153,7 +152,7 @@ func (s *stream) put(data []byte, bare bool, err error) {
 	}
 }
 
-// Close implements [Events]. Bytes behind the terminator are left to drain, so it waits for nothing.
+// Close implements [Events]. It doesn't wait, because drain reads the bytes after the terminator.
 func (s *stream) Close() {
 	if s.complete.Load() && s.drains {
 		s.takeBack()
@@ -162,7 +161,7 @@ func (s *stream) Close() {
 	s.end()
 }
 
-// take turns what the reader returned into an event, which is empty if nothing in it counts.
+// take returns the reader's result as an event, which may be empty.
 func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	if err != nil {
 		return s.ended(err)
@@ -183,12 +182,12 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	return s.event(piece), nil
 }
 
-// noAnswer is [NotAnAnswer] with the status.
+// noAnswer returns a [NotAnAnswer] with the status.
 func (s *stream) noAnswer(detail string) *Error {
 	return tidy(NotAnAnswer(detail), s.status, "")
 }
 
-// event makes an event of a piece. The finish reason is kept for the last event.
+// event returns the event of a piece, without the finish reason, which is kept for the last event.
 func (s *stream) event(piece Piece) Event {
 	s.begun = true
 	event := Event{Usage: piece.Usage}
@@ -220,7 +219,7 @@ func (s *stream) event(piece Piece) Event {
 	return event
 }
 
-// finished makes the last event. Half a pair that got no other half is U+FFFD.
+// finished returns the last event. An unfinished surrogate pair becomes U+FFFD.
 func (s *stream) finished() Event {
 	s.complete.Store(true)
 	event := Event{FinishReason: cmp.Or(s.finish, "stop")}
@@ -230,7 +229,7 @@ func (s *stream) finished() Event {
 	return event
 }
 
-// ended decides what the end of the bytes means.
+// ended returns the last event or the error that follows from the end of the bytes.
 func (s *stream) ended(err error) (Event, *Error) {
 	cause := context.Cause(s.ctx)
 	var ours *timeoutError
@@ -251,8 +250,8 @@ func (s *stream) ended(err error) (Event, *Error) {
 	return Event{}, failure
 }
 
-// drain reads the little that may follow the terminator, so that the connection can be used again, and ends the call. It
-// runs beside the settlement: neither the client nor the books wait for the end of the vendor's connection.
+// drain reads the few bytes after the terminator, so that the connection can be reused, and ends the call. It runs concurrently
+// with the settlement, so neither the client nor the ledger waits for the end of the vendor's connection.
 func (s *stream) drain() {
 	s.arm(drainWait, errFinished)
 	_, _ = io.CopyN(io.Discard, s.sse.src, drainBytes)

@@ -1,4 +1,4 @@
-// Package echo is a provider without a vendor, for trying the service out.
+// Package echo is a provider without a vendor, for trials of the service.
 package echo
 
 import (
@@ -24,12 +24,12 @@ func (Driver) Describe() *providers.Description {
 // New implements [providers.Driver].
 func (Driver) New(*providers.Config) (providers.Provider, error) { return &Echo{}, nil }
 
-// Echo answers "You said: " and the last user message, word by word. The same request always gets the same answer and the
-// same usage. It honours MaxTokens (finish reason length) and Stop, and ignores the other parameters and the key.
+// Echo answers with "You said: " and the last user message, word by word. The same request always gets the same answer and usage.
+// Echo supports MaxTokens (finish reason length) and Stop. It ignores the other parameters and the key.
 //
-// The number of tokens of a text is [Tokens]; a prompt has those of its contents and 4 more per message.
+// [Tokens] counts the tokens of a text. A prompt has the tokens of its contents and 4 more for each message.
 type Echo struct {
-	// Delay is the pause before each word, 0 for none.
+	// Delay is the pause before each word. It may be 0.
 	Delay time.Duration
 }
 
@@ -42,8 +42,8 @@ var (
 // messageTokens is the number of tokens of a message beside its content.
 const messageTokens = 4
 
-// Tokens counts the tokens of a text: a run of letters and digits has one for every 4 characters begun, white
-// space none, and any other character one.
+// Tokens counts the tokens of a text. A run of letters and digits has one for every 4 characters begun, white space none, and any
+// other character one.
 func Tokens(text string) int64 {
 	var total int64
 	for text != "" {
@@ -100,7 +100,7 @@ func (p *Echo) Open(ctx context.Context, req *providers.Request) (providers.Even
 	return s, nil
 }
 
-// answer makes the text: up to the first stop sequence, then up to the token limit.
+// answer returns the text up to the first stop sequence and the token limit.
 func answer(req *providers.Request) (text, finish string) {
 	said := ""
 	for _, message := range slices.Backward(req.Messages) {
@@ -143,7 +143,7 @@ func pause(ctx context.Context, d time.Duration) *providers.Error {
 	return nil
 }
 
-// stream hands the answer out word by word.
+// stream returns the answer word by word.
 type stream struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -179,7 +179,7 @@ func (s *stream) Next() (providers.Event, error) {
 	return providers.Event{Text: word}, nil
 }
 
-// Buffered implements [providers.Events]: with a delay every word is a wait.
+// Buffered implements [providers.Events]. With a delay, every word is a wait.
 func (s *stream) Buffered() bool { return s.delay <= 0 || s.finished }
 
 // Close implements [providers.Events].

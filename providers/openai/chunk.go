@@ -9,43 +9,43 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// chunk has the members that matter of one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole body
-// of a non-stream answer. Everything else in it (reasoning, tool calls, refusals, ids, other choices) is dropped.
+// chunk contains the relevant members of one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole
+// body of another answer. All other members (reasoning, tool calls, refusals, ids, other choices) are dropped.
 type chunk struct {
 	choice
-	// chosen: there is a choice with index 0.
+	// chosen is set if there is a choice with index 0.
 	chosen bool
-	// usage is the vendor's count, if counted is true, from any of the places where vendors put it.
+	// usage is the vendor's count if counted is set, from any of the places where vendors put it.
 	usage   providers.Usage
 	counted bool
-	// model is the name of the model that answers, nil if it isn't given.
+	// model is the name of the answering model. It may be nil.
 	model jsonscan.Literal
 	// fault is the JSON value of a non-null error.
 	fault []byte
-	// malformed: a part that matters has a type it can't have.
+	// malformed is set if a relevant member has a type that it can't have.
 	malformed bool
 }
 
 // choice is one element of "choices".
 type choice struct {
 	content providers.JSONString
-	// contentAt is where content stands in the document, 0 if it isn't a part of it.
+	// contentAt is the offset of content in the document. 0 means that content was put together from several parts.
 	contentAt int
 	finish    providers.JSONString
 	usage     providers.Usage // Moonshot counts in the choice
 	counted   bool
-	filled    bool // the delta or message is there
+	filled    bool // the delta or message is present
 	malformed bool
 }
 
-// Where the text of a choice is: streams carry pieces, other answers the whole.
+// The member of a choice that contains the text: a piece of a stream, or the whole answer.
 const (
 	pieces = "delta"
 	whole  = "message"
 )
 
-// readChunk reads one document in a single pass; part is where the text is expected. Names are matched exactly and
-// of repeated members the last one counts, as with encoding/json. ok is false if data isn't one valid JSON object.
+// readChunk reads one document in a single pass. part is the member with the text. As in encoding/json the last of repeated
+// members counts, but names are matched exactly. ok is false if data isn't one valid JSON object.
 func readChunk(data []byte, part string) (c chunk, ok bool) {
 	s := newScanner(data)
 	var buf [jsonscan.MaxWord]byte
@@ -90,7 +90,7 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	return c, true
 }
 
-// maxDepth bounds the nesting of a vendor's JSON; no answer of a model is deeper.
+// maxDepth limits the nesting of a vendor's JSON. No answer of a model is deeper.
 const maxDepth = 512
 
 // scanner reads the parts of a document.
@@ -98,7 +98,7 @@ type scanner struct{ jsonscan.Scanner }
 
 func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
 
-// stringOrSkip reads a string and returns nil for any other value.
+// stringOrSkip reads a string. It skips any other value and returns nil.
 func (s *scanner) stringOrSkip() jsonscan.Literal {
 	if s.Peek() == '"' {
 		return s.String()
@@ -114,8 +114,8 @@ const (
 	invalid = -2
 )
 
-// count reads a token count: a whole number from 0 to 2^53, however it is written (10, 10.0, 1e1). It returns absent for
-// null and invalid for anything else.
+// count reads a token count: a whole number from 0 to 2^53 in any notation (10, 10.0, 1e1). It returns absent for null and
+// invalid for anything else.
 func (s *scanner) count() int64 {
 	if s.Null() {
 		return absent
@@ -131,7 +131,7 @@ func (s *scanner) count() int64 {
 	return int64(f)
 }
 
-// unlessNull returns the raw value, nil for null.
+// unlessNull returns the raw value. It returns nil for null.
 func (s *scanner) unlessNull() []byte {
 	if s.Null() {
 		return nil
@@ -139,7 +139,7 @@ func (s *scanner) unlessNull() []byte {
 	return s.Value()
 }
 
-// choices returns the first element with index 0 (or none given: that is the first of a single answer).
+// choices returns the first element with index 0. A missing index means 0.
 func (s *scanner) choices(part string) (first choice, found, malformed bool) {
 	if s.Null() {
 		return choice{}, false, false
@@ -187,8 +187,8 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 	return c, index
 }
 
-// content reads a delta or message and returns the literal of its content, nil if that is absent or null. It stands at at,
-// unless it was put together of parts.
+// content reads a delta or message and returns the literal of its content, which is nil if the content is absent or null. at is
+// the offset of the literal, or 0 if it was put together from several parts.
 func (s *scanner) content() (text providers.JSONString, at int, filled, malformed bool) {
 	if s.Null() {
 		return nil, 0, false, false
@@ -219,8 +219,8 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 	return text, at, true, malformed
 }
 
-// parts reads content that is an array and returns the literal of its text parts together. Parts of other types, such as the
-// thinking of Mistral's models, are no text of the answer.
+// parts reads content that is an array, and returns one literal with its text parts. Parts of other types, such as the thinking
+// of Mistral's models, don't belong to the answer.
 func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 	copied := false
 	for more := s.Enter('['); more; more = s.More('[') {
@@ -245,8 +245,8 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 	return text, malformed
 }
 
-// part reads one part of content and returns the literal of its text, nil if it is no text part. ok is false if it has no
-// type, or is a text part without a string.
+// part reads one part of content and returns the literal of its text, or nil for a part of another type. ok is false if the part
+// has no type, or is a text part without a string.
 func (s *scanner) part() (text providers.JSONString, ok bool) {
 	var buf [jsonscan.MaxWord]byte
 	var kind jsonscan.Literal
@@ -266,7 +266,7 @@ func (s *scanner) part() (text providers.JSONString, ok bool) {
 	return nil, kind != nil
 }
 
-// groq reads the extension in which Groq reports usage and why it stopped early.
+// groq reads the extension in which Groq reports usage and the cause of an early end.
 func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 	if s.Peek() != '{' {
 		s.Skip()
@@ -286,7 +286,7 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 	return u, counted, fault
 }
 
-// usage reads a usage object. One that lacks a count, or has one that is negative or not whole, is no report.
+// usage reads a usage object. It is ignored if a count is missing, negative or not whole.
 func (s *scanner) usage() (u providers.Usage, counted bool) {
 	if s.Peek() != '{' {
 		s.Skip()
@@ -320,7 +320,7 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 	if cached < 0 || cached > prompt {
 		cached = 0
 	}
-	// Some vendors (xAI, Gemini) count reasoning in the total alone: it is output.
+	// Some vendors (xAI, Gemini) count reasoning, which is output, only in the total.
 	completion = max(completion, total-prompt)
 	return providers.Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached}, true
 }

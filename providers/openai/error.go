@@ -27,17 +27,17 @@ func (d *dialect) Fault(status int, header http.Header, body []byte) *providers.
 	return classify(fault, 0, nil)
 }
 
-// vendorFault is an error that a vendor reported in a body or an event. Words are in lower case.
+// vendorFault is an error in the body or an event of a vendor. Words are in lower case.
 type vendorFault struct {
-	number  int      // a numeric code, 0 if none
+	number  int      // a numeric code, or 0
 	words   []string // code, type, status, detail codes
 	message string
-	quoted  string // the text of a vendor behind the vendor
+	quoted  string // text of another vendor that this vendor relays
 	retry   string // RetryInfo's delay
 }
 
-// readVendorFault reads an error in any of the known forms: {"error":{…}}, {"error":"text"}, the object itself,
-// one of those in an array, a string, or no JSON at all.
+// readVendorFault reads an error in any of the known forms: {"error":{…}}, {"error":"text"}, the object itself, one of these in
+// an array, a string, or a text that isn't JSON.
 func readVendorFault(raw []byte) vendorFault {
 	raw = bytes.TrimSpace(raw[:min(len(raw), maxFault)])
 	if list, ok := firstElements(raw, 1); ok && len(list) > 0 {
@@ -80,18 +80,18 @@ func readFaultObject(object map[string]json.RawMessage) vendorFault {
 }
 
 const (
-	// maxFault bounds the bytes of an error that are looked at.
+	// maxFault limits the bytes of an error that are read.
 	maxFault = 64 << 10
-	// maxDetails bounds the details of an error that are looked at; vendors send three.
+	// maxDetails limits the details of an error that are read. Vendors send three.
 	maxDetails = 16
 )
 
-// faultNames are the members of errors that say something. Nothing is made of the others: a vendor may be hostile.
+// faultNames are the members of errors that have a meaning. All others are skipped, because a vendor may be hostile.
 var faultNames = []string{
 	"error", "message", "detail", "error_description", "code", "type", "status", "details", "error_code", "retryDelay", "metadata", "raw",
 }
 
-// faultMembers returns the known members of an object, the last one of each name; ok is false for anything else.
+// faultMembers returns the known members of an object. The last member of a name counts. ok is false if raw isn't an object.
 func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
 	s := newScanner(raw)
 	if s.Peek() != '{' {
@@ -109,7 +109,7 @@ func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
 	return object, s.End()
 }
 
-// firstElements returns up to n elements of an array; ok is false for anything else.
+// firstElements returns up to n elements of an array. ok is false if raw isn't an array.
 func firstElements(raw []byte, n int) (list []json.RawMessage, ok bool) {
 	s := newScanner(raw)
 	if s.Peek() != '[' {
@@ -133,7 +133,7 @@ func firstString(object map[string]json.RawMessage, names ...string) string {
 	return ""
 }
 
-// addWord takes a code, which is a word, a number, or a number in quotes.
+// addWord adds a code, which is a word, a number, or a number in quotes.
 func (f *vendorFault) addWord(raw json.RawMessage) {
 	var word string
 	var number float64
@@ -172,8 +172,8 @@ func (f *vendorFault) mentions(texts ...string) bool {
 	return false
 }
 
-// classify returns the error for a vendor's fault. status is 0 for an error inside a successful answer; then a number in the
-// error counts as one.
+// classify returns the error for a vendor's fault. status is 0 for an error inside a successful answer; a number in the error
+// then replaces it.
 func classify(f vendorFault, status int, header http.Header) *providers.Error {
 	known := cmp.Or(status, f.number)
 	e := providers.StatusError(known, header)
@@ -195,7 +195,7 @@ func classify(f vendorFault, status int, header http.Header) *providers.Error {
 	return e
 }
 
-// judgeByWords is for errors without a telling status.
+// judgeByWords classifies an error without a meaningful status.
 func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool) {
 	switch {
 	case f.says("overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "unavailable",
@@ -210,8 +210,8 @@ func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool)
 		"not_found_error", "invalid_api_key", "model_not_found")
 }
 
-// outOfFunds: the operator's account at the vendor has no money; waiting doesn't help. Gemini uses OpenAI's text of
-// this for its limit per minute and then adds when to retry, so the text alone decides nothing.
+// outOfFunds reports whether the operator's account at the vendor has no money, so that waiting doesn't help. Gemini uses
+// OpenAI's text of this error for its limit per minute and adds a time to retry, so the text alone proves nothing.
 func (f *vendorFault) outOfFunds(status int) bool {
 	return status == http.StatusPaymentRequired ||
 		f.says("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error",
@@ -225,7 +225,8 @@ var (
 	retryText = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
 )
 
-// contextTooLong recognises the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI, xAI, MiniMax, LM Studio and Groq.
+// contextTooLong recognizes the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI, xAI, MiniMax, LM Studio and
+// Groq.
 func (f *vendorFault) contextTooLong() bool {
 	return f.says("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
 		f.mentions("maximum context length", "context_length_exceeded", "prompt is too long", "exceed context limit",
@@ -235,7 +236,7 @@ func (f *vendorFault) contextTooLong() bool {
 		(f.number == 0 || f.number == 400) && tokenLimitText.MatchString(f.message) && f.mentions("token")
 }
 
-// detail returns everything that the vendor reported, for logs.
+// detail returns the words and texts of the error, for logs.
 func (f *vendorFault) detail() string {
 	text := f.message
 	if len(f.words) > 0 {
@@ -247,8 +248,8 @@ func (f *vendorFault) detail() string {
 	return text
 }
 
-// retryAfter returns how long the vendor asks to wait in RetryInfo, else in its prose, as in "Please retry in 34.6s",
-// "try again in 350ms", "retry after 20 seconds"; 0 if it doesn't.
+// retryAfter returns the wait that the vendor states in RetryInfo or in its prose, as in "Please retry in 34.6s", "try again in
+// 350ms", "retry after 20 seconds". It returns 0 if there is none.
 func (f *vendorFault) retryAfter() time.Duration {
 	spans := []string{f.retry}
 	for _, text := range []string{f.message, f.quoted} {

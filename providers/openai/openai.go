@@ -1,6 +1,6 @@
 // Package openai is the dialect of OpenAI's chat completions, which most vendors and local servers imitate: Ollama, vLLM,
-// llama.cpp, Groq, Gemini's compatible endpoint and others. It reads the deviations of all of them: other places of the token
-// counts, other forms of errors, missing fields.
+// llama.cpp, Groq, Gemini's compatible endpoint and others. It accepts their deviations: other places of the token counts, other
+// forms of errors, missing fields.
 package openai
 
 import (
@@ -26,7 +26,7 @@ func (Driver) Describe() *providers.Description {
 	}}
 }
 
-// New implements [providers.Driver]. The address of requests is the base URL with "/chat/completions" after it.
+// New implements [providers.Driver]. Requests go to the base URL with "/chat/completions" appended.
 func (Driver) New(config *providers.Config) (providers.Provider, error) {
 	endpoint, err := providers.Endpoint(config.BaseURL, "chat/completions")
 	if err != nil {
@@ -37,7 +37,7 @@ func (Driver) New(config *providers.Config) (providers.Provider, error) {
 
 type dialect struct {
 	endpoint *url.URL
-	// model is the name in the answer before, so that equal names take no memory.
+	// model is the name in the previous answer. Equal names share its memory.
 	model atomic.Pointer[string]
 }
 
@@ -79,10 +79,10 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	return providers.Event{Text: doc.content.Text(), FinishReason: finish, Usage: doc.reported(), Model: d.modelName(doc.model)}, nil
 }
 
-// maxModel bounds the literal of a model's name in bytes; longer ones are dropped.
+// maxModel limits the literal of a model's name in bytes. A longer name is dropped.
 const maxModel = 256
 
-// modelName returns the text of a model's name, "" for none.
+// modelName returns the text of a model's name, which may be empty.
 func (d *dialect) modelName(name jsonscan.Literal) string {
 	if len(name) == 0 || len(name) > maxModel {
 		return ""
@@ -99,7 +99,7 @@ func (d *dialect) modelName(name jsonscan.Literal) string {
 // Stream implements [providers.Dialect].
 func (d *dialect) Stream() providers.StreamReader { return &events{dialect: d} }
 
-// events reads the events of one stream. Each has a meaning of its own, but most differ from the one before only in their text.
+// events reads the events of one stream. Most of them differ from the previous one only in their text.
 type events struct {
 	dialect *dialect
 	last    frame
@@ -132,14 +132,14 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported(), Model: e.dialect.modelName(doc.model)}, nil
 }
 
-// maxFrame bounds the bytes that a stream keeps of an event.
+// maxFrame limits the bytes of an event that a stream remembers.
 const maxFrame = 1 << 10
 
-// frame is an event that says nothing but its text: what stands before the text and after it. An event that differs from it only
-// there need not be read as a document.
+// frame is an event that contains only text: the bytes before and after the text. The next event with the same bytes around its
+// text is compared instead of parsed, because parsing took a quarter of a stream's processor time.
 type frame struct{ head, tail []byte }
 
-// learn keeps the frame of an event whose text is a part of it.
+// learn remembers the frame of an event, unless its text was put together from several parts.
 func (f *frame) learn(data []byte, doc *chunk) {
 	end := doc.contentAt + len(doc.content)
 	if doc.contentAt == 0 || len(data)-len(doc.content) > maxFrame {
@@ -149,7 +149,7 @@ func (f *frame) learn(data []byte, doc *chunk) {
 	f.tail = append(f.tail[:0], data[end:]...)
 }
 
-// content returns the literal of an event's text, nil for an event that must be read as a document.
+// content returns the literal of an event's text, or nil if the event must be parsed.
 func (f *frame) content(data []byte) providers.JSONString {
 	rest, begins := bytes.CutPrefix(data, f.head)
 	rest, ends := bytes.CutSuffix(rest, f.tail)
@@ -163,7 +163,7 @@ func (f *frame) content(data []byte) providers.JSONString {
 	return nil
 }
 
-// finishReason returns the vendor's finish reason, "" if it gave none. Some vendors report an error this way.
+// finishReason returns the vendor's finish reason, which may be empty. Some vendors report an error as a finish reason.
 func (c *chunk) finishReason() (string, error) {
 	reason := c.finish.Text()
 	if reason == "error" {
@@ -172,7 +172,7 @@ func (c *chunk) finishReason() (string, error) {
 	return reason, nil
 }
 
-// reported returns a copy of the usage, so that an event without one takes no memory; nil if there is none.
+// reported returns a copy of the usage, or nil. The copy keeps events without usage free of allocations.
 func (c *chunk) reported() *providers.Usage {
 	if !c.counted {
 		return nil
@@ -181,10 +181,10 @@ func (c *chunk) reported() *providers.Usage {
 	return &usage
 }
 
-// Body implements [providers.Dialect]. Only the contract's fields go upstream, always in the same order, which keeps the
-// vendor's prompt cache warm. Message contents are not copied.
+// Body implements [providers.Dialect]. The vendor gets only the contract's fields, always in the same order, which keeps its
+// prompt cache warm. Message contents are not copied.
 func (d *dialect) Body(req *providers.Request) (parts [][]byte) {
-	// Slices of b that were handed out stay valid when b moves on to a larger array.
+	// Slices of b in parts stay valid when b moves to a larger array.
 	b := make([]byte, 0, 512)
 	parts = make([][]byte, 0, 2*len(req.Messages)+1)
 	start := 0
