@@ -44,6 +44,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/option"
 )
 
+// Message is one message of a prompt.
 type Message struct {
 	// Role is system, user, assistant or tool.
 	Role string

@@ -1,7 +1,7 @@
-// Package egress makes calls to addresses that tenants choose, without letting them reach what only this host can reach: private
-// networks, the host itself, the metadata services of clouds. The address is checked when a connection is made, after its name was
-// resolved, so that a name that resolves differently the next time gains nothing. It follows no redirect and uses no proxy, which would
-// resolve names itself.
+// Package egress makes calls to addresses that tenants choose. It keeps tenants from reaching addresses that only this host can
+// reach: private networks, the host itself, the metadata services of clouds. The address is checked when a connection is made,
+// after its name was resolved, so a name that resolves differently the next time is no way around the check. The package follows
+// no redirect, and uses no proxy, because a proxy would resolve names itself.
 //
 // Calls to addresses that the operator chooses don't belong here.
 package egress
@@ -22,21 +22,23 @@ import (
 var ErrPrivate = errors.New("the address is not public")
 
 const (
-	// connectWait bounds the making of a connection, and a TLS handshake.
+	// connectWait limits the making of a connection, and a TLS handshake.
 	connectWait = 5 * time.Second
-	// idleWait is how long an unused connection stays open.
+	// idleWait is the time for which an unused connection stays open.
 	idleWait = 30 * time.Second
-	// maxIdle bounds the unused connections of a client.
+	// maxIdle limits the unused connections of a client.
 	maxIdle = 32
-	// maxHeaderBytes bounds the header of an answer.
+	// maxHeaderBytes limits the header of an answer.
 	maxHeaderBytes = 16 << 10
-	// MaxURLBytes bounds an address.
+	// MaxURLBytes limits an address.
 	MaxURLBytes = 2048
 )
 
-// Policy is which addresses may be called. The zero value allows public ones by https, at its own port or one above 1023.
+// Policy decides which addresses may be called. The zero value allows public addresses by https, at port 443 or a port above
+// 1023.
 type Policy struct {
-	// AllowPrivate allows every address and port, and http to this host itself. It is for trials, and for operators whose tenants they trust.
+	// AllowPrivate allows every address and port, and http to this host itself. It is for trials, and for operators who trust
+	// their tenants.
 	AllowPrivate bool
 }
 
@@ -69,7 +71,7 @@ func (p Policy) Check(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// Client returns a client for calls of at most so long each. [http.Client.CloseIdleConnections] frees what it holds.
+// Client returns a client whose calls take up to timeout. [http.Client.CloseIdleConnections] closes its connections.
 func (p Policy) Client(timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: connectWait, KeepAlive: 30 * time.Second, Control: p.control}
 	return &http.Client{
@@ -99,8 +101,9 @@ func (p Policy) control(_, address string, _ syscall.RawConn) error {
 
 func (p Policy) allows(address netip.Addr) bool { return p.AllowPrivate || Public(address) }
 
-// Public reports whether an address is one of the public internet (IANA's special-purpose registries, RFC 6890), and not a cloud's own.
-// An IPv6 address that stands for an IPv4 one by way of a translator or tunnel isn't public, whatever it stands for.
+// Public reports whether an address belongs to the public internet (IANA's special-purpose registries, RFC 6890) and not to a
+// cloud itself. An IPv6 address that reaches an IPv4 one through a translator or tunnel isn't public, whatever the IPv4 address
+// is.
 func Public(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	if address.Is6() && !globalUnicast6.Contains(address) || !address.IsGlobalUnicast() || address.IsPrivate() {
@@ -114,10 +117,10 @@ func Public(address netip.Addr) bool {
 	return true
 }
 
-// globalUnicast6 is all of IPv6 that is assigned to the public internet so far.
+// globalUnicast6 is the part of IPv6 that is assigned to the public internet so far.
 var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
-// specialPurpose are the prefixes that look public to [netip.Addr] and are not.
+// specialPurpose are prefixes that [netip.Addr] treats as public although they aren't.
 var specialPurpose = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),        // this network
 	netip.MustParsePrefix("100.64.0.0/10"),    // shared by customers of a carrier

@@ -1,7 +1,7 @@
-// Package errcode is the one table of the public error codes: their names, HTTP statuses, and what is sent with them when the
-// cause of an error says nothing more exact. Whatever names a code in an answer, in a row of the store or on a page takes it
-// from here. What a client and an operator do about each code is written in docs/failure-modes.md, which /docs shows. docs/contract.md and
-// contractCodes in this package's test repeat the table: they follow a change.
+// Package errcode is the table of the public error codes: their names, HTTP statuses, and defaults that are sent if the cause of
+// an error contains nothing more exact. Answers, rows of the store and pages use the codes from here. docs/failure-modes.md,
+// which /docs shows, says what a client and an operator do about each code. docs/contract.md and contractCodes in this package's
+// test repeat the table and must follow a change.
 package errcode
 
 import (
@@ -9,64 +9,64 @@ import (
 	"time"
 )
 
-// Code is the stable machine name of an error. Renaming one breaks clients.
+// Code is the stable machine name of an error. A new name for a code breaks clients.
 type Code string
 
 // The complete public set.
 const (
-	// InvalidRequest: the body or a parameter breaks a rule; the error names the field.
+	// InvalidRequest means that the body or a parameter breaks a rule. The error names the field.
 	InvalidRequest Code = "invalid_request"
-	// UnsupportedModel: the model doesn't exist or isn't enabled for the organization.
+	// UnsupportedModel means that the model doesn't exist or isn't enabled for the organization.
 	UnsupportedModel Code = "unsupported_model"
-	// ContextTooLong: the conversation exceeds the model's context window.
+	// ContextTooLong means that the conversation exceeds the model's context window.
 	ContextTooLong Code = "context_too_long"
-	// Unauthenticated: no API key and no login session, or a wrong webhook signature.
+	// Unauthenticated means that there is no API key and no login session, or that a webhook signature is wrong.
 	Unauthenticated Code = "unauthenticated"
-	// InvalidAPIKey: the key is malformed, unknown or expired.
+	// InvalidAPIKey means that the key is malformed, unknown or expired.
 	InvalidAPIKey Code = "invalid_api_key"
-	// APIKeyRevoked: the key was valid but is revoked.
+	// APIKeyRevoked means that the key was valid and has been revoked.
 	APIKeyRevoked Code = "api_key_revoked"
-	// InsufficientCredits: the wallet has no funds; there is no debt.
+	// InsufficientCredits means that the wallet has no funds. There is no debt.
 	InsufficientCredits Code = "insufficient_credits"
-	// OrganizationSuspended: the organization is suspended.
+	// OrganizationSuspended means that the organization is suspended.
 	OrganizationSuspended Code = "organization_suspended"
-	// PlanLimitExceeded: a limit of the plan is reached (channels, knowledge size, …).
+	// PlanLimitExceeded means that a limit of the plan is reached (channels, knowledge size, …).
 	PlanLimitExceeded Code = "plan_limit_exceeded"
-	// InsufficientScope: the key is valid but lacks the scope.
+	// InsufficientScope means that the key is valid but lacks the scope.
 	InsufficientScope Code = "insufficient_scope"
-	// Forbidden: wrong role, another organization's resource, or a failed webhook handshake.
+	// Forbidden means a wrong role, another organization's resource, or a failed webhook handshake.
 	Forbidden Code = "forbidden"
-	// NotFound: no such resource in the organization; also every unknown path and method.
+	// NotFound means that the organization has no such resource. It is also the code of every unknown path and method.
 	NotFound Code = "not_found"
-	// Conflict: the state forbids it, typically a duplicate name.
+	// Conflict means that the state forbids the request, typically a duplicate name.
 	Conflict Code = "conflict"
-	// IdempotencyKeyReused: the Idempotency-Key was used with other content. Never retried.
+	// IdempotencyKeyReused means that the Idempotency-Key was used with other content. The request must never be retried.
 	IdempotencyKeyReused Code = "idempotency_key_reused"
-	// ChannelNeedsReauth: the channel's platform token expired or was revoked.
+	// ChannelNeedsReauth means that the channel's platform token expired or was revoked.
 	ChannelNeedsReauth Code = "channel_needs_reauth"
-	// ServiceWindowExpired: beyond the platform's window for proactive messages.
+	// ServiceWindowExpired means that the platform's window for proactive messages has ended.
 	ServiceWindowExpired Code = "service_window_expired"
-	// TemplateRequired: outside the window only an approved template may be sent.
+	// TemplateRequired means that only an approved template may be sent, because the window has ended.
 	TemplateRequired Code = "template_required"
-	// RateLimited: the plan's requests per minute are used up.
+	// RateLimited means that the plan's requests per minute are used up.
 	RateLimited Code = "rate_limited"
-	// InternalError: a fault inside the service.
+	// InternalError means a fault inside the service.
 	InternalError Code = "internal_error"
-	// ProviderError: the model provider failed, or no key is configured for it.
+	// ProviderError means that the model provider failed, or that no key is configured for it.
 	ProviderError Code = "provider_error"
-	// ProviderOverloaded: the model provider is overloaded.
+	// ProviderOverloaded means that the model provider is overloaded.
 	ProviderOverloaded Code = "provider_overloaded"
-	// ProviderTimeout: the model provider did not answer in time.
+	// ProviderTimeout means that the model provider did not answer in time.
 	ProviderTimeout Code = "provider_timeout"
 )
 
-// entry has the properties that follow from a code alone.
+// entry has the properties of a code that are the same for all causes.
 type entry struct {
 	code   Code
 	status int
-	// retryAfter is the wait that is sent when the cause has no better one; 0 sends none.
+	// retryAfter is the wait that is sent if the cause contains none. 0 means that none is sent.
 	retryAfter time.Duration
-	// final: the same request can't succeed later.
+	// final means that the same request can't succeed later.
 	final bool
 }
 
@@ -114,17 +114,17 @@ func All() []Code {
 	return codes
 }
 
-// Status returns the HTTP status of the code, or 0 for a code that isn't in the public set.
+// Status returns the HTTP status of the code. It returns 0 if the code isn't in the public set.
 func (c Code) Status() int { return entries[c].status }
 
-// RetryAfter returns the wait that is sent with the code when the cause of the error has no better one; 0 is none.
+// RetryAfter returns the wait that is sent with the code if the cause of the error contains none. 0 means that none is sent.
 func (c Code) RetryAfter() time.Duration { return entries[c].retryAfter }
 
 // Final reports whether the same request can't succeed later, whatever the cause.
 func (c Code) Final() bool { return entries[c].final }
 
-// OfStatus returns the code that fits an HTTP status without a cause of ours, like Caddy's own 404 or 413. Every 5xx is
-// InternalError, because only a model provider of ours can be a ProviderError, and every other 4xx is InvalidRequest.
+// OfStatus returns the code for an HTTP status that has no cause of ours, such as Caddy's own 404 or 413. Every 5xx is
+// InternalError, because only a model provider of ours can be a ProviderError. Every other 4xx is InvalidRequest.
 func OfStatus(status int) Code {
 	switch status {
 	case http.StatusUnauthorized:

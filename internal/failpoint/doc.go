@@ -1,10 +1,10 @@
-// Package failpoint kills the process at a named point of a call's or a message's path, as a power failure would, so that tests find the
-// rows it leaves behind, and delays the commits of a database that has no network to slow down.
+// Package failpoint kills the process at a named point in the path of a call or a message, as a power failure would, so that
+// tests find the rows that remain. It also delays the commits of a database that has no network to slow down.
 //
-// A normal build contains none of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build with the
-// tag "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:
+// A normal build contains none of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build with the tag
+// "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:
 //
-//	SVC_FAILPOINT=after_hold      the process dies when it comes to after_hold
+//	SVC_FAILPOINT=after_hold      the process dies when it reaches after_hold
 //	SVC_FAILPOINT=after_hold:3    … for the third time since it started
 //	SVC_SLOW_COMMITS=slow         while this file exists, every transaction that holds or settles waits before its
 //	                              COMMIT for the duration in the file, such as 1.2s
@@ -12,55 +12,57 @@
 // Other faults are made from outside the process, by faulty providers, databases and proxies of the tests.
 package failpoint
 
-// Variable is the environment variable that names a [Point] and, after a colon, the hit that kills: 1, the default, or more.
+// Variable is the environment variable with the name of a [Point] and, after a colon, the number of the hit that kills, from 1
+// (the default).
 const Variable = "SVC_FAILPOINT"
 
-// SlowVariable is the environment variable that names the file of [SlowCommit].
+// SlowVariable is the environment variable with the name of the file of [SlowCommit].
 const SlowVariable = "SVC_SLOW_COMMITS"
 
 // Point is a point in the path of a call or of a message.
 type Point string
 
-// The points of calls, in the order in which a call passes them. A hold and its claim are one transaction: AfterClaim and AfterHold are
-// the two sides of its COMMIT, BeforeCommit and AfterCommitBeforeWrite those of the settlement's.
+// The points of calls, in the order of a call. A hold and its claim are one transaction: AfterClaim is before its COMMIT,
+// AfterHold after it. BeforeCommit and AfterCommitBeforeWrite are before and after the COMMIT of the settlement.
 const (
-	// AfterClaim: all rows of the claim of the Idempotency-Key, if any, and of the hold are written; COMMIT has not been sent.
+	// AfterClaim: all rows of the hold and of the claim of the Idempotency-Key are written; COMMIT has not been sent.
 	AfterClaim Point = "after_claim"
-	// AfterHold: claim and hold are committed, and the provider hasn't been called. Calls without either pass here as well.
+	// AfterHold: hold and claim are committed, and the provider hasn't been called. A call without both also passes this point.
 	AfterHold Point = "after_hold"
-	// AfterUpstreamHeaders: the provider's response has begun with success; none of it was passed on.
+	// AfterUpstreamHeaders: the provider's response has begun successfully; no part of it was passed on.
 	AfterUpstreamHeaders Point = "after_upstream_headers"
-	// AfterLastByte: the provider's answer is complete; the store hasn't received its settlement. Text of a stream may have
-	// reached the client.
+	// AfterLastByte: the provider's answer is complete; the store hasn't received its settlement. The client may have received
+	// text of a stream.
 	AfterLastByte Point = "after_last_byte"
 	// BeforeCommit: all rows of the settlement are written; COMMIT has not been sent.
 	BeforeCommit Point = "before_commit"
-	// AfterCommitBeforeWrite: the settlement is committed; the end of the answer, without a stream all of it, is unwritten.
+	// AfterCommitBeforeWrite: the settlement is committed. The end of a stream, or the whole answer without a stream, is
+	// unwritten.
 	AfterCommitBeforeWrite Point = "after_commit_before_write"
 )
 
-// The points of customers' messages and of what people do with them. All but the first two are the worker's.
+// The points of customers' messages and of people's actions. The worker passes all but the first two.
 const (
-	// BeforePersonCommit: all rows of what a person does in a conversation are written (a draft or a template is sent, a customer is
-	// erased); COMMIT has not been sent.
+	// BeforePersonCommit: all rows of a person's action in a conversation (send a draft or a template, erase a customer) are
+	// written; COMMIT has not been sent.
 	BeforePersonCommit Point = "before_person_commit"
-	// AfterPersonCommit: it is committed, and the person has no answer yet.
+	// AfterPersonCommit: the action is committed, and the person has no answer yet.
 	AfterPersonCommit Point = "after_person_commit"
 	// BeforeDraftCommit: the call of a draft is settled, and all rows of the draft are written; COMMIT has not been sent.
 	BeforeDraftCommit Point = "before_draft_commit"
-	// AfterDraftCommit: the draft is committed, and the conversation still leased.
+	// AfterDraftCommit: the draft is committed, and the conversation is still leased.
 	AfterDraftCommit Point = "after_draft_commit"
 	// BeforeSend: a message is marked as being sent; its platform hasn't been called.
 	BeforeSend Point = "before_send"
-	// AfterSend: the platform has taken the message; the store hasn't received that.
+	// AfterSend: the platform has accepted the message; the store doesn't have the result.
 	AfterSend Point = "after_send"
 	// AfterPiece: a piece of a customer's file is committed.
 	AfterPiece Point = "after_piece"
-	// BeforeFileCommit: all pieces are committed, and the row is written that makes the file stored; COMMIT has not been sent.
+	// BeforeFileCommit: all pieces are committed, and the row that marks the file as stored is written; COMMIT has not been sent.
 	BeforeFileCommit Point = "before_file_commit"
 	// AfterFileCommit: the file is stored.
 	AfterFileCommit Point = "after_file_commit"
-	// AfterSweptPieces: some pieces of an erased customer's file are deleted, and others are left.
+	// AfterSweptPieces: some pieces of an erased customer's file are deleted, others are not.
 	AfterSweptPieces Point = "after_swept_pieces"
 )
 

@@ -17,7 +17,7 @@ import (
 // Enabled reports whether this build can kill itself.
 const Enabled = true
 
-// armed is the failpoint that the environment named when the process started.
+// armed is the failpoint in the environment when the process started.
 var armed = arm(os.Getenv(Variable))
 
 // trap is a point that kills at one of its hits.
@@ -26,7 +26,7 @@ type trap struct {
 	left  atomic.Int64
 }
 
-// arm parses the value of [Variable]. It panics on an unknown point: a test that misspells one would otherwise pass.
+// arm parses the value of [Variable]. It panics on an unknown point, because a test with a misspelled point would otherwise pass.
 func arm(text string) *trap {
 	if text == "" {
 		return nil
@@ -47,8 +47,8 @@ func arm(text string) *trap {
 	return t
 }
 
-// Hit kills the process with SIGKILL, and doesn't return, when the environment asks for it at this hit of p: no deferred
-// function runs. It is safe for concurrent use.
+// Hit kills the process with SIGKILL if the environment demands it at this hit of p. It doesn't return, and no deferred function
+// runs. It is safe for concurrent use.
 func Hit(p Point) {
 	if armed == nil || armed.point != p || armed.left.Add(-1) != 0 {
 		return
@@ -63,14 +63,14 @@ func Hit(p Point) {
 	select {} // the signal is on its way to this thread
 }
 
-// SlowCommit waits for the duration in the file that [SlowVariable] names; without the variable or the file it returns at
-// once. It is called before each COMMIT of the ledger.
+// SlowCommit waits for the duration in the file that [SlowVariable] names. Without the variable or the file it doesn't wait. It
+// is called before each COMMIT of the ledger.
 func SlowCommit() {
 	path := os.Getenv(SlowVariable)
 	if path == "" {
 		return
 	}
-	text, err := os.ReadFile(path) //nolint:gosec // the test names it
+	text, err := os.ReadFile(path) //nolint:gosec // the test chooses it
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Literal is a string as it is written, with its quotes and escapes. Its methods expect a valid one; on anything else they
-// return some text without a panic. Lone surrogates and bytes that are no UTF-8 stand for U+FFFD.
+// Literal is a string as it is written, with its quotes and escapes. Its methods expect a valid literal. For any other input they
+// return some text and don't panic. Lone surrogates and bytes that aren't UTF-8 mean U+FFFD.
 type Literal []byte
 
-// Inner returns the text between the quotes, nil without quotes.
+// Inner returns the text between the quotes, or nil if there are no quotes.
 func (l Literal) Inner() []byte {
 	if len(l) < 2 || l[0] != '"' || l[len(l)-1] != '"' {
 		return nil
@@ -20,7 +20,7 @@ func (l Literal) Inner() []byte {
 	return l[1 : len(l)-1]
 }
 
-// Text returns the text that the literal stands for.
+// Text returns the decoded text.
 func (l Literal) Text() string {
 	in := l.Inner()
 	if bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
@@ -32,8 +32,8 @@ func (l Literal) Text() string {
 // MaxWord is the length in bytes of the longest word that [Literal.Word] returns.
 const MaxWord = 32
 
-// Word returns the text if it is ASCII and at most [MaxWord] bytes long, else nil or another text that is not ASCII. It
-// compares a literal with known words without an allocation; buf is used for a text with escapes.
+// Word returns the text if it is ASCII of up to [MaxWord] bytes. Otherwise it returns nil or a text that isn't ASCII. It compares
+// a literal with known words without an allocation. buf is used for a text with escapes.
 func (l Literal) Word(buf *[MaxWord]byte) []byte {
 	in := l.Inner()
 	if bytes.IndexByte(in, '\\') < 0 {
@@ -58,7 +58,7 @@ func unescapeWord(buf *[MaxWord]byte, in []byte) []byte {
 	return buf[:n]
 }
 
-// HasNUL reports whether the text has the character U+0000, which can only be escaped.
+// HasNUL reports whether the text contains the character U+0000, which must be escaped.
 func (l Literal) HasNUL() bool {
 	if !bytes.Contains(l, []byte(`u0000`)) {
 		return false
@@ -76,8 +76,8 @@ func (l Literal) HasNUL() bool {
 	}
 }
 
-// LongerThan reports whether a literal in UTF-8 has more than limit code points; an escape, also a surrogate pair of two, is
-// one.
+// LongerThan reports whether a literal in UTF-8 has more than limit code points. An escape counts as one, and so does a surrogate
+// pair of two escapes.
 func (l Literal) LongerThan(limit int) bool {
 	in := l.Inner()
 	count := len(in)
@@ -102,7 +102,7 @@ func (l Literal) LongerThan(limit int) bool {
 	return false
 }
 
-// continuations counts the bytes 10xxxxxx of x: all bytes of UTF-8 but the first of each code point.
+// continuations counts the bytes 10xxxxxx of x, which are all bytes of UTF-8 but the first of each code point.
 func continuations(x uint64) int { return bits.OnesCount64(x & ^(x << 1) & highs) }
 
 // AppendText appends the text of in, the inner part of a literal, to dst.
@@ -127,7 +127,7 @@ func AppendText(dst, in []byte) []byte {
 	return dst
 }
 
-// Len returns the length of the text in bytes, without decoding it into memory.
+// Len returns the length of the decoded text in bytes, without decoding it.
 func (l Literal) Len() (total int) {
 	for in := l.Inner(); len(in) > 0; {
 		var run []byte
@@ -157,9 +157,9 @@ func plainRun(in []byte) (run, rest []byte) {
 	return in, nil
 }
 
-// DecodeRune returns the first character of in, the inner part of a literal, and the number of bytes it takes there, at
-// least 1 unless in is empty. It returns U+FFFD for a lone surrogate, which takes 6, and for a byte that is no UTF-8, which
-// takes 1.
+// DecodeRune returns the first character of in, the inner part of a literal, and the number of bytes of its escape or its UTF-8.
+// The number is 0 only if in is empty. It returns U+FFFD and 6 for a lone surrogate, and U+FFFD and 1 for a byte that isn't
+// UTF-8.
 func DecodeRune(in []byte) (r rune, size int) {
 	if len(in) == 0 || in[0] != '\\' {
 		return utf8.DecodeRune(in)
@@ -186,7 +186,7 @@ func DecodeRune(in []byte) (r rune, size int) {
 	return utf8.RuneError, 2
 }
 
-// decodeUnits decodes \uXXXX, or a surrogate pair of two of them.
+// decodeUnits decodes \uXXXX, or a surrogate pair of two such escapes.
 func decodeUnits(in []byte) (rune, int) {
 	r, ok := Unit(in)
 	if !ok {
@@ -228,8 +228,8 @@ func Unit(in []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// Integer returns the value of a number of [Scanner.Number] if it is a whole one below 10^18 in size, however it is written:
-// 10, 10.0, 1e1 and 100e-1 are the same. It computes with digits, not with floats, so that nothing is rounded.
+// Integer returns the value of a number of [Scanner.Number] if it is whole and its absolute value is below 10^18. Every notation
+// is accepted: 10, 10.0, 1e1 and 100e-1 are the same. Integer computes with digits instead of floats, so that nothing is rounded.
 func Integer(number []byte) (value int64, ok bool) {
 	negative := number[0] == '-'
 	if negative {
@@ -242,7 +242,7 @@ func Integer(number []byte) (value int64, ok bool) {
 	}
 	whole, fraction, _ := bytes.Cut(number, []byte("."))
 	exponent -= len(fraction)
-	// Trailing zeros go into the exponent, leading zeros go away: what is left is as short as it can be.
+	// Trailing zeros are moved into the exponent, leading zeros are dropped, so that the shortest digits remain.
 	digits := fraction
 	if fraction = bytes.TrimRight(fraction, "0"); len(fraction) == 0 {
 		exponent += len(digits)
@@ -276,7 +276,7 @@ func Integer(number []byte) (value int64, ok bool) {
 	return value, true
 }
 
-// parseExponent reads an exponent with its sign. It is bounded by a value that no text is long enough to balance.
+// parseExponent reads an exponent with its sign. It limits the exponent to a value that no text is long enough to balance.
 func parseExponent(text []byte) int {
 	const far = 1 << 40
 	negative := text[0] == '-'

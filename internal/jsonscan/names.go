@@ -5,27 +5,27 @@ import (
 	"hash/maphash"
 )
 
-// nameSeed differs in every process, so that names which collide cannot be prepared.
+// nameSeed differs in every process, so that nobody can prepare names that collide.
 var nameSeed = maphash.MakeSeed()
 
-// nameSet contains the names of one object, to find those that occur twice. Up to fewNames it takes no memory of its own;
-// beyond, a table with open addressing keeps the time linear.
+// nameSet contains the names of one object, to find repeated ones. Up to fewNames it allocates nothing. For more names it uses a
+// table with open addressing, which keeps the time linear.
 type nameSet struct {
 	count int
 	few   [fewNames]nameSlot
-	// table has a power of two as its length and is at most three quarters full.
+	// table has a power of two as its length. Up to three quarters of it are used.
 	table []nameSlot
 }
 
 const fewNames = 12
 
-// nameSlot is a name that stands at start in the text; no name can stand at 0, which marks an empty slot.
+// nameSlot is a name, by its offset in the text. No name begins at offset 0, which marks an empty slot.
 type nameSlot struct {
 	hash  uint32
 	start uint32
 }
 
-// add adds the name that stands at start in the text, and reports whether it is new.
+// add adds the name that begins at start, and reports whether it is new.
 func (n *nameSet) add(text []byte, start int, name Literal) bool {
 	inner := name.Inner()
 	slot := nameSlot{hash: hashName(inner), start: uint32(start)}
@@ -63,7 +63,7 @@ func (n *nameSet) find(hash uint32, same func(start uint32) bool) int {
 	return at
 }
 
-// resize moves the names to a table of at least size slots.
+// resize moves the names to a table of size slots or more.
 func (n *nameSet) resize(size int, from []nameSlot) {
 	slots := 1
 	for slots < size {
@@ -77,7 +77,7 @@ func (n *nameSet) resize(size int, from []nameSlot) {
 	}
 }
 
-// hashName hashes the text that a name stands for, however it is written.
+// hashName hashes the decoded text of a name, so that its escapes don't matter.
 func hashName(inner []byte) uint32 {
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return uint32(maphash.Bytes(nameSeed, inner))
@@ -85,8 +85,8 @@ func hashName(inner []byte) uint32 {
 	return uint32(maphash.Bytes(nameSeed, AppendText(nil, inner)))
 }
 
-// sameName reports whether a name stands for the same text as another one. The first begins text and ends with the next quote
-// that isn't escaped.
+// sameName reports whether two names have the same decoded text. The first name is at the beginning of text and ends with the
+// next quote that isn't escaped.
 func sameName(text, inner []byte) bool {
 	for len(inner) > 0 {
 		if text[0] == '"' {

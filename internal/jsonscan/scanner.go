@@ -1,9 +1,9 @@
-// Package jsonscan reads JSON texts (RFC 8259) front to back and builds nothing of them: what a [Scanner] returns are slices
-// of the text. Its callers choose the members that they read and skip the others, so that a hostile text costs no memory.
+// Package jsonscan reads JSON texts (RFC 8259) front to back and allocates nothing for them: a [Scanner] returns slices of the
+// text. Callers choose the members that they read and skip the others, so that a hostile text costs no memory.
 //
 // Requests are read by the rules of RFC 7493 ([Strict]), answers of vendors and deliveries of platforms by the grammar of
-// encoding/json ([Lenient]). The time is linear in the length of the text, the depth is bounded, and only names that are
-// compared take memory, at most 2 MiB at a time ([MaxNames]).
+// encoding/json ([Lenient]). The time is linear in the length of the text, the depth is bounded, and only names that are compared
+// use memory, up to 2 MiB ([MaxNames]).
 package jsonscan
 
 import (
@@ -12,39 +12,39 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNames bounds the names of an object and of those around it that [Scanner.Object] compares, and so the memory that
-// finding repeated ones takes: 2 MiB.
+// MaxNames limits the names of an object and of its enclosing objects that [Scanner.Object] compares, and so the memory for
+// finding repeated names to 2 MiB.
 const MaxNames = 100_000
 
-// Scanner reads one JSON text. Its first fault stops it for good: every method then returns false, nil or 0.
+// Scanner reads one JSON text. Its first fault stops it permanently: every method then returns false, nil or 0.
 //
-// An object or array is read by a loop, or by [Scanner.Object] and [Scanner.Array], which also work while a function reads
-// each value:
+// An object or array is read by a loop, or by [Scanner.Object] and [Scanner.Array], which also work while a function reads each
+// value:
 //
 //	for more := s.Enter('{'); more; more = s.More('{') {
 //		name := s.Key()
 //		value := s.Value()
 //	}
 type Scanner struct {
-	// data ends at the first fault, so that nothing is found behind it.
+	// data ends at the first fault, so that nothing after it is found.
 	data     []byte
 	pos      int
 	depth    int
 	maxDepth int
-	// names counts those of all objects around pos that are compared.
+	// names is the number of compared names of all objects around pos.
 	names  int
 	strict bool
 	fault  string
 }
 
-// Strict returns a Scanner for a text in which arrays and objects are nested at most maxDepth deep. Strings must be UTF-8
-// without lone surrogates, and a name must not repeat in an object that Object or Skip reads. The text is shorter than 4 GiB.
+// Strict returns a Scanner for a text in which arrays and objects are nested up to maxDepth deep. Strings must be UTF-8 without
+// lone surrogates, and a name must not repeat in an object that Object or Skip reads. The text is shorter than 4 GiB.
 func Strict(text []byte, maxDepth int) Scanner {
 	return Scanner{data: text, maxDepth: maxDepth, strict: true}
 }
 
-// Lenient returns a Scanner for a text in which arrays and objects are nested at most maxDepth deep. Like encoding/json it
-// accepts repeated names, and strings with lone surrogates or bytes that are no UTF-8.
+// Lenient returns a Scanner for a text in which arrays and objects are nested up to maxDepth deep. Like encoding/json it accepts
+// repeated names, and strings with lone surrogates or bytes that aren't UTF-8.
 func Lenient(text []byte, maxDepth int) Scanner {
 	return Scanner{data: text, maxDepth: maxDepth}
 }
@@ -89,7 +89,7 @@ func (s *Scanner) skipSpace() byte {
 	return 0
 }
 
-// End reports whether there was no fault and nothing but white space follows.
+// End reports whether there was no fault and only white space follows.
 func (s *Scanner) End() bool {
 	s.Peek()
 	if s.pos < len(s.data) {
@@ -132,7 +132,7 @@ func (s *Scanner) More(open byte) bool {
 	return s.fail("a comma or closing bracket is missing")
 }
 
-// closing returns the bracket that closes open. In ASCII it is the next but one.
+// closing returns the bracket that closes open. In ASCII its code is greater by 2.
 func closing(open byte) byte { return open + 2 }
 
 // Key reads a member's name and the colon after it. It does not compare the name with others.
@@ -160,8 +160,8 @@ func (s *Scanner) colon() bool {
 	return true
 }
 
-// Object reads an object. It calls member for each member, which must read the value and report whether to go on. A name
-// that repeats is a fault, for which repeated is called unless it is nil. Object reports whether all of it was read.
+// Object reads an object. It calls member for each member, which must read the value and report whether to continue. A repeated
+// name is a fault, for which repeated is called unless it is nil. Object reports whether the whole object was read.
 func (s *Scanner) Object(member func(name Literal) bool, repeated func(name Literal)) bool {
 	names := nameSet{}
 	for more := s.Enter('{'); more; more = s.More('{') {
@@ -188,8 +188,8 @@ func (s *Scanner) Object(member func(name Literal) bool, repeated func(name Lite
 	return s.fault == ""
 }
 
-// Array reads an array. It calls element for each element, which must read the value and report whether to go on. Array
-// reports whether all of it was read.
+// Array reads an array. It calls element for each element, which must read the value and report whether to continue. Array
+// reports whether the whole array was read.
 func (s *Scanner) Array(element func(index int) bool) bool {
 	index := 0
 	for more := s.Enter('['); more; more = s.More('[') {
@@ -201,10 +201,10 @@ func (s *Scanner) Array(element func(index int) bool) bool {
 	return s.fault == ""
 }
 
-// Null steps over a null and reports whether there is one; it leaves other values.
+// Null skips a null and reports whether there was one. It doesn't move for other values.
 func (s *Scanner) Null() bool { return s.Peek() == 'n' && s.word("null") }
 
-// Value reads one value of any kind and returns it as it is written, nil for a fault.
+// Value reads one value of any kind and returns it as it is written. It returns nil after a fault.
 func (s *Scanner) Value() []byte {
 	s.Peek()
 	start := s.pos
@@ -241,7 +241,7 @@ func (s *Scanner) Skip() bool {
 // grows with the depth would be many times as large as the text.
 func (s *Scanner) skipNested() bool {
 	const levels = 64
-	var objects uint64 // the kinds of what is open, the innermost in the lowest bit
+	var objects uint64 // the kinds of the open brackets, the innermost in the lowest bit
 	depth := 0
 	for {
 		switch open := s.Peek(); {
@@ -279,7 +279,7 @@ func (s *Scanner) word(w string) bool {
 	return true
 }
 
-// String reads a string, nil if there is none.
+// String reads a string. It returns nil after a fault.
 func (s *Scanner) String() Literal {
 	if s.Peek() != '"' {
 		s.unexpected()
@@ -288,7 +288,8 @@ func (s *Scanner) String() Literal {
 	return s.text()
 }
 
-// shortText is the length up to which a string is read byte by byte: most are names and words, for which that is faster.
+// shortText is the length up to which a string is read byte by byte, which is faster for names and words. Most strings are that
+// short.
 const shortText = 24
 
 // text reads the string that begins at pos.
@@ -306,7 +307,7 @@ func (s *Scanner) text() Literal {
 	return s.longText()
 }
 
-// plain are the bytes that stand for themselves in every string.
+// plain marks the bytes that need no escape in any string.
 var plain = func() (set [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		set[c] = c != '"' && c != '\\'
@@ -314,13 +315,13 @@ var plain = func() (set [256]bool) {
 	return set
 }()
 
-// longText is text for a string of any length. Quotes and backslashes are searched with the processor's vectors, since long texts
-// are most of what is read. No byte is searched twice for the same thing.
+// longText reads a string of any length. It searches quotes and backslashes with the processor's vectors, because most of the
+// input is long texts. It searches no byte twice for the same thing.
 func (s *Scanner) longText() Literal {
 	data, i := s.data, s.pos+1
 	var seen uint64
 	for quote := s.pos; ; {
-		if quote < i { // at first, and when an escape was one of a quote
+		if quote < i { // at first, and if the last quote was escaped
 			if quote = bytes.IndexByte(data[i:], '"'); quote < 0 {
 				quote = len(data) - i
 			}
@@ -353,9 +354,10 @@ func (s *Scanner) longText() Literal {
 
 const ones, highs = 0x0101010101010101, 0x8080808080808080
 
-// plainBytes returns how many bytes of run come before its first control character, and the bits that are set in any of them.
+// plainBytes returns the number of bytes of run before its first control character, and the bits that are set in any of them.
 func plainBytes(run []byte) (n int, seen uint64) {
-	// Each term has a high bit where its byte is a control character. A borrow can set wrong bits, but only above a right one.
+	// In each term, the high bit of a byte is set if the byte is a control character. A borrow can set wrong bits, but only above
+	// a right one.
 	for ; len(run)-n >= 32; n += 32 {
 		block := run[n : n+32 : n+32]
 		a, b := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
@@ -378,8 +380,8 @@ func plainBytes(run []byte) (n int, seen uint64) {
 	return n, seen
 }
 
-// failText fails because of the string that begins at pos and is valid up to end, but for its UTF-8: in a strict text a fault
-// of that comes first. It stands after the last escape before it.
+// failText fails because of the string that begins at pos. It is valid up to end, except that in a strict text its UTF-8 isn't
+// checked yet: such a fault comes first. It is reported after the last escape before it.
 func (s *Scanner) failText(end int, what string) Literal {
 	for s.pos++; s.strict; {
 		run, rest := plainRun(s.data[s.pos:end])
@@ -398,8 +400,8 @@ func (s *Scanner) failText(end int, what string) Literal {
 	return nil
 }
 
-// escapeSize returns the length of the escape at the start of b: 2, 6, or 12 for a surrogate pair in a strict text; 0 if it
-// is invalid.
+// escapeSize returns the length of the escape at the start of b: 2, 6, or 12 for a surrogate pair in a strict text. It returns 0
+// if the escape is invalid.
 func escapeSize(b []byte, strict bool) int {
 	if len(b) < 2 {
 		return 0
@@ -422,12 +424,12 @@ func escapeSize(b []byte, strict bool) int {
 	return 0
 }
 
-// IsNumber reports whether a number can begin with c.
+// IsNumber reports whether c can begin a number.
 func IsNumber(c byte) bool { return c == '-' || isDigit(c) }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// Number reads a number and returns it as it is written, nil if there is none.
+// Number reads a number and returns it as it is written. It returns nil after a fault.
 func (s *Scanner) Number() []byte {
 	s.Peek()
 	start := s.pos
@@ -447,7 +449,7 @@ func (s *Scanner) Number() []byte {
 	return s.data[start:s.pos:s.pos]
 }
 
-// accept steps over one of two bytes, if it is there.
+// accept skips the next byte if it is a or b, and reports whether it was.
 func (s *Scanner) accept(a, b byte) bool {
 	if s.pos < len(s.data) && (s.data[s.pos] == a || s.data[s.pos] == b) {
 		s.pos++
@@ -456,7 +458,7 @@ func (s *Scanner) accept(a, b byte) bool {
 	return false
 }
 
-// digits steps over digits and reports whether there is any.
+// digits skips digits and reports whether there was one.
 func (s *Scanner) digits() bool {
 	start := s.pos
 	for s.pos < len(s.data) && isDigit(s.data[s.pos]) {

@@ -1,8 +1,9 @@
-// Package segment splits a text into what a person sees as single characters (by github.com/rivo/uniseg), and reports where sentences may
-// end (both Unicode annex 29).
+// Package segment splits a text into characters as people see them (with github.com/rivo/uniseg), and reports where sentences may
+// end (both by Unicode annex 29).
 //
-// Invariant: the time is linear in the length of the text. The library's sentences alone aren't: to decide whether a sentence has ended
-// (rule SB8), it scans to the next letter at each character, which takes hours for a dot and a hundred thousand brackets.
+// Invariant: the time is linear in the length of the text. The library's own sentences break it: to decide whether a sentence has
+// ended (rule SB8), the library scans to the next letter at each character, which takes hours for a dot and a hundred thousand
+// brackets.
 package segment
 
 import (
@@ -14,11 +15,11 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// longest is how many bytes a character may have, which is enough for one with hundreds of accents. A longer one is cut.
+// longest is the greatest length of a character in bytes, which is enough for hundreds of accents. A longer character is cut.
 const longest = 4096
 
-// Characters returns the characters (extended grapheme clusters) of a text, in order. sentence reports that a sentence may end after the
-// character. A caller may stop early: the time is that of the characters it has seen, and of the text up to the letter after them.
+// Characters returns the characters (extended grapheme clusters) of a text, in order. sentence reports that a sentence may end
+// after the character. If the caller stops early, only the characters so far and the text up to the next letter have been read.
 func Characters(text string) iter.Seq2[string, bool] {
 	return func(yield func(character string, sentence bool) bool) {
 		s := sentences{text: text}
@@ -34,20 +35,20 @@ func Characters(text string) iter.Seq2[string, bool] {
 	}
 }
 
-// first returns the first character of a text. state is -1 at the beginning of a text, then the last returned next.
+// first returns the first character of a text. state is -1 at the beginning of a text, and the previous call's next after that.
 func first(text string, state int) (character string, next int) {
 	seen := text
 	if len(seen) > longest {
 		seen = text[:start(text, longest)]
 	}
 	character, _, _, next = uniseg.FirstGraphemeClusterInString(seen, state)
-	if len(character) == len(seen) && len(seen) < len(text) { // it was cut
+	if len(character) == len(seen) && len(seen) < len(text) { // the character was cut
 		next = -1
 	}
 	return character, next
 }
 
-// start returns the offset, at or before at, where a code point begins.
+// start returns the offset of the last code point that begins at or before at.
 func start(text string, at int) int {
 	for end := at; end > at-utf8.UTFMax; end-- {
 		if utf8.RuneStart(text[end]) {
@@ -75,7 +76,7 @@ const (
 	mark            // Extend and Format: accents without a letter, invisible characters
 )
 
-// ascii are the classes of ASCII's characters.
+// ascii has the classes of the characters of ASCII.
 var ascii = func() (classes [utf8.RuneSelf]class) {
 	for r := range classes {
 		classes[r] = find(rune(r))
@@ -125,9 +126,9 @@ type sentences struct {
 
 	// last is the class of the last character.
 	last class
-	// ended: a terminator was read, and nothing behind it but closing characters and spaces. spaced: among them was a space.
+	// ended means that only closing characters and spaces followed a terminator, spaced that there was a space.
 	ended, spaced bool
-	// term is the terminator's class, and initial reports that a letter with a case stood before it.
+	// term is the terminator's class. initial means that a letter with a case preceded the terminator.
 	term    class
 	initial bool
 }
@@ -153,7 +154,7 @@ func (s *sentences) add(character string) {
 	}
 }
 
-// endsAt reports whether a sentence may end before the character at an offset, which follows the last one that was read.
+// endsAt reports whether a sentence may end before the character at an offset, which is the end of the last added character.
 func (s *sentences) endsAt(pos int) bool {
 	if pos == len(s.text) || s.last == separator { // SB2, SB4
 		return true
@@ -179,13 +180,13 @@ func (s *sentences) endsAt(pos int) bool {
 		}
 	default:
 	}
-	// SB8 and SB11. What follows is read once for each terminator at most, up to the next terminator, because then the sentence has ended or
+	// SB8 and SB11. The text after each terminator is read only once, up to the next terminator, where the sentence has ended or
 	// goes on.
 	s.ended = false
 	return s.term != dot || !beginsLower(s.text[pos:])
 }
 
-// beginsLower reports whether the first character of a text that is a letter, or that ends a sentence or line, is a small letter.
+// beginsLower reports whether a small letter is the first character that is a letter or that ends a sentence or line.
 func beginsLower(text string) bool {
 	for _, r := range text {
 		switch classOf(r) {

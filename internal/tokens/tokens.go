@@ -4,7 +4,7 @@
 // piece ends after 128 bytes. So the count is exact for words and numbers, and a token or two higher for each 128 bytes of longer
 // runs, such as Chinese text without spaces.
 //
-// The package does not encode texts, and does not bound how much of a processor its callers keep.
+// The package does not encode texts, and does not limit the processor time of its callers.
 package tokens
 
 import (
@@ -23,9 +23,9 @@ const (
 	vocabularySize = 199_998
 	// slots is the size of the hash table, a power of two.
 	slots = 1 << 19
-	// none is the rank of what is no token.
+	// none is the rank of a text that isn't a token.
 	none = ^uint32(0)
-	// maxPiece bounds the bytes of a piece, and so what one merge costs. The longest tokens have as many.
+	// maxPiece is the greatest length of a piece in bytes. It limits the cost of a merge. The longest tokens have as many bytes.
 	maxPiece = 128
 )
 
@@ -35,14 +35,14 @@ type Vocabulary struct {
 	*splitter
 
 	seed maphash.Seed
-	// text has the tokens in the order of their ranks, and ends is where each of them ends.
+	// text contains the tokens in the order of their ranks, ends the end of each.
 	text string
 	ends [vocabularySize]uint32
-	// table has a token's rank + 1 in the first free slot from its hash on.
+	// table contains each token's rank + 1, in the first free slot from its hash on.
 	table [slots]uint32
 }
 
-// Load builds the vocabulary, which takes some 150 ms and 13 MB, 7 of them for the library's own map.
+// Load builds the vocabulary, which needs some 150 ms and 13 MB, 7 of them for the library's own map.
 func Load() (*Vocabulary, error) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
@@ -56,7 +56,7 @@ func Load() (*Vocabulary, error) {
 			return nil, fmt.Errorf("reading o200k_base: %w", err)
 		}
 		text = append(text, token...)
-		v.ends[rank] = uint32(len(text)) //nolint:gosec // some MB
+		v.ends[rank] = uint32(len(text)) //nolint:gosec // the vocabulary has some MB
 		slot := v.slot(token)
 		for v.table[slot] != 0 {
 			slot = (slot + 1) % slots
@@ -67,13 +67,13 @@ func Load() (*Vocabulary, error) {
 	return v, nil
 }
 
-// First returns the length of the first piece of a text, at most 128 bytes, and its number of tokens.
+// First returns the length of the first piece of a text, up to 128 bytes, and its number of tokens.
 func (v *Vocabulary) First(text string) (length, tokens int) {
 	n := v.split(window(text))
 	return n, v.count(text[:n])
 }
 
-// window returns the part of text in which the first piece is looked for.
+// window returns the beginning of text that contains the first piece.
 func window(text string) string {
 	if len(text) <= maxPiece {
 		return text
@@ -85,13 +85,13 @@ func window(text string) string {
 	return text[:end]
 }
 
-// count merges the byte pairs of a piece, always the pair whose token has the lowest rank, and returns the number of parts that
-// are left.
+// count merges the byte pairs of a piece, always the pair with the lowest rank of its token, and returns the number of remaining
+// parts.
 func (v *Vocabulary) count(piece string) int {
 	if len(piece) < 2 || v.rank(piece) != none {
 		return 1
 	}
-	// Part i begins at starts[i]. Together with the next part it is the token of ranks[i].
+	// Part i begins at starts[i]. ranks[i] is the rank of the token that it forms with the next part.
 	var starts [maxPiece + 1]uint8
 	var ranks [maxPiece]uint32
 	parts := len(piece)
@@ -148,7 +148,7 @@ func (v *Vocabulary) token(rank uint32) string {
 
 func (v *Vocabulary) slot(token string) uint64 { return maphash.String(v.seed, token) % slots }
 
-// class is the sets of the pattern of o200k_base that a character is in.
+// class is a set of the character classes in the pattern of o200k_base.
 type class uint8
 
 const (
@@ -160,7 +160,7 @@ const (
 	newline                   // [\r\n]
 )
 
-// splitter splits texts as the pattern of o200k_base does. It has the class of each character.
+// splitter contains the class of each character. It splits texts as the pattern of o200k_base does.
 type splitter [unicode.MaxRune + 1]class
 
 func newSplitter() *splitter {
@@ -233,7 +233,7 @@ func (s *splitter) letters(text string, start int) (end, capitals int) {
 			return end, at
 		}
 		at += size
-		if is&lower != 0 { // [upper]* gives back the characters up to here
+		if is&lower != 0 { // [upper]* gives back the characters up to this one
 			end = at
 		}
 	}
@@ -306,8 +306,8 @@ func (s *splitter) symbols(text string) int {
 	return at
 }
 
-// blank returns the end of the match of the last three alternatives: behind the last newline, else before the last character if
-// something follows the white space.
+// blank returns the end of the match of the last three alternatives: after the last newline, else before the last character if
+// the text goes on after the white space.
 func (s *splitter) blank(text string) int {
 	at, last, line := 0, 0, 0
 	for at < len(text) {
