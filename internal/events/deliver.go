@@ -42,7 +42,7 @@ const (
 	Retention = 30 * 24 * time.Hour
 	// pruneInterval is the pause between two looks for old events.
 	pruneInterval = time.Hour
-	// watchInterval is the pause between two looks for what time makes true.
+	// watchInterval is the pause between two looks for the events that time causes. The looks spare charges and calls any work for them.
 	watchInterval = 15 * time.Second
 	// actor is the name in the audit log.
 	actor = "events"

@@ -17,7 +17,8 @@ const (
 	storeWait = 5 * time.Second
 	// duplicateWait is how long a duplicate of a running call waits for its answer.
 	duplicateWait = 20 * time.Second
-	// duplicatePoll is about how often a duplicate reads the first call's state. The read takes some microseconds.
+	// duplicatePoll is about how often a duplicate reads the first call's state. The first call may run in another process, which can't
+	// signal its end. The read takes some microseconds.
 	duplicatePoll = 100 * time.Millisecond
 )
 

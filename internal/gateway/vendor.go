@@ -28,6 +28,7 @@ func (c *call) ask(ctx context.Context) error {
 			return err
 		}
 	}
+	// The key is read after the hold: a replay must not depend on a key that was deleted since.
 	key, err := c.upstreamKey(ctx)
 	if err != nil {
 		return err

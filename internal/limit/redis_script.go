@@ -23,7 +23,8 @@ var errReply = errors.New("limit: the window script answered out of form")
 // windowKey returns the key of an organization's window. The part in braces decides its slot in a cluster.
 func windowKey(orgID string) string { return "rl:{" + orgID + "}:window" }
 
-// scriptCall is one call of the script: the requests of one organization under one limit in a pipeline.
+// scriptCall is one call of the script: the requests of one organization under one limit in a pipeline. A burst mostly belongs to one
+// organization, and running the script is most of Redis' work.
 type scriptCall struct {
 	key   string
 	limit int64

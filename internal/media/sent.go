@@ -148,7 +148,8 @@ func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error
 	return f, nil
 }
 
-// write stores a piece, one at a time of all files, and pauses for as long as that took.
+// write stores a piece, one at a time of all files, and pauses for as long as that took. So files use at most half of the writer's time;
+// 8 MiB in one transaction would delay settlements and answers.
 func (k *Keeper) write(ctx context.Context, f *File, position int64, plain []byte) error {
 	select {
 	case k.writing <- struct{}{}:

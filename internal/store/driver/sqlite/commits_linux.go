@@ -7,7 +7,8 @@ import (
 )
 
 // reportReads returns a file that reports, to its reader, each read of another file by any process of the machine, or nil if the system
-// doesn't report them: too many watches, or a file system that can't.
+// doesn't report them: too many watches, or a file system that can't. Writes to the database's files are no signal: one to the log is
+// reported before its commit is visible, and one to mapped memory never.
 func reportReads(file *os.File) *os.File {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
