@@ -30,8 +30,6 @@ const (
 	// command runs in the wrong working directory.
 	openExisting opening = iota
 	openOrCreate
-	// openImport is openOrCreate that also opens a store with an unfinished import.
-	openImport
 )
 
 const closeWait = 5 * time.Second
@@ -72,9 +70,6 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 		err = e.db.Check(ctx)
 	} else {
 		err = e.db.Migrate(ctx)
-	}
-	if opens == openImport && errors.Is(err, store.ErrUnfinishedImport) {
-		err = nil
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("using the store %s: %w", e.location.Redacted(), err), e.close())

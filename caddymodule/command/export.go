@@ -127,14 +127,9 @@ type archiveReport struct {
 }
 
 func (r *archiveReport) report(progress archive.Progress) {
-	same := progress.Table == r.last.Table && progress.Skipped == r.last.Skipped
-	if same && time.Since(r.at) < reportEvery {
+	if progress.Table == r.last.Table && time.Since(r.at) < reportEvery {
 		return
 	}
 	r.last, r.at = progress, time.Now()
-	verb := r.verb
-	if progress.Skipped {
-		verb = "passed over, in the store already"
-	}
-	_, _ = fmt.Fprintf(r.w, "%d rows %s, at %s\n", progress.Rows, verb, progress.Table)
+	_, _ = fmt.Fprintf(r.w, "%d rows %s, at %s\n", progress.Rows, r.verb, progress.Table)
 }

@@ -22,8 +22,6 @@ type importAnswer struct {
 	Store   string           `json:"store"`
 	Rows    int64            `json:"rows"`
 	Tables  map[string]int64 `json:"tables"`
-	// Resumed: an earlier import of the archive had been interrupted.
-	Resumed bool `json:"resumed"`
 }
 
 func (a importAnswer) text(w *strings.Builder) {
@@ -37,16 +35,16 @@ func importCommand(f *commandFlags) *cobra.Command {
 		Long: `Fills an empty store of either engine with an archive of caddy svc export, compressed or not, from a file or standard
 input. No server or worker may use the store meanwhile. A SQLite file is created if there is none.
 
-It can be interrupted, even by kill -9: run the same command with the same archive again, and it continues and ends with
-exactly the same rows. Until then servers and other commands refuse the store. If the archive is damaged or cut off,
-nothing after the damage is imported; continue with a whole copy of the same archive.
+It imports the whole archive or nothing: if it is interrupted, even by kill -9, or the archive is damaged or cut off, the
+store stays empty. Run the command again; it starts over. During the import, a SQLite store needs as much free space
+beside it as its own size.
 
 The configuration must have the master_key of the exporting side with its older keys, which is checked first.`,
 		Example: `  $ caddy svc import ./svc-2026-11-21.archive.gz --config ./Caddyfile.postgres
   $ caddy svc doctor --config ./Caddyfile.postgres`,
 		Args: exactly("the archive to read, or - for standard input"),
 	}
-	return f.verb(command, openImport, func(ctx context.Context, e *commandEnv) (answer, error) {
+	return f.verb(command, openOrCreate, func(ctx context.Context, e *commandEnv) (answer, error) {
 		ring, err := e.ring()
 		if err != nil {
 			return nil, err
@@ -73,7 +71,7 @@ The configuration must have the master_key of the exporting side with its older 
 		}
 		return importAnswer{
 			Archive: summary.ID, Engine: string(e.location.Engine), Store: e.location.Redacted(),
-			Rows: summary.Total(), Tables: summary.Rows, Resumed: summary.Resumed,
+			Rows: summary.Total(), Tables: summary.Rows,
 		}, nil
 	})
 }
@@ -93,18 +91,16 @@ func plainArchive(stream io.Reader) (io.Reader, error) {
 
 // importFault adds what to do to the error of an import.
 func importFault(err error) error {
-	what := "run the same command again: it goes on where it stopped"
+	what := "nothing was imported; run the same command again"
 	switch {
 	case errors.Is(err, vault.ErrUnknownKey):
 		what = "give this configuration the master_key of the store that was exported, with every older key in it; nothing was imported"
 	case errors.Is(err, archive.ErrNotEmpty):
 		what = "an import needs a new database, or for SQLite a file that doesn't exist; if one has just ended here, all is done: caddy svc doctor"
-	case errors.Is(err, archive.ErrOtherImport):
-		what = "finish that import with its own archive, or begin anew with an empty database"
 	case errors.Is(err, archive.ErrOtherVersion):
 		what = "import it with a program of the version that wrote it, and upgrade that store if it is the older one; nothing was imported"
 	case errors.Is(err, archive.ErrDamaged):
-		what = "run the same command with a whole copy of the archive: what is in the store stays and is not imported twice"
+		what = "nothing was imported; run the same command with a whole copy of the archive"
 	}
 	return fmt.Errorf("importing the archive: %w\n%s", err, what)
 }

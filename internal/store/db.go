@@ -109,8 +109,7 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 // takes the write lock looks again whether its version has been applied meanwhile. On PostgreSQL it works through the direct address, if there
 // is one, waits for a table a second at most, so that no write waits longer behind it, and tries again, for up to five minutes.
 //
-// It fails with [ErrNewer] in a store that a newer program has migrated, with [ErrUnreleased] in one that was made before the first version,
-// and, when all is done, with [ErrUnfinishedImport] in one that holds only a part of an archive.
+// It fails with [ErrNewer] in a store that a newer program has migrated, and with [ErrUnreleased] in one that was made before the first version.
 func (db *DB) Migrate(ctx context.Context) error {
 	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
@@ -120,10 +119,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 	if closed := migration.Done(); err == nil {
 		err = closed
 	}
-	if err != nil {
-		return driver.WrapError("store: migrate", err)
-	}
-	return db.checkImport(ctx)
+	return driver.WrapError("store: migrate", err)
 }
 
 // Check returns nil if the program can use the store as it is. It fails as [DB.Migrate] does, and with [ErrOlder] where that would change
@@ -132,19 +128,33 @@ func (db *DB) Check(ctx context.Context) error {
 	if err := schema.Check(ctx, db.Engine(), db.reader, schema.Versions(db.Engine())); err != nil {
 		return fmt.Errorf("store: %w", db.orClosed(err))
 	}
-	return db.checkImport(ctx)
+	return nil
 }
 
-func (db *DB) checkImport(ctx context.Context) error {
-	unfinished, err := schema.ImportUnfinished(ctx, db.Engine(), db.reader)
+// Fill runs one transaction of any length, past the writer. On SQLite nothing else can be written until it ends.
+func (db *DB) Fill(ctx context.Context, run func(*sql.Tx) error) (err error) {
+	session, err := db.driver.ForMigration(ctx)
 	if err != nil {
-		return driver.WrapError("store: migrate", db.orClosed(err))
+		return fmt.Errorf("open a session: %w", err)
 	}
-	if unfinished {
-		return fmt.Errorf("store: migrate: %w: the store holds only a part of an archive; run `caddy svc import` with the same archive again, "+
-			"or begin anew with an empty database", ErrUnfinishedImport)
+	defer func() { err = errors.Join(err, session.Done()) }()
+	if db.Engine() == SQLite {
+		if _, err := session.Conn.ExecContext(ctx, "PRAGMA foreign_keys = 1"); err != nil { // a migration has them off
+			return driver.WrapError("have foreign keys checked", err)
+		}
 	}
-	return nil
+	tx, err := session.Conn.BeginTx(ctx, nil)
+	if err != nil {
+		return driver.WrapError("begin", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after an error, which is returned
+	if err = run(tx); err == nil {
+		err = driver.WrapError("commit", tx.Commit())
+	}
+	if err != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return err
 }
 
 // Engine returns the database's engine.

@@ -81,8 +81,6 @@ var (
 	ErrNewer = schema.ErrNewer
 	// ErrOlder is [schema.ErrOlder].
 	ErrOlder = schema.ErrOlder
-	// ErrUnfinishedImport: the store holds a part of an archive, so no process may serve from it. [DB.Migrate] returns it.
-	ErrUnfinishedImport = errors.New("store: an import is unfinished")
 )
 
 // The most rows of an organization. Without them one API key could fill the disk.

@@ -2,9 +2,14 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 
@@ -59,8 +64,8 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 	if err != nil {
 		return nil, err
 	}
-	for place := range allTables {
-		if err := exportTable(ctx, source, archive, tableAt(place)); err != nil {
+	for _, table := range allTables {
+		if err := exportTable(ctx, source, archive, table); err != nil {
 			return nil, err
 		}
 	}
@@ -74,12 +79,12 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 }
 
 // exportTable writes a table in the order in which the engine reads it fastest: no reader of an archive needs another.
-func exportTable(ctx context.Context, source driver.SnapshotReader, archive *writer, table table) (err error) {
+func exportTable(ctx context.Context, source driver.SnapshotReader, archive *writer, table schema.Table) (err error) {
 	if err := archive.begin(table); err != nil {
 		return err
 	}
-	doing := "read " + table.name
-	rows, err := source.QueryContext(ctx, "SELECT "+strings.Join(table.columnNames(), ", ")+" FROM "+table.name)
+	doing := "read " + table.Name
+	rows, err := source.QueryContext(ctx, "SELECT "+strings.Join(columnNames(table), ", ")+" FROM "+table.Name)
 	if err != nil {
 		return driver.WrapError(doing, err)
 	}
@@ -88,7 +93,7 @@ func exportTable(ctx context.Context, source driver.SnapshotReader, archive *wri
 			err = driver.WrapError(doing, closed)
 		}
 	}()
-	values := make([]any, len(table.columns))
+	values := make([]any, len(table.Columns))
 	into := make([]any, len(values))
 	for i := range values {
 		into[i] = &values[i]
@@ -97,9 +102,9 @@ func exportTable(ctx context.Context, source driver.SnapshotReader, archive *wri
 		if err := rows.Scan(into...); err != nil {
 			return driver.WrapError(doing, err)
 		}
-		for i, column := range table.columns {
-			if values[i], err = archived(column.kind, values[i]); err != nil {
-				return fmt.Errorf("%s: %s: %w", doing, column.name, err)
+		for i, column := range table.Columns {
+			if values[i], err = archived(column.Type, values[i]); err != nil {
+				return fmt.Errorf("%s: %s: %w", doing, column.Name, err)
 			}
 		}
 		if err := archive.row(values); err != nil {
@@ -107,4 +112,127 @@ func exportTable(ctx context.Context, source driver.SnapshotReader, archive *wri
 		}
 	}
 	return driver.WrapError(doing, rows.Err())
+}
+
+// writer writes an archive line by line. It keeps one line.
+type writer struct {
+	to    io.Writer
+	sum   hash.Hash // of all that was written
+	line  bytes.Buffer
+	lines *json.Encoder // into line
+
+	table     string
+	rows      map[string]int64 // by table
+	total     int64
+	block     int64 // the last that was closed
+	blockRows int
+	blockSize int
+	progress  func(Progress)
+}
+
+func newWriter(to io.Writer, header Header, progress func(Progress)) (*writer, error) {
+	w := &writer{to: to, sum: sha256.New(), rows: map[string]int64{}, progress: progress}
+	w.lines = json.NewEncoder(&w.line)
+	w.lines.SetEscapeHTML(false)
+	return w, w.write(header)
+}
+
+// write writes one line.
+func (w *writer) write(line any) error {
+	w.line.Reset()
+	if err := w.lines.Encode(line); err != nil {
+		return fmt.Errorf("write a line: %w", err)
+	}
+	if w.line.Len() > maxLine {
+		return fmt.Errorf("a row of %s has %d bytes, more than an archive takes (%d)", w.table, w.line.Len(), maxLine)
+	}
+	w.sum.Write(w.line.Bytes())
+	if _, err := w.to.Write(w.line.Bytes()); err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	return nil
+}
+
+func (w *writer) digest() string { return hex.EncodeToString(w.sum.Sum(nil)) }
+
+// begin begins a table, whose rows follow.
+func (w *writer) begin(table schema.Table) error {
+	w.table, w.rows[table.Name] = table.Name, 0
+	return w.write(mark{Table: table.Name, Columns: columnNames(table)})
+}
+
+// row writes a row, and closes its block when that is full.
+func (w *writer) row(values []any) error {
+	if err := w.write(values); err != nil {
+		return err
+	}
+	w.rows[w.table]++
+	w.total++
+	w.blockRows++
+	w.blockSize += w.line.Len()
+	if w.blockRows < blockRows && w.blockSize < blockBytes {
+		return nil
+	}
+	return w.closeBlock()
+}
+
+func (w *writer) closeBlock() error {
+	w.block++
+	w.blockRows, w.blockSize = 0, 0
+	if err := w.write(mark{Block: w.block, SHA256: w.digest()}); err != nil {
+		return err
+	}
+	if w.progress != nil {
+		w.progress(Progress{Table: w.table, Rows: w.total})
+	}
+	return nil
+}
+
+// end closes the last block and the archive.
+func (w *writer) end() error {
+	if w.blockRows > 0 {
+		if err := w.closeBlock(); err != nil {
+			return err
+		}
+	}
+	return w.write(mark{End: w.rows, SHA256: w.digest()})
+}
+
+// errColumnType: the database holds a value of another type than the schema's.
+var errColumnType = errors.New("has a value of another type than its column")
+
+// archived puts a value as database/sql reads it into what stands in a row of an archive.
+func archived(kind string, value any) (any, error) {
+	switch from := value.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		if kind != textColumn {
+			break
+		}
+		if !driver.IsText(from) {
+			return nil, store.ErrText // JSON would put something else in its place
+		}
+		return from, nil
+	case int64:
+		switch kind {
+		case intColumn:
+			return from, nil
+		case boolColumn:
+			return from != 0, nil // SQLite's
+		}
+	case bool:
+		if kind == boolColumn {
+			return from, nil
+		}
+	case []byte:
+		if kind != bytesColumn {
+			break
+		}
+		if from == nil {
+			from = []byte{} // an empty value, since NULL is nil itself
+		}
+		return from, nil
+	}
+	return nil, errColumnType
 }

@@ -10,11 +10,10 @@ import (
 // ArchivedTables is the list of tables in an archive, and the columns of each with their types.
 func ArchivedTables() (names []string, columns map[string]map[string]string) {
 	columns = map[string]map[string]string{}
-	for place := range allTables {
-		table := tableAt(place)
-		names, columns[table.name] = append(names, table.name), map[string]string{}
-		for _, column := range table.columns {
-			columns[table.name][column.name] = string(column.kind)
+	for _, table := range allTables {
+		names, columns[table.Name] = append(names, table.Name), map[string]string{}
+		for _, column := range table.Columns {
+			columns[table.Name][column.Name] = column.Type
 		}
 	}
 	return names, columns
@@ -23,8 +22,8 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 // TableLine is the line that begins a table.
 func TableLine(place int) string {
 	var line bytes.Buffer
-	table := tableAt(place)
-	if err := json.NewEncoder(&line).Encode(mark{Table: table.name, Columns: table.columnNames()}); err != nil {
+	table := allTables[place]
+	if err := json.NewEncoder(&line).Encode(mark{Table: table.Name, Columns: columnNames(table)}); err != nil {
 		panic(err)
 	}
 	return line.String()
@@ -34,11 +33,13 @@ func TableLine(place int) string {
 func ReadArchive(r io.Reader) (rows int, err error) {
 	archive, err := newReader(r)
 	for err == nil {
-		var block *block
-		if block, err = archive.next(); err == nil {
-			var inserts []insert
-			inserts, err = block.inserts()
-			rows += len(inserts)
+		var block []run
+		block, err = archive.next()
+		for _, run := range block {
+			if err == nil {
+				_, err = run.values()
+				rows += len(run.rows)
+			}
 		}
 	}
 	if errors.Is(err, io.EOF) && archive != nil {
@@ -46,6 +47,9 @@ func ReadArchive(r io.Reader) (rows int, err error) {
 	}
 	return rows, err
 }
+
+// LeftOut are the tables that an archive doesn't hold.
+var LeftOut = leftOut
 
 // The limits of a block, for the tests.
 const (

@@ -1,14 +1,23 @@
 package archive
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
@@ -21,13 +30,10 @@ type ImportOptions struct {
 	Progress func(Progress)
 }
 
-// Import fills an empty, migrated store from an archive of [Export] of either engine. Blocks of the archive are
-// transactions, each with the place it ends at, so that an import that was interrupted anywhere, by kill -9 too, is
-// finished by the same call with the same archive from its beginning, with exactly the same rows in the end. Memory doesn't
-// grow with the archive.
-//
-// Until it has succeeded, [store.DB.Migrate] fails with [store.ErrUnfinishedImport]. It fails with [ErrDamaged], [ErrOtherVersion],
-// [ErrNotEmpty] or [ErrOtherImport]; after ErrDamaged an undamaged copy of the same archive goes on.
+// Import fills an empty, migrated store from an archive of [Export] of either engine, in one transaction: after an error or an interruption,
+// also by kill -9, the store is still empty, and the import starts over. Meanwhile nothing else is written to the store. Memory doesn't grow
+// with the archive; SQLite's write-ahead log does. It fails with [ErrDamaged], [ErrOtherVersion], [ErrNotEmpty], or with [store.ErrBusy] if
+// another transaction holds the store.
 func Import(ctx context.Context, db *store.DB, r io.Reader, options ImportOptions) (Summary, error) {
 	summary, err := importArchive(ctx, db, r, options)
 	if err != nil {
@@ -47,27 +53,13 @@ func importArchive(ctx context.Context, db *store.DB, r io.Reader, options Impor
 	if err := admit(ctx, db, archive.header, options); err != nil {
 		return Summary{}, err
 	}
-	reached, err := beginImport(ctx, db, archive.header.ID)
-	if err != nil {
-		return Summary{}, err
-	}
-	summary := Summary{ID: archive.header.ID, Rows: archive.rows, Resumed: reached.block > 0}
-	for {
-		block, err := archive.next()
-		if errors.Is(err, io.EOF) {
-			break
+	err = db.Fill(ctx, func(tx *sql.Tx) error {
+		if err := lockEmpty(ctx, tx, db.Engine()); err != nil {
+			return err
 		}
-		if err == nil {
-			err = importBlock(ctx, db, &reached, block)
-		}
-		if err != nil {
-			return Summary{}, err
-		}
-		if options.Progress != nil {
-			options.Progress(Progress{Table: archive.table.name, Rows: archive.total, Skipped: block.number <= reached.skip})
-		}
-	}
-	return summary, endImport(ctx, db, reached)
+		return importBlocks(ctx, tx, db.Engine(), archive, options.Progress)
+	})
+	return Summary{ID: archive.header.ID, Rows: archive.rows}, err
 }
 
 // admit refuses archives, and stores, of other versions, and those the caller refuses.
@@ -84,138 +76,285 @@ func admit(ctx context.Context, db *store.DB, header Header, options ImportOptio
 	return options.Admit(header)
 }
 
-// importPlace is how far an import has come, as it stands in the store.
-type importPlace struct {
-	archive string
-	block   int64  // the last that was imported
-	digest  string // of the archive up to there
-	skip    int64  // block when the import was resumed
-}
-
-// beginImport marks an empty store as unfinished, or finds where an earlier import of the archive ended.
-func beginImport(ctx context.Context, db *store.DB, archive string) (importPlace, error) {
-	unfinished, err := schema.ImportUnfinished(ctx, db.Engine(), db.Reader())
-	if err != nil {
-		return importPlace{}, err
-	}
-	if unfinished {
-		return resumedImport(ctx, db, archive)
-	}
-	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		for place := range allTables {
-			name := allTables[place].name
-			found, err := store.Changed(ctx, tx, "SELECT 1 FROM "+name+" LIMIT 1")
-			if err != nil {
-				return err
-			}
-			if found {
-				return fmt.Errorf("%w: table %s has rows", ErrNotEmpty, name)
+// lockEmpty keeps others from writing until the transaction ends, and returns [ErrNotEmpty] if a table has rows. On SQLite the transaction has
+// the write lock from its beginning.
+func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
+	if engine == store.Postgres {
+		names := make([]string, len(allTables))
+		for i := range allTables {
+			names[i] = allTables[i].Name
+		}
+		for _, text := range []string{
+			"SET LOCAL idle_in_transaction_session_timeout = 0", // the archive may come slowly
+			"LOCK TABLE " + strings.Join(names, ", ") + " IN SHARE ROW EXCLUSIVE MODE",
+		} {
+			if _, err := tx.ExecContext(ctx, text); err != nil {
+				return driver.WrapError("lock the tables", err)
 			}
 		}
-		tx.Queue(store.AnyRows, schema.CreateProgress(db.Engine()))
-		if err := tx.Flush(ctx); err != nil { // an insert can't be prepared before its table is there
-			return err
-		}
-		tx.Queue(1, "INSERT INTO "+schema.ProgressTable+" (archive, block, digest) VALUES ($1, 0, '')", archive)
-		return nil
-	})
-	return importPlace{archive: archive}, err
-}
-
-// resumedImport is where the earlier import of the archive ended. The store has the table of its progress.
-func resumedImport(ctx context.Context, db *store.DB, archive string) (importPlace, error) {
-	reached, err := store.ReadRow(ctx, db, "read how far the import is", func(row store.Row) (p importPlace, err error) {
-		err = row.Scan(&p.archive, &p.block, &p.digest)
-		return p, err
-	}, "SELECT archive, block, digest FROM "+schema.ProgressTable)
-	if err == nil && reached.archive != archive {
-		err = fmt.Errorf("%w: the import of archive %s is unfinished in this store, this is archive %s", ErrOtherImport, reached.archive, archive)
 	}
-	reached.skip = reached.block
-	return reached, err
-}
-
-// importBlock writes a block and the place it ends at in one transaction, or makes sure that it was.
-func importBlock(ctx context.Context, db *store.DB, reached *importPlace, block *block) error {
-	if block.number <= reached.block {
-		if block.number == reached.block && block.digest != reached.digest {
-			return fmt.Errorf("%w: the archive's block %d is not the one that was imported", ErrOtherImport, block.number)
+	for _, table := range allTables {
+		var found bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table.Name+")").Scan(&found); err != nil {
+			return driver.WrapError("look for rows of "+table.Name, err)
 		}
-		return context.Cause(ctx)
-	}
-	inserts, err := block.inserts()
-	if err != nil {
-		return err
-	}
-	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		if err := reached.advance(ctx, tx, block); err != nil {
-			return err
+		if found {
+			return fmt.Errorf("%w: table %s has rows", ErrNotEmpty, table.Name)
 		}
-		for _, insert := range inserts {
-			tx.Queue(store.AnyRows, insert.text, insert.values...)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("block %d: %w", block.number, err)
 	}
-	reached.block, reached.digest = block.number, block.digest
 	return nil
 }
 
-// advance moves the store's place to the end of a block, and fails with [ErrOtherImport] when it isn't where this import
-// left it.
-func (p importPlace) advance(ctx context.Context, tx store.Tx, block *block) error {
-	ours, err := store.Changed(ctx, tx,
-		"UPDATE "+schema.ProgressTable+" SET block = $1, digest = $2 WHERE archive = $3 AND block = $4 RETURNING block",
-		block.number, block.digest, p.archive, p.block)
-	if err == nil && !ours {
-		err = fmt.Errorf("%w is at work in this store", ErrOtherImport)
+// importBlocks writes all rows of an archive.
+func importBlocks(ctx context.Context, tx *sql.Tx, engine store.Engine, archive *reader, progress func(Progress)) error {
+	into := inserter{tx: tx, sizes: insertedRows[engine], prepared: map[string]*sql.Stmt{}}
+	for {
+		block, err := archive.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, run := range block {
+			rows, err := run.values()
+			if err == nil {
+				err = into.insert(ctx, run.table, rows)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if progress != nil {
+			progress(Progress{Table: archive.table().Name, Rows: archive.total})
+		}
+	}
+}
+
+// insertedRows are the numbers of rows in one INSERT. SQLite, which needs no round trips, gets each row by itself.
+var insertedRows = map[store.Engine]store.ListSizes{store.SQLite: {1}, store.Postgres: {100, 10, 1}}
+
+// inserter writes rows. It prepares each statement once.
+type inserter struct {
+	tx       *sql.Tx
+	sizes    store.ListSizes
+	prepared map[string]*sql.Stmt
+}
+
+func (i inserter) insert(ctx context.Context, table schema.Table, rows [][]any) (err error) {
+	names := columnNames(table)
+	texts := i.sizes.Statement("INSERT INTO "+table.Name+" ("+strings.Join(names, ", ")+") {list}", len(names), 0)
+	store.EachExact(i.sizes, rows, func(size int, piece [][]any) {
+		if err == nil && i.prepared[texts[size]] == nil {
+			i.prepared[texts[size]], err = i.tx.PrepareContext(ctx, texts[size]) //nolint:sqlclosecheck // it ends with the transaction
+		}
+		if err == nil {
+			_, err = i.prepared[texts[size]].ExecContext(ctx, slices.Concat(piece...)...)
+		}
+	})
+	return driver.WrapError("write rows of "+table.Name, err)
+}
+
+// values returns the values of the rows, or [ErrDamaged].
+func (r run) values() ([][]any, error) {
+	rows := make([][]any, len(r.rows))
+	for i, row := range r.rows {
+		values, err := rowValues(r.table, row)
+		if err == nil {
+			rows[i], err = driver.BindArgs(values)
+		}
+		if err != nil {
+			return nil, damaged(r.line+int64(i), "%v", err)
+		}
+	}
+	return rows, nil
+}
+
+// run are rows of a block that follow each other in one table.
+type run struct {
+	table schema.Table
+	line  int64    // of the first row
+	rows  [][]byte // as they stand in the archive
+}
+
+// reader reads an archive block by block. It keeps one block, which has a bound.
+type reader struct {
+	from   *bufio.Reader
+	sum    hash.Hash
+	header Header
+
+	line  int64 // number of the last line
+	text  []byte
+	place int // of the table in allTables
+	rows  map[string]int64
+	total int64
+	block int64
+}
+
+// newReader reads the first line. It fails with [ErrDamaged] or [ErrOtherVersion].
+func newReader(from io.Reader) (*reader, error) {
+	r := &reader{from: bufio.NewReaderSize(from, 64<<10), sum: sha256.New(), place: -1, rows: map[string]int64{}}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	err := json.Unmarshal(r.text, &r.header)
+	switch {
+	case err != nil || r.header.Format != formatName:
+		return nil, damaged(r.line, "this is no archive of `caddy svc export`")
+	case r.header.Version != formatVersion:
+		return nil, fmt.Errorf("%w: its format has version %d, this program's %d", ErrOtherVersion, r.header.Version, formatVersion)
+	case r.header.ID == "":
+		return nil, damaged(r.line, "the first line doesn't say what an archive's says")
+	}
+	r.sum.Write(r.text)
+	return r, nil
+}
+
+// read reads the next line, its line break included, into text. At the end of the stream it is [io.EOF].
+func (r *reader) read() error {
+	r.text = r.text[:0]
+	for {
+		piece, err := r.from.ReadSlice('\n')
+		r.text = append(r.text, piece...)
+		switch {
+		case len(r.text) > maxLine:
+			return damaged(r.line+1, "longer than %d bytes", maxLine)
+		case err == nil:
+			r.line++
+			return nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(r.text) == 0:
+			return io.EOF
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter is gzip's
+			return r.cut()
+		default:
+			return fmt.Errorf("read the archive after line %d: %w", r.line, err)
+		}
+	}
+}
+
+func (r *reader) cut() error {
+	return damaged(r.line, "the archive is cut: its last line is missing")
+}
+
+// table returns the table of the last row.
+func (r *reader) table() schema.Table { return allTables[r.place] }
+
+// next reads the next block, whole and undamaged. After the last one, when the whole archive has proved to be undamaged, it is [io.EOF].
+func (r *reader) next() (block []run, err error) {
+	var size, rows int
+	for {
+		if err := r.read(); errors.Is(err, io.EOF) {
+			return nil, r.cut()
+		} else if err != nil {
+			return nil, err
+		}
+		if r.text[0] != '[' {
+			done, err := r.mark(rows)
+			if err != nil || done {
+				return block, err
+			}
+			continue
+		}
+		rows++
+		size += len(r.text)
+		if rows > blockRows || size > blockBytes+maxLine {
+			return nil, damaged(r.line, "the block is larger than any")
+		}
+		if r.place < 0 {
+			return nil, damaged(r.line, "a row before its table")
+		}
+		table := r.table()
+		if len(block) == 0 || block[len(block)-1].table.Name != table.Name {
+			block = append(block, run{table: table, line: r.line})
+		}
+		run := &block[len(block)-1]
+		run.rows = append(run.rows, bytes.Clone(r.text))
+		r.sum.Write(r.text)
+		r.rows[table.Name]++
+		r.total++
+	}
+}
+
+// mark reads a line that isn't a row, and reports whether it ends a block of rows. The end of the archive is [io.EOF].
+func (r *reader) mark(rows int) (done bool, err error) {
+	var mark mark
+	if err := json.Unmarshal(r.text, &mark); err != nil {
+		return false, damaged(r.line, "it is neither a row nor what stands between rows")
+	}
+	digest := hex.EncodeToString(r.sum.Sum(nil))
+	r.sum.Write(r.text)
+	switch {
+	case mark.Table != "":
+		return false, r.begin(mark)
+	case mark.SHA256 != digest:
+		return false, damaged(r.line, "the checksum doesn't fit: something before this line was changed")
+	case mark.Block == r.block+1 && rows > 0:
+		r.block++
+		return true, nil
+	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows) && len(r.rows) == len(allTables):
+		return false, r.atEnd()
+	}
+	return false, damaged(r.line, "it doesn't fit what stands before it")
+}
+
+// begin begins a table.
+func (r *reader) begin(mark mark) error {
+	place := r.place + 1
+	if place == len(allTables) || mark.Table != allTables[place].Name {
+		return damaged(r.line, "a table that is unknown or out of order")
+	}
+	if !slices.Equal(mark.Columns, columnNames(allTables[place])) {
+		return damaged(r.line, "table %s has other columns", mark.Table)
+	}
+	r.place, r.rows[mark.Table] = place, 0
+	return nil
+}
+
+// atEnd is [io.EOF] when nothing follows the last line.
+func (r *reader) atEnd() error {
+	err := r.read()
+	if err == nil {
+		err = damaged(r.line, "something follows the archive's last line")
 	}
 	return err
 }
 
-// endImport makes the store complete.
-func endImport(ctx context.Context, db *store.DB, reached importPlace) error {
-	err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		// A table that is made from others, without a trigger that would make it row by row, would be made here.
-		tx.Queue(store.AnyRows, "DROP TABLE "+schema.ProgressTable)
-		return tx.Flush(ctx)
-	})
-	if err != nil {
-		return fmt.Errorf("end the import of archive %s: %w", reached.archive, err)
+// rowValues parses a row.
+func rowValues(table schema.Table, row []byte) ([]any, error) {
+	var texts []json.RawMessage
+	if err := json.Unmarshal(row, &texts); err != nil || len(texts) != len(table.Columns) {
+		return nil, fmt.Errorf("the row doesn't have the columns of %s", table.Name)
 	}
-	return nil
-}
-
-// insert is the insert of one row.
-type insert struct {
-	text   string
-	values []any
-}
-
-// inserts are the inserts of all rows of a block, or [ErrDamaged].
-func (b *block) inserts() ([]insert, error) {
-	var inserts []insert
-	for _, run := range b.runs {
-		text := run.table.insert()
-		for i, row := range run.rows {
-			values, err := run.table.values(make([]any, 0, len(run.table.columns)), row)
-			if err != nil {
-				return nil, damaged(run.line+int64(i), "%v", err)
-			}
-			inserts = append(inserts, insert{text, values})
+	values := make([]any, len(texts))
+	for i, column := range table.Columns {
+		var err error
+		if values[i], err = restored(column.Type, texts[i]); err != nil {
+			return nil, fmt.Errorf("%s.%s has a value that is no %s", table.Name, column.Name, column.Type)
 		}
 	}
-	return inserts, nil
+	return values, nil
 }
 
-// insert is the statement that writes a row with the table's columns.
-func (t table) insert() string {
-	names := t.columnNames()
-	places := make([]string, len(names))
-	for i := range names {
-		places[i] = "$" + strconv.Itoa(i+1)
+// restored reads a value of a row into an argument for the insert.
+func restored(kind string, text json.RawMessage) (any, error) {
+	if string(text) == "null" {
+		return nil, nil
 	}
-	return "INSERT INTO " + t.name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
+	switch kind {
+	case textColumn:
+		return decoded[string](text)
+	case intColumn:
+		return decoded[int64](text)
+	case boolColumn:
+		return decoded[bool](text)
+	case bytesColumn:
+		return decoded[[]byte](text)
+	}
+	return nil, errColumnType
+}
+
+func decoded[T any](text json.RawMessage) (value T, err error) {
+	err = json.Unmarshal(text, &value)
+	return value, err
 }

@@ -138,24 +138,6 @@ func (v Version) run(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// ProgressTable exists while an import is under way, and no longer: it holds how far that is, and marks the store as
-// incomplete. It is no part of the schema.
-const ProgressTable = "import_progress"
-
-const progressDDL = `CREATE TABLE ` + ProgressTable + ` (
-	archive TEXT   NOT NULL PRIMARY KEY,
-	block   BIGINT NOT NULL,
-	digest  TEXT   NOT NULL
-) {table}`
-
-// CreateProgress returns the statement that makes ProgressTable.
-func CreateProgress(engine driver.Engine) string { return Dialect(engine, progressDDL) }
-
-// ImportUnfinished reports whether an import is under way in the store, or was interrupted.
-func ImportUnfinished(ctx context.Context, engine driver.Engine, reader Queryer) (bool, error) {
-	return hasTable(ctx, engine, reader, ProgressTable)
-}
-
 func hasTable(ctx context.Context, engine driver.Engine, conn Queryer, name string) (bool, error) {
 	text := `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = $1`
 	if engine == driver.Postgres {

@@ -2,6 +2,7 @@ package schema
 
 import (
 	_ "embed"
+	"regexp"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -20,7 +21,7 @@ type Version struct {
 //
 // Until the first release a new table or column is a change of schema.sql, later a new version at the end, in the same words; a released
 // version never changes. A later version only expands: it adds tables, columns and indexes, because old and new processes share a database
-// during a roll-out. A new table is also added to allTables in the package archive, for exports and imports.
+// during a roll-out.
 func Versions(engine driver.Engine) []Version {
 	return []Version{
 		{Number: 1, DDL: Dialect(engine, first)},
@@ -31,6 +32,33 @@ func Versions(engine driver.Engine) []Version {
 func Newest(engine driver.Engine) int64 {
 	all := Versions(engine)
 	return all[len(all)-1].Number
+}
+
+// Table is a table that both engines have.
+type Table struct {
+	Name    string
+	Columns []Column
+}
+
+// Column is a column that both engines have. Type is TEXT, BIGINT, BYTEA or BOOLEAN.
+type Column struct{ Name, Type string }
+
+var (
+	tableLine  = regexp.MustCompile(`^CREATE TABLE (\w+) \($`)
+	columnLine = regexp.MustCompile(`^\t(\w+) +(TEXT|BIGINT|BYTEA|BOOLEAN)\b`)
+)
+
+// Tables returns the tables of the newest version, each after the tables that its foreign keys name.
+func Tables() (tables []Table) {
+	for line := range strings.Lines(linesFor("", first)) {
+		if table := tableLine.FindStringSubmatch(strings.TrimSpace(line)); table != nil {
+			tables = append(tables, Table{Name: table[1]})
+		} else if column := columnLine.FindStringSubmatch(line); column != nil {
+			last := &tables[len(tables)-1]
+			last.Columns = append(last.Columns, Column{column[1], column[2]})
+		}
+	}
+	return tables
 }
 
 // Dialect puts DDL in the words of schema.sql into the engine's. On SQLite tables are STRICT, so that both engines refuse a value of the wrong
@@ -49,7 +77,7 @@ func Dialect(engine driver.Engine, ddl string) string {
 	return words.Replace(linesFor(engine, ddl))
 }
 
-// linesFor returns the lines that are for the engine: all but those between the other one's name and the next mark.
+// linesFor returns the lines that are for the engine: all except the lines between another engine's name and the next mark.
 func linesFor(engine driver.Engine, ddl string) string {
 	var text strings.Builder
 	wanted := true
