@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -63,7 +64,7 @@ func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit in
 // conversation is due at once. The turn counts as tried attempts times. A turn in another state is left alone. It needs no lease: a
 // worker that has the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
 func (q *Queue) Resume(ctx context.Context, turnID string, attempts int64) error {
-	err := q.do(ctx, "resume a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention, attempts: attempts})
+	err := q.revive(ctx, "resume a turn", turnID, TurnNeedsAttention, attempts, "")
 	if errors.Is(err, ErrEnded) {
 		return nil
 	}
@@ -91,87 +92,296 @@ func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
 // [store.ErrNotFound] when there is no such turn, [ErrEnded] when it isn't dead, [ErrHandedOver] while a human has the
 // conversation, or a wrapped error of the store.
 func (q *Queue) Retry(ctx context.Context, actor, turnID string) error {
-	return q.do(ctx, "retry a turn", &reviveOp{turnID: turnID, from: TurnDead, actor: actor})
+	return q.revive(ctx, "retry a turn", turnID, TurnDead, 0, actor)
 }
 
-type reviveOp struct {
-	turnID, from string
-	actor        string // in the audit log; "" writes no entry
-	attempts     int64
-
-	conversationID string
-	refused        error
-}
-
-func (op *reviveOp) refusal() error { return op.refused }
-
-func (op *reviveOp) conversation() string { return op.conversationID }
-
-// find reads the turn's conversation, which never changes.
-func (op *reviveOp) find(ctx context.Context, tx store.Tx) error {
-	op.conversationID = ""
-	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
-		`SELECT conversation_id FROM turns WHERE id = $1`, op.turnID)
-}
-
-func (op *reviveOp) run(ctx context.Context, s *session) error {
-	op.refused = nil
-	c := s.rows[op.conversationID]
-	if c == nil || c.deleted {
-		op.refused = store.ErrNotFound
-		return nil
-	}
-	var state string
-	var asks bool
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&state, &asks) },
-		`SELECT state, request IS NOT NULL FROM turns WHERE id = $1`, op.turnID)
-	if err != nil {
-		return fmt.Errorf("read a turn: %w", err)
-	}
-	switch {
-	case state != op.from:
-		op.refused = ErrEnded
-		return nil
-	case c.silent(s.now):
-		op.refused = ErrHandedOver
-		return nil
-	}
-	if err := revive(ctx, s, c, standingTurn{id: op.turnID, asks: asks}, op.attempts); err != nil {
-		return err
-	}
-	if op.actor != "" {
-		c.people.retriedAt = s.now
-		store.QueueAudit(s.tx, store.AuditEntry{
-			At: s.now, Actor: op.actor, Action: "turn.retry", Target: op.turnID, OrgID: c.orgID, Detail: c.id,
-		})
-	}
-	return nil
+// revive lets a turn in a state run again, as tried attempts times. An actor is written into the audit log.
+func (q *Queue) revive(ctx context.Context, doing, turnID, from string, attempts int64, actor string) error {
+	return q.do(ctx, doing, &operation{
+		find: func(ctx context.Context, tx store.Tx) (id string, err error) { // it never changes
+			err = tx.Query(ctx, func(row store.Row) error { return row.Scan(&id) }, `SELECT conversation_id FROM turns WHERE id = $1`, turnID)
+			return id, err
+		},
+		run: func(s *session, c *conversationRow) error {
+			if c == nil {
+				return refusal{store.ErrNotFound}
+			}
+			turn := standingTurn{id: turnID}
+			var state string
+			err := s.query("read a turn", func(row store.Row) error { return row.Scan(&state, &turn.asks) },
+				`SELECT state, request IS NOT NULL FROM turns WHERE id = $1`, turnID)
+			switch {
+			case err != nil:
+				return err
+			case state != from:
+				return refusal{ErrEnded}
+			case c.silent(s.now):
+				return refusal{ErrHandedOver}
+			}
+			if err := s.revive(c, turn, attempts); err != nil {
+				return err
+			}
+			if actor != "" {
+				c.people.retriedAt = s.now
+				store.QueueAudit(s.tx, store.AuditEntry{
+					At: s.now, Actor: actor, Action: "turn.retry", Target: turnID, OrgID: c.orgID, Detail: c.id,
+				})
+			}
+			return nil
+		},
+	})
 }
 
 // revive lets a standing turn run if nothing else in the conversation waits for an answer; otherwise its texts join the waiting ones,
 // so that all are answered in order. It counts as tried attempts times.
-func revive(ctx context.Context, s *session, c *conversationRow, turn standingTurn, attempts int64) error {
+func (s *session) revive(c *conversationRow, turn standingTurn, attempts int64) error {
 	others := false
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&others) }, `SELECT
+	err := s.value("look for other turns", &others, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)
 		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention') AND id <> $2)`,
 		c.id, turn.id)
 	if err != nil {
-		return fmt.Errorf("look for other turns: %w", err)
+		return err
 	}
 	state := TurnAwaiting
 	if !others && turn.asks {
 		c.turnID = turn.id
 	} else {
 		state = TurnSuperseded
-		takeUp(s.tx, c.id, s.now)
+		s.reopenStanding(c)
 		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, turn.id)
 	}
 	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = $4, updated_at = $3
 		WHERE id = $1`, turn.id, state, s.now, attempts)
 	c.attempts = 0
-	c.stands("")
+	c.setAttention("")
 	c.runBy(s.now)
-	c.touch(s.now)
+	c.markUpdated(s.now)
 	return nil
+}
+
+// codeDismissed is the code of a turn that a person has dismissed.
+const codeDismissed = "dismissed"
+
+// RetryStanding lets the standing turns of an organization's conversation run again, oldest first, as [Queue.Retry] does for one, except
+// turns with a draft, which a person sends or discards. code selects turns that stand for this reason; empty means all. It returns
+// [store.ErrNotFound], [ErrEnded] if no turn stands, [ErrHandedOver] while the assistant may not answer there, or a wrapped error of the store.
+func (q *Queue) RetryStanding(ctx context.Context, actor, orgID, id, code string) error {
+	return q.do(ctx, "retry what stands", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		turns, err := s.standingTurns(c)
+		turns, _ = partition(turns, code)
+		_, turns = partition(turns, codes.Draft)
+		switch {
+		case err != nil:
+			return err
+		case len(turns) == 0:
+			return refusal{ErrEnded}
+		case c.silent(s.now):
+			return refusal{ErrHandedOver}
+		}
+		c.people.retriedAt = s.now
+		for _, turn := range turns {
+			if err := s.revive(c, turn, 0); err != nil {
+				return err
+			}
+		}
+		s.audit(c, actor, "retry")
+		return nil
+	}))
+}
+
+// Dismiss ends the standing turns of an organization's conversation without an answer, and its attention: a person has acknowledged that
+// customers weren't answered or messages not delivered. Running turns and pending messages continue. code selects turns that stand for
+// this reason; empty means all. It returns [store.ErrNotFound], [ErrEnded] if there is nothing to dismiss, or a wrapped error of the store.
+func (q *Queue) Dismiss(ctx context.Context, actor, orgID, id, code string) error {
+	return q.do(ctx, "dismiss what stands", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		turns, err := s.standingTurns(c)
+		if err != nil {
+			return err
+		}
+		turns, others := partition(turns, code)
+		unknown := c.people.unknownSince != 0 && (code == "" || code == OutboundDeliveryUnknown)
+		shown := unknown || c.attention != "" && (code == "" || code == c.attention)
+		if len(turns) == 0 && !shown {
+			return refusal{ErrEnded}
+		}
+		for _, turn := range turns {
+			s.dismissTurn(turn.id, codeDismissed)
+		}
+		if unknown {
+			c.people.unknownSince = 0
+		}
+		if code == "" || code == c.attention {
+			c.setAttention(newestCode(others))
+		}
+		c.markUpdated(s.now)
+		s.audit(c, actor, "dismiss")
+		if c.attention != "" {
+			return nil
+		}
+		c.people.reportedAttention = ""
+		return s.countUnanswered(c) // a person has decided that the standing texts need no answer
+	}))
+}
+
+// dismissTurn ends a standing turn without an answer.
+func (s *session) dismissTurn(id, code string) {
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id = $1`, id)
+	s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, id, code, s.now)
+}
+
+// ForEachStanding applies [Queue.RetryStanding] or [Queue.Dismiss] to a page of the conversations that [Queue.Conversations] lists
+// with the filter and Attention, in order of id, each in a transaction of its own. It returns how many were changed and, when there
+// may be more, the last conversation of the page; those that act refuses are passed over. After an error the conversations before
+// it stay changed.
+func (q *Queue) ForEachStanding(
+	ctx context.Context, actor, orgID string, filter ConversationFilter, page store.Page,
+	act func(ctx context.Context, actor, orgID, id, code string) error,
+) (changed int, last string, err error) {
+	filter.Attention, filter.Recent = true, false
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, "", fmt.Errorf("list standing conversations: %w", err)
+	}
+	text, args := filter.where(`SELECT id FROM conversations WHERE `+laterOfOrganization, []any{orgID, page.After, page.Rows()}, now)
+	ids, err := store.ReadRows(ctx, q.db, "list standing conversations", store.ScanValue[string], text+` ORDER BY id LIMIT $3`, args...)
+	if err != nil {
+		return 0, "", err
+	}
+	for _, id := range ids {
+		switch err := act(ctx, actor, orgID, id, filter.Code); {
+		case err == nil:
+			changed++
+		case !errors.Is(err, ErrEnded) && !errors.Is(err, ErrHandedOver) && !errors.Is(err, store.ErrNotFound):
+			return changed, "", err
+		}
+	}
+	if len(ids) == page.Rows() {
+		last = ids[len(ids)-1]
+	}
+	return changed, last, nil
+}
+
+// standingTurn is a turn that stands.
+type standingTurn struct {
+	id, code string
+	asks     bool // its request is stored
+}
+
+// standingTurns reads the conversation's standing turns, oldest first.
+func (s *session) standingTurns(c *conversationRow) (turns []standingTurn, err error) {
+	err = s.query("read standing turns", func(row store.Row) error {
+		var turn standingTurn
+		err := row.Scan(&turn.id, &turn.code, &turn.asks)
+		turns = append(turns, turn)
+		return err
+	}, `SELECT id, code, request IS NOT NULL FROM turns WHERE conversation_id = $1 AND `+standing+` ORDER BY id`, c.id)
+	return turns, err
+}
+
+// partition splits turns into the turns that stand with a code, all if it is empty, and the others.
+func partition(turns []standingTurn, code string) (with, without []standingTurn) {
+	for _, turn := range turns {
+		if code == "" || code == turn.code {
+			with = append(with, turn)
+		} else {
+			without = append(without, turn)
+		}
+	}
+	return with, without
+}
+
+// newestCode returns the reason why the newest of the turns stands. Without turns it is empty.
+func newestCode(turns []standingTurn) string {
+	if len(turns) == 0 {
+		return ""
+	}
+	return turns[len(turns)-1].code
+}
+
+// Depth is the amount of open work, for metrics and health.
+type Depth struct {
+	Due       int64 // conversations that wait for a worker
+	Leased    int64 // conversations that are leased
+	Dead      int64 // turns that failed too often
+	Attention int64 // turns that need attention
+	// OldestDue is how long the longest waiting conversation has been due.
+	OldestDue time.Duration
+}
+
+// standing repeats the condition of the index of such turns: SQLite uses an index only for the same words.
+const standing = `state IN ('needs_attention', 'dead')`
+
+const selectDepth = `SELECT
+	(SELECT count(*) FROM conversations WHERE run_at <= $1 AND lease_until < $1),
+	(SELECT count(*) FROM conversations WHERE run_at IS NOT NULL AND lease_until >= $1),
+	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'dead'),
+	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'needs_attention'),
+	(SELECT min(run_at) FROM conversations WHERE run_at <= $1 AND lease_until < $1)`
+
+// Depth reads the queue's depth. It reads conversations with work and turns that stand still, not the others.
+func (q *Queue) Depth(ctx context.Context) (Depth, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return Depth{}, err
+	}
+	return store.ReadRow(ctx, q.db, "read the queue's depth", func(row store.Row) (depth Depth, err error) {
+		var oldest sql.NullInt64
+		err = row.Scan(&depth.Due, &depth.Leased, &depth.Dead, &depth.Attention, &oldest)
+		if oldest.Valid {
+			depth.OldestDue = time.Duration(max(0, now-oldest.Int64)) * time.Millisecond
+		}
+		return depth, err
+	}, selectDepth, now)
+}
+
+const selectStandingByCode = `SELECT code, count(*) FROM turns WHERE ` + standing + ` GROUP BY code`
+
+// StandingByCode counts the turns that stand, of all organizations, by code; every code of [codes.All] is there.
+func (q *Queue) StandingByCode(ctx context.Context) (map[string]int64, error) {
+	byCode := make(map[string]int64, len(codes.All))
+	for code := range codes.All {
+		byCode[code] = 0
+	}
+	_, err := store.ReadRows(ctx, q.db, "count what stands", func(row store.Row) (struct{}, error) {
+		var code string
+		var turns int64
+		err := row.Scan(&code, &turns)
+		byCode[code] = turns
+		return struct{}{}, err
+	}, selectStandingByCode)
+	return byCode, err
+}
+
+// Lag is how long the conversation of an organization has been due that waits longest for a worker.
+type Lag struct {
+	OrgID string
+	Due   time.Duration
+}
+
+// selectLags visits each organization with work once: a few look-ups in the index conversations_ready, however much waits.
+const selectLags = `WITH RECURSIVE walk (org_id) AS (
+		SELECT (SELECT org_id FROM conversations WHERE run_at IS NOT NULL ORDER BY org_id LIMIT 1)
+	UNION ALL
+		SELECT (SELECT c.org_id FROM conversations c WHERE c.run_at IS NOT NULL AND c.org_id > walk.org_id ORDER BY c.org_id LIMIT 1)
+		FROM walk WHERE org_id IS NOT NULL
+	)
+	SELECT org_id, due_at FROM (SELECT org_id, (SELECT c.run_at FROM conversations c WHERE c.org_id = walk.org_id
+			AND c.lease_until BETWEEN 0 AND 0 AND c.run_at IS NOT NULL ORDER BY c.lease_until, c.run_at LIMIT 1) AS due_at
+		FROM walk WHERE org_id IS NOT NULL) AS oldest
+	WHERE due_at <= $1 ORDER BY due_at, org_id LIMIT CAST($2 AS BIGINT)`
+
+// Lags returns the organizations that wait longest for a worker, at most limit, the longest first. Conversations whose worker died
+// don't count until another has them.
+func (q *Queue) Lags(ctx context.Context, limit int) ([]Lag, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.ReadRows(ctx, q.db, "read who waits longest", func(row store.Row) (lag Lag, err error) {
+		var dueAt int64
+		err = row.Scan(&lag.OrgID, &dueAt)
+		lag.Due = time.Duration(max(0, now-dueAt)) * time.Millisecond
+		return lag, err
+	}, selectLags, now, limit)
 }

@@ -215,13 +215,12 @@ func TestRunningTurnInOneBatch(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
-		begin := &beginOp{
-			turnOp: turnOp{leased: leased{lease: lease}, turnID: store.NewID("trn")}, agentID: "agt_chn_1",
-			messageIDs: idsOf(q.open(t, lease).Waiting), request: []byte("sealed"), state: TurnAwaiting,
-		}
-		takeBack := &withdrawOp{ring: q.ring, key: messageKey{"org_1", "chn_1", q.messageID("1")}}
-		q.apply(t, begin, takeBack)
-		require.NoError(t, begin.refused)
+		ids := idsOf(q.open(t, lease).Waiting)
+		require.NoError(t, errors.Join(q.together(t, func(q *Queue) error {
+			return q.BeginCall(context.Background(), lease, Turn{ID: store.NewID("trn"), AgentID: "agt_chn_1", Request: []byte("request")}, ids)
+		}, func(batched *Queue) error {
+			return batched.takeBack(context.Background(), messageKey{"org_1", "chn_1", q.messageID("1")})
+		})...))
 		require.Equal(t, TurnSuperseded, q.value(t, `SELECT state FROM turns`))
 		q.healthy(t)
 	})

@@ -70,37 +70,37 @@ func (c *conversationRow) runBy(at int64) {
 	c.changed = true
 }
 
-// touch marks a change that a reader of the conversation sees.
-func (c *conversationRow) touch(now int64) {
+// markUpdated marks a change that a reader of the conversation notices.
+func (c *conversationRow) markUpdated(now int64) {
 	c.updatedAt, c.changed = max(c.updatedAt, now), true
 }
 
 // mostBehind is how far the clock may be set back for a conversation's messages to keep their order.
 const mostBehind = 24 * time.Hour
 
-// place returns the time of the conversation's next message or turn: now, or right after the last change while the clock is behind that.
+// position returns the time of the conversation's next message or turn: now, or right after the last change while the clock is behind that.
 // The time is also the position. So an answer stands after its question when the clock was set back in between, and the next prompt
 // doesn't ask an answered question again. A clock that is more than a day behind was wrong before, and what follows gets its right time.
-func (c *conversationRow) place(now int64) int64 {
+func (c *conversationRow) position(now int64) int64 {
 	if now < c.updatedAt && c.updatedAt-now <= mostBehind.Milliseconds() {
 		now = c.updatedAt + 1
 	}
-	c.touch(now)
+	c.markUpdated(now)
 	return now
 }
 
-// stands shows in the conversation why a turn stands that isn't answered, "" for none. Then it shows that a delivery is unknown, if one
-// is: an answer doesn't resolve that, only a person who has looked at it, or the platform's echo of the message.
-func (c *conversationRow) stands(code string) {
-	if code == "" && c.people.doubtSince != 0 {
+// setAttention shows in the conversation the reason why an unanswered turn stands, empty for none. In that case it shows that a delivery is
+// unknown, if one is: an answer doesn't resolve that, only a person's acknowledgment or the platform's echo of the message.
+func (c *conversationRow) setAttention(code string) {
+	if code == "" && c.people.unknownSince != 0 {
 		code = OutboundDeliveryUnknown
 	}
 	c.attention = code
 }
 
-// looked ends the conversation's attention but for code, why a turn still stands: a person has looked at the rest.
-func (c *conversationRow) looked(code string) {
-	c.people.doubtSince = 0
+// acknowledge ends the conversation's attention because a person has reviewed it, except for code, the reason why a turn still stands.
+func (c *conversationRow) acknowledge(code string) {
+	c.people.unknownSince = 0
 	c.attention = code
 }
 
@@ -112,8 +112,8 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
-		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
-		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil, &c.turnID, &c.unsentSince)
+		&c.people.unansweredSince, &c.people.reportedAttention, &c.people.handoverReason, &c.people.retriedAt,
+		&c.people.closedUntil, &c.people.unknownSince, &c.pacedUntil, &c.turnID, &c.unsentSince)
 	c.key.orgID = c.orgID
 	c.written()
 	return c, err
@@ -220,11 +220,11 @@ func queueUpdates(tx store.Tx, changed []*conversationRow) {
 			number(func(c *conversationRow) int64 { return c.leaseUntil }),
 			store.Column(others, func(c *conversationRow) sql.NullInt64 { return c.runAt }),
 			number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
-			text(func(c *conversationRow) string { return c.people.attentionTold }),
+			text(func(c *conversationRow) string { return c.people.reportedAttention }),
 			text(func(c *conversationRow) string { return c.people.handoverReason }),
 			number(func(c *conversationRow) int64 { return c.people.retriedAt }),
 			number(func(c *conversationRow) int64 { return c.people.closedUntil }),
-			number(func(c *conversationRow) int64 { return c.people.doubtSince }),
+			number(func(c *conversationRow) int64 { return c.people.unknownSince }),
 			number(func(c *conversationRow) int64 { return c.pacedUntil }),
 			text(func(c *conversationRow) string { return c.turnID }),
 			number(func(c *conversationRow) int64 { return c.unsentSince }),
@@ -269,8 +269,8 @@ func (c *conversationRow) update() (text string, args []any) {
 	}
 	if c.people != c.storedPeople {
 		p := &c.people
-		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil,
-			p.doubtSince)
+		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.reportedAttention, p.handoverReason, p.retriedAt, p.closedUntil,
+			p.unknownSince)
 	}
 	if c.pacedUntil != c.stored.pacedUntil {
 		changes, args = changes|paceChanged, append(args, c.pacedUntil)

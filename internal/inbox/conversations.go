@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	err = row.Scan(append([]any{
 		&c.ID, &c.OrgID, &c.ChannelID, &c.CustomerRef, &c.Address, &name, &c.State, &c.Attention, &c.Attempts,
 		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason, &c.RetriedAt,
-		&c.AttentionTold,
+		&c.ReportedAttention,
 	}, more...)...)
 	if err != nil {
 		return c, err
@@ -282,4 +283,92 @@ func (q *Queue) place(ctx context.Context, conversationID, messageID string) (pl
 		return placedMessage{}, err
 	}
 	return found[0], nil
+}
+
+// Reply is the state of a customer's text and its answer.
+type Reply struct {
+	// MessageID and ConversationID are the text's; ReceivedAt is in epoch milliseconds.
+	MessageID, ConversationID string
+	ReceivedAt                int64
+	// TurnID is the turn that answers it, "" for none yet, and TurnState its state.
+	TurnID, TurnState string
+	// Text is the answer as it was sent; "" while there is none.
+	Text string
+	// handled: the text needs no answer. silent: the assistant answers nothing in the conversation now.
+	handled, silent bool
+	// claimable is the result of Claimable.
+	claimable error
+}
+
+// Claimable returns what [Queue.Claim] of the conversation would have returned at the moment of the read: nil, [ErrLeased] or
+// [ErrNotDue]. Waiting callers use it, because a claim is a write.
+func (r *Reply) Claimable() error { return r.claimable }
+
+// Waits reports whether the assistant may still answer the text by itself: the text waits for a turn, or its turn is running.
+func (r *Reply) Waits() bool {
+	return r.TurnID == "" && !r.handled && !r.silent || r.TurnState == TurnAwaiting
+}
+
+const (
+	selectReply = `SELECT m.id, m.conversation_id, m.received_at, m.handled, COALESCE(m.turn_id, ''), COALESCE(t.state, ''),
+			c.run_at, c.lease_until, c.attempts, c.state, c.paused_until, c.blocked_at
+		FROM messages m JOIN conversations c ON c.id = m.conversation_id LEFT JOIN turns t ON t.id = m.turn_id
+		WHERE m.channel_id = $1 AND m.platform_message_id = $2 AND m.org_id = $3 AND m.author = 'customer'`
+	selectParts = `SELECT ` + outboundColumns + ` WHERE turn_id = $1 AND org_id = $2
+		AND state IN ('pending', 'sending', 'sent', 'delivery_unknown') ORDER BY part`
+)
+
+// Reply reads the state of a text by the platform's id, or returns [store.ErrNotFound] when it was never stored.
+func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID string) (Reply, error) {
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil {
+		return Reply{}, fmt.Errorf("read a reply: %w", err)
+	}
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return Reply{}, fmt.Errorf("read a reply: %w", err)
+	}
+	reply, err := store.ReadRow(ctx, q.db, "read a reply", func(row store.Row) (r Reply, err error) {
+		var runAt sql.NullInt64
+		var c Conversation
+		var leaseUntil, attempts int64
+		err = row.Scan(&r.MessageID, &r.ConversationID, &r.ReceivedAt, &r.handled, &r.TurnID, &r.TurnState, &runAt, &leaseUntil, &attempts,
+			&c.State, &c.PausedUntil, &c.BlockedAt)
+		r.silent = c.silent(now)
+		r.claimable = claimable(runAt, leaseUntil, attempts, now)
+		return r, err
+	}, selectReply, channelID, ids.seal(platformMessageID, vault.PlatformMessageID(orgID)), orgID)
+	if err != nil || reply.TurnState != TurnAnswered {
+		return reply, err
+	}
+	parts, err := store.ReadRows(ctx, q.db, "read a reply", q.scanMessage(vault.OutboundBody), selectParts, reply.TurnID, orgID)
+	for i := range parts {
+		if i > 0 {
+			reply.Text += "\n\n"
+		}
+		reply.Text += parts[i].Text
+	}
+	return reply, err
+}
+
+// ConversationOf reads a customer's conversation on a channel of an organization, or returns [store.ErrNotFound].
+func (q *Queue) ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (Conversation, error) {
+	ids, err := q.loadIDs(ctx, false)
+	if err != nil {
+		return Conversation{}, err
+	}
+	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
+		return q.scanConversation(row)
+	}, conversationColumns+` FROM conversations WHERE channel_id = $1 AND customer_ref = $2 AND org_id = $3`,
+		channelID, ids.seal(customerRef, vault.CustomerID(orgID)), orgID)
+}
+
+// Outgoing reads a message to the customer of an organization's conversation, or [store.ErrNotFound].
+func (q *Queue) Outgoing(ctx context.Context, orgID, conversationID, messageID string) (Message, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Message{}, err
+	}
+	message, err := store.ReadRow(ctx, q.db, "read a message", q.scanMessage(vault.OutboundBody),
+		`SELECT `+outboundColumns+` WHERE id = $1 AND conversation_id = $2 AND org_id = $3`, messageID, conversationID, orgID)
+	return message.Message, err
 }

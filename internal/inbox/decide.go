@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -21,35 +25,6 @@ const (
 	// mediaWindow is for how long a message without text waits at least for the text that often follows.
 	mediaWindow = 5 * time.Second
 )
-
-// Codes of discarded turns.
-const (
-	codeHandedOver = "handed_over"
-)
-
-// decisions is the part of the database that a batch of arrivals touches, and the messages that it adds. What arrivals change in stored rows
-// is queued in the session, in their order and before the messages are inserted.
-type decisions struct {
-	s    *session
-	now  int64
-	rows map[conversationKey]*conversationRow
-	byID map[string]*conversationRow // also of messages that were not delivered
-	seen map[messageKey]bool         // stored before, or by this batch
-	sent map[messageKey]*sentRow
-	// marked are the outbound messages of the marks of failed deliveries.
-	marked map[messageKey]*sentRow
-	// written are the last parts of conversations with an echo whose id isn't known, automatic the digests of automatic replies.
-	written   map[string][]*writtenPart
-	automatic map[[sha256.Size]byte]bool
-	// businesses are the digests of ids that are known to be the business's.
-	businesses map[[sha256.Size]byte]bool
-	// learned are new automatic replies and businesses.
-	learned []tombstoneRow
-
-	messages []*messageRow
-	// reads is set when queries were queued whose results change conversations.
-	reads bool
-}
 
 // messageKey identifies a message in its channel: an incoming one by its task id, an outgoing one by the platform's id.
 type messageKey struct{ orgID, channelID, platformID string }
@@ -77,8 +52,8 @@ type sentRow struct {
 
 // decide applies one item. Without a conversation, because there never was one or its channel was deleted, only one of our own
 // messages can be found.
-func (d *decisions) decide(item *arrivedItem) {
-	c := d.rows[item.key]
+func (d *delivery) decide(item *arrivedItem) {
+	c := d.byKey[item.key]
 	key := item.messageKey()
 	if item.stored() {
 		if c == nil || d.seen[key] {
@@ -87,8 +62,8 @@ func (d *decisions) decide(item *arrivedItem) {
 		d.seen[key] = true
 	}
 	sentAt := item.SentAt
-	if sentAt <= 0 || sentAt > d.now {
-		sentAt = d.now
+	if sentAt <= 0 || sentAt > d.s.now {
+		sentAt = d.s.now
 	}
 	switch item.Kind {
 	case Text:
@@ -103,21 +78,21 @@ func (d *decisions) decide(item *arrivedItem) {
 	case FailedDelivery:
 		code := cmp.Or(item.Code, OutboundFailed)
 		if sent := d.sent[key]; sent != nil {
-			d.failed(sent, code)
+			d.fail(sent, code)
 		} else if item.Mark != "" {
-			d.failed(d.marked[messageKey{key.orgID, key.channelID, item.Mark}], code)
+			d.fail(d.marked[messageKey{key.orgID, key.channelID, item.Mark}], code)
 		}
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
-			d.close(c, codes.CustomerBlocked)
+			d.s.close(c, codes.CustomerBlocked)
 		}
 	case AccessRefused, Unsent, ErasureWanted, Edited: // see [Queue.Enqueue], which has left them out
 	}
 }
 
 // meet updates what the customer's own message shows: address, name, time.
-func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
-	c.touch(d.now)
+func (d *delivery) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
+	c.markUpdated(d.s.now)
 	c.lastCustomerAt = max(c.lastCustomerAt, sentAt)
 	if item.Address != "" {
 		c.address = item.Address
@@ -128,12 +103,12 @@ func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
 }
 
 // message stores a message that waits for an answer: of the assistant, or of a person while one has the conversation.
-func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, sentAt int64) {
+func (d *delivery) message(c *conversationRow, item *arrivedItem, kind string, sentAt int64) {
 	d.meet(c, item, sentAt)
 	if c.state == StateClosed {
 		c.state = StateAssistant
 	}
-	c.asked(d.now)
+	c.startWait(d.s.now)
 	blocked := c.blockedAt != 0
 	d.add(c, item, AuthorCustomer, kind, blocked, sentAt)
 	if blocked || c.state == StateHuman {
@@ -141,7 +116,7 @@ func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, 
 	}
 	if c.attention != "" {
 		// Messages that could not be answered are answered together with this one, so that the order stays.
-		takeUp(d.s.tx, c.id, d.now)
+		d.s.reopenStanding(c)
 	}
 	d.schedule(c, item)
 }
@@ -149,7 +124,7 @@ func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, 
 // schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it
 // falls into; it delays no retry, and nothing that is due already. While a worker has the conversation the pause doesn't count: if the worker
 // dies, another one goes on at once. [conversationRow.reschedule] adds the pause when the conversation is given back.
-func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
+func (d *delivery) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	if item.Kind == Media {
 		window = max(window, mediaWindow.Milliseconds())
@@ -158,32 +133,32 @@ func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	if longest <= 0 {
 		longest = max(window, defaultDebounceMax.Milliseconds())
 	}
-	inWindow := c.waitingSince.Valid && c.attempts == 0 && c.runAt.Valid && c.runAt.Int64 > d.now
+	inWindow := c.waitingSince.Valid && c.attempts == 0 && c.runAt.Valid && c.runAt.Int64 > d.s.now
 	if !c.waitingSince.Valid {
-		c.waitingSince = sql.NullInt64{Int64: d.now, Valid: true}
+		c.waitingSince = sql.NullInt64{Int64: d.s.now, Valid: true}
 	}
-	due := d.now
+	due := d.s.now
 	if window > 0 {
-		due = max(d.now, min(d.now+window, c.waitingSince.Int64+longest))
+		due = max(d.s.now, min(d.s.now+window, c.waitingSince.Int64+longest))
 	}
 	if c.leaseUntil == 0 {
 		due = max(due, c.pausedUntil)
 	}
-	switch leased := c.leaseUntil > d.now; {
+	switch leased := c.leaseUntil > d.s.now; {
 	case inWindow || leased && c.runAt.Valid && c.attempts == 0:
 		c.runAt = sql.NullInt64{Int64: due, Valid: true}
-		c.wake = c.wake || due <= d.now
+		c.wake = c.wake || due <= d.s.now
 	case c.attempts > 0 && c.runAt.Valid:
 	default:
 		c.runBy(due)
 	}
 }
 
-func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, sentAt int64) {
+func (d *delivery) echo(c *conversationRow, item *arrivedItem, key messageKey, sentAt int64) {
 	if c == nil || d.sent[key] != nil || d.ours(c, item) || item.Kind == AutomaticEcho {
 		return
 	}
-	c.touch(d.now)
+	c.markUpdated(d.s.now)
 	if c.address == "" {
 		c.address = item.Address
 	}
@@ -199,14 +174,14 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 
 // personWrote silences the assistant after a person's message, unless its agent never pauses. A late echo reports a person who is no longer
 // writing: the assistant goes on with what is younger.
-func (d *decisions) personWrote(c *conversationRow, item *arrivedItem, sentAt int64) {
+func (d *delivery) personWrote(c *conversationRow, item *arrivedItem, sentAt int64) {
 	pause := item.route.PauseMS
 	if pause <= 0 && pause != store.NoPause {
 		pause = defaultPause.Milliseconds()
 	}
 	pauses := pause != store.NoPause
 	d.s.endMedia(c)
-	if until := sentAt + pause; pauses && until > d.now {
+	if until := sentAt + pause; pauses && until > d.s.now {
 		c.pausedUntil = max(c.pausedUntil, until)
 		d.s.discard(c, codeHandedOver)
 	} else if pauses {
@@ -215,53 +190,193 @@ func (d *decisions) personWrote(c *conversationRow, item *arrivedItem, sentAt in
 	d.answeredBy(c, item, sentAt, pauses)
 }
 
-// failed records that the platform has not delivered a message that it had accepted. The report may be here before the answer to
+// fail records that the platform has not delivered a message that it had accepted. The report may be here before the answer to
 // the send is stored, and also come for a message that the answer itself refused, which changes nothing any more.
-func (d *decisions) failed(sent *sentRow, code string) {
-	if sent == nil || d.byID[sent.conversationID] == nil {
+func (d *delivery) fail(sent *sentRow, code string) {
+	if sent == nil || d.s.rows[sent.conversationID] == nil {
 		return
 	}
 	if sent.state != OutboundSent && sent.state != OutboundSending && sent.state != OutboundDeliveryUnknown {
 		return
 	}
 	sent.state, sent.code, sent.changed = OutboundFailed, code, true
-	c := d.byID[sent.conversationID]
+	c := d.s.rows[sent.conversationID]
 	if code == codes.CustomerBlocked && c.state != StateClosed && !d.wroteAfter(sent) {
-		d.close(c, code)
+		d.s.close(c, code)
 	}
 	c.attention = code
-	c.touch(d.now)
+	c.markUpdated(d.s.now)
 }
 
 // wroteAfter reports whether the customer has written after the message was sent: then they haven't blocked the channel, or no longer.
-func (d *decisions) wroteAfter(sent *sentRow) bool {
-	return sent.wroteAt > sent.at || slices.ContainsFunc(d.messages, func(m *messageRow) bool {
+func (d *delivery) wroteAfter(sent *sentRow) bool {
+	return sent.wroteAt > sent.at || slices.ContainsFunc(d.s.arrived, func(m *messageRow) bool {
 		return m.conversationID == sent.conversationID && m.author == AuthorCustomer && m.at > sent.at
 	})
 }
 
-// close ends the conversation until the customer writes again, with what waits in it and in this batch.
-func (d *decisions) close(c *conversationRow, code string) {
-	for _, message := range d.messages {
-		if message.conversationID == c.id {
-			message.handled = true
-		}
-	}
-	c.close()
-	d.s.silence(c, code)
-}
-
-func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {
-	d.messages = append(d.messages, &messageRow{
-		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt, at: c.place(d.now),
+func (d *delivery) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {
+	d.s.arrived = append(d.s.arrived, &messageRow{
+		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt, at: c.position(d.s.now),
 	})
 }
 
-// takeUp makes the texts of turns that need attention wait again. There are such turns only while the conversation's attention
-// is set.
-func takeUp(tx store.Tx, conversationID string, now int64) {
-	tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
-		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention')`, conversationID)
-	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
-		WHERE conversation_id = $1 AND state = 'needs_attention'`, conversationID, now)
+const (
+	// automaticWithin is how soon after the customer's message, in milliseconds by the platform's clock, no person has answered it.
+	automaticWithin = 2000
+	// automaticLength is the least length, in letters and digits, of an automatic reply that is recognized by its text later: a person
+	// may write "Hello" at any time.
+	automaticLength = 20
+	// automaticDays is how long the digest of an automatic reply is kept.
+	automaticDays = 90
+	// ownWithin is how long, in milliseconds, a part that was sent is recognized by the text of its echo; its id is known by then.
+	ownWithin = 10 * 60 * 1000
+	// writtenParts bounds the parts whose texts are compared with an echo's.
+	writtenParts = 20
+)
+
+// writtenPart is a part as an echo is compared with it.
+type writtenPart struct {
+	id, state string
+	text      string // "" if it doesn't open
+	createdAt int64
+	settledAs string // the platform's id that its echo has shown
+}
+
+const selectWritten = `SELECT id, state, body, created_at FROM outbound_messages WHERE conversation_id = $1
+	ORDER BY created_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
+
+// readEchoes reads what decides about echoes whose ids aren't those of parts: mostly a person wrote, and the read is rare.
+func (d *delivery) readEchoes() error {
+	unknown := false
+	for item := range d.items() {
+		c := d.byKey[item.key]
+		if c == nil || !item.isEcho() || d.sent[item.messageKey()] != nil {
+			continue
+		}
+		unknown = true
+		if hash := automaticDigest(item); item.Unmarked {
+			d.s.tx.QueueQuery(func(store.Row) error {
+				d.automatic[hash] = true
+				return nil
+			}, selectTombstones[len(selectTombstones)-1], hash[:])
+		}
+		if _, read := d.written[c.id]; !read {
+			d.written[c.id] = nil
+			d.s.tx.QueueQuery(d.collectWritten(c, item.ring), selectWritten, c.id, writtenParts)
+		}
+	}
+	if !unknown {
+		return nil
+	}
+	if err := d.s.tx.Flush(d.s.ctx); err != nil {
+		return fmt.Errorf("read what echoes may repeat: %w", err)
+	}
+	return nil
+}
+
+func (d *delivery) collectWritten(c *conversationRow, ring *vault.Ring) func(store.Row) error {
+	return func(row store.Row) error {
+		part := &writtenPart{}
+		var body []byte
+		if err := row.Scan(&part.id, &part.state, &body, &part.createdAt); err != nil {
+			return err
+		}
+		if text, err := ring.Open(body, vault.OutboundBody(c.orgID, part.id)); err == nil {
+			part.text = string(text)
+		}
+		d.written[c.id] = append(d.written[c.id], part)
+		return nil
+	}
+}
+
+// ours reports whether an echo repeats one of our parts, by its text. One whose delivery was unknown has arrived, so that it is sent.
+func (d *delivery) ours(c *conversationRow, item *arrivedItem) bool {
+	said := lettersOf(item.Text)
+	for _, part := range d.written[c.id] {
+		if said == "" || part.settledAs != "" || lettersOf(part.text) != said {
+			continue
+		}
+		switch part.state {
+		case OutboundDeliveryUnknown:
+			part.settledAs = item.MessageID
+			d.settle(c)
+			return true
+		case OutboundSending:
+			return true
+		case OutboundSent:
+			if d.s.now-part.createdAt <= ownWithin {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle ends the conversation's attention when no part of unknown delivery is left.
+func (d *delivery) settle(c *conversationRow) {
+	c.markUpdated(d.s.now)
+	for _, part := range d.written[c.id] {
+		if part.state == OutboundDeliveryUnknown && part.settledAs == "" {
+			return
+		}
+	}
+	c.people.unknownSince = 0
+	if c.attention == OutboundDeliveryUnknown {
+		c.attention = ""
+	}
+}
+
+// automaticReply reports whether an echo is an automatic reply that its platform doesn't mark: it came sooner than a person could have
+// answered the customer, or repeats the text of such a one.
+func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
+	if !item.Unmarked {
+		return false
+	}
+	hash := automaticDigest(item)
+	if d.automatic[hash] {
+		return true
+	}
+	after := item.SentAt - c.lastCustomerAt
+	if item.SentAt <= 0 || c.lastCustomerAt == 0 || after < 0 || after > automaticWithin {
+		return false
+	}
+	if utf8.RuneCountInString(lettersOf(item.Text)) >= automaticLength {
+		d.automatic[hash] = true
+		d.learned = append(d.learned, tombstoneRow{item.key.orgID, hash})
+	}
+	return true
+}
+
+// automaticDigest is the hash that is kept of an automatic reply of a channel, among those of deleted messages. It reveals nothing.
+func automaticDigest(item *arrivedItem) [sha256.Size]byte {
+	return sha256.Sum256([]byte("automatic\n" + item.key.channelID + "\n" + strings.TrimSpace(item.Text)))
+}
+
+// writeEchoes queues what echoes have settled and taught.
+func (d *delivery) writeEchoes() {
+	for _, parts := range d.written {
+		for _, part := range parts {
+			if part.settledAs != "" {
+				d.s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $2, updated_at = $3
+					WHERE id = $1 AND state = 'delivery_unknown'`, part.id, part.settledAs, d.s.now)
+			}
+		}
+	}
+	d.s.queueTombstones(d.learned, automaticDays)
+}
+
+// lettersOf returns the letters and digits of a text in lower case, because platforms change the rest of what they are sent: white
+// space, marks of formatting. A text without any is taken as it is.
+func lettersOf(text string) string {
+	kept := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, text)
+	if kept == "" {
+		return strings.TrimSpace(text)
+	}
+	return kept
 }

@@ -2,11 +2,11 @@ package inbox
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -18,29 +18,40 @@ import (
 // errVanished: the conversation was deleted between finding and locking it.
 var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 
-// delivery reads and writes the rows of a batch's arrivals.
+// delivery reads, decides and writes the arrivals of a batch. Changes of stored rows are queued in the session in the order of the arrivals,
+// before the new messages are inserted.
 type delivery struct {
+	s       *session
 	ops     []*enqueueOp
 	keys    []conversationKey                // of all arrivals, sorted
 	makers  map[conversationKey]*arrivedItem // the item that begins the conversation of a key, if it isn't there; nil: none does
-	ids     map[conversationKey]string       // of the conversations that are there
-	aliases map[conversationKey]string       // of the conversations that are there, by the customers' other ids
+	ids     map[conversationKey]string       // of the stored conversations
+	aliases map[conversationKey]string       // of the stored conversations, by the customers' other ids
 	failed  []string                         // conversations of messages that were not delivered
-	routes  map[string]*store.Route          // of the channels that are there, by id
-	begun   []*conversationRow               // that begin with this batch, by key
-	rows    map[string]*conversationRow      // the session's
-	decided *decisions
+	routes  map[string]*store.Route          // of the stored channels, by id
+	begun   []*conversationRow               // conversations that begin with this batch, by key
+	byKey   map[conversationKey]*conversationRow
+	seen    map[messageKey]bool // messages that were stored before, or by this batch
+	sent    map[messageKey]*sentRow
+	// marked are the outbound messages of the marks of failed deliveries.
+	marked map[messageKey]*sentRow
+	// written are the last parts of conversations with an echo of an unknown id, automatic the digests of automatic replies.
+	written   map[string][]*writtenPart
+	automatic map[[sha256.Size]byte]bool
+	// businesses are the digests of known ids of businesses.
+	businesses map[[sha256.Size]byte]bool
+	// learned are new automatic replies and businesses.
+	learned []tombstoneRow
+	// reads is set when queries were queued whose results change conversations.
+	reads bool
 }
 
-func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
+func newDelivery(s *session, ops []*enqueueOp) *delivery {
 	d := &delivery{
-		ops: ops, makers: map[conversationKey]*arrivedItem{}, aliases: map[conversationKey]string{},
-		ids: map[conversationKey]string{}, routes: map[string]*store.Route{}, rows: rows,
-		decided: &decisions{
-			byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
-			sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
-			automatic: map[[sha256.Size]byte]bool{}, businesses: map[[sha256.Size]byte]bool{},
-		},
+		s: s, ops: ops, makers: map[conversationKey]*arrivedItem{}, aliases: map[conversationKey]string{},
+		ids: map[conversationKey]string{}, routes: map[string]*store.Route{}, byKey: map[conversationKey]*conversationRow{},
+		seen: map[messageKey]bool{}, sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{},
+		written: map[string][]*writtenPart{}, automatic: map[[sha256.Size]byte]bool{}, businesses: map[[sha256.Size]byte]bool{},
 	}
 	uniteKeys(ops)
 	for _, op := range ops {
@@ -56,6 +67,19 @@ func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	}
 	d.keys = slices.SortedFunc(maps.Keys(d.makers), conversationKey.compare)
 	return d
+}
+
+// items yields the arrivals in order.
+func (d *delivery) items() iter.Seq[*arrivedItem] {
+	return func(yield func(*arrivedItem) bool) {
+		for _, op := range d.ops {
+			for _, item := range op.items {
+				if !yield(item) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // wroteAt is when the last message of a part's customer arrived, 0 without any.
@@ -77,47 +101,36 @@ var (
 )
 
 // find queues the reading of the arrivals' conversations. All transactions lock conversations in the order of their ids. So find locks them
-// itself only if one statement covers everything that this transaction locks. Otherwise it reads at once, and returns the ids of the
+// itself only if one statement covers everything that this transaction locks. Otherwise it reads now, and returns the ids of the
 // conversations to lock; a failed delivery names only its message, whose conversation has to be read first.
-func (d *delivery) find(ctx context.Context, tx store.Tx, alone bool) ([]string, error) {
+func (d *delivery) find(alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
 	named := d.namedByAlias()
 	if alone && len(undelivered) == 0 && len(named) == 0 {
-		queueFind(tx, d.keys, d.ids, d.rows, true)
+		queueFind(d.s.tx, d.keys, d.ids, d.s.rows, true)
 		return nil, nil
 	}
 	if len(d.ops) == 0 {
 		return nil, nil
 	}
-	queueFind(tx, append(named, d.keys...), d.ids, d.rows, false)
-	d.queueAliases(tx, named)
-	failed := decisions{sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}}
-	failed.queueSent(tx, undelivered)
-	failed.queueMarked(tx, marks)
-	if err := tx.Flush(ctx); err != nil {
+	queueFind(d.s.tx, append(named, d.keys...), d.ids, d.s.rows, false)
+	d.queueAliases(named)
+	failed := func(sent *sentRow) { d.failed = append(d.failed, sent.conversationID) } // only the messages' rows name their conversations
+	d.queueSent(undelivered, func(_ messageKey, sent *sentRow) { failed(sent) })
+	d.queueMarked(marks, func(_ messageKey, sent *sentRow) { failed(sent) })
+	if err := d.s.tx.Flush(d.s.ctx); err != nil {
 		return nil, err
 	}
 	d.resolveAliases()
-	ids := make([]string, 0, len(d.ids)+len(failed.sent)+len(failed.marked))
-	for _, id := range d.ids {
-		ids = append(ids, id)
-	}
-	for _, sent := range failed.sent { // only the messages' rows name their conversations
-		d.failed = append(d.failed, sent.conversationID)
-	}
-	for _, sent := range failed.marked {
-		d.failed = append(d.failed, sent.conversationID)
-	}
+	ids := slices.Collect(maps.Values(d.ids))
 	return append(ids, d.failed...), nil
 }
 
 // messageKeys returns the keys of the arrivals that are wanted.
 func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKey) {
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			if wanted(item) {
-				keys = append(keys, item.messageKey())
-			}
+	for item := range d.items() {
+		if wanted(item) {
+			keys = append(keys, item.messageKey())
 		}
 	}
 	return keys
@@ -125,21 +138,12 @@ func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKe
 
 // markedIDs returns the ids of the messages in the marks of failed deliveries.
 func (d *delivery) markedIDs() (ids []string) {
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			if id, _, found := strings.Cut(item.Mark, "."); found && item.Kind == FailedDelivery {
-				ids = append(ids, id)
-			}
+	for item := range d.items() {
+		if id, _, found := strings.Cut(item.Mark, "."); found && item.Kind == FailedDelivery {
+			ids = append(ids, id)
 		}
 	}
 	return ids
-}
-
-func newConversation(maker *arrivedItem) *conversationRow {
-	begun := queueState{state: StateAssistant}
-	return &conversationRow{
-		queueState: begun, stored: begun, orgID: maker.route.OrgID, key: maker.key, address: maker.Address,
-	}
 }
 
 // nameBegun gives the conversations that begin their ids, in the order of arrival: of those that are due since the same moment, the one with
@@ -149,19 +153,17 @@ func (d *delivery) nameBegun() {
 		return
 	}
 	last := ""
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			if c := d.decided.rows[item.key]; c != nil && c.id == "" {
-				c.id = idAfter("cnv", last)
-				last = c.id
-			}
+	for item := range d.items() {
+		if c := d.byKey[item.key]; c != nil && c.id == "" {
+			c.id = idAfter("cnv", last)
+			last = c.id
 		}
 	}
 }
 
 // queueRoutes reads the routes of channels that are remembered, or on which conversations may begin. A channel may be deleted after its route
 // was read; then its arrivals are dropped, and the other tenants' arrivals of the same delivery are stored.
-func (d *delivery) queueRoutes(tx store.Tx) {
+func (d *delivery) queueRoutes() {
 	var channels []string
 	for _, key := range d.keys {
 		if d.ids[key] == "" && d.makers[key] != nil {
@@ -174,12 +176,12 @@ func (d *delivery) queueRoutes(tx store.Tx) {
 		}
 	}
 	slices.Sort(channels)
-	store.QueueRoutes(tx, slices.Compact(channels), d.routes)
+	store.QueueRoutes(d.s.tx, slices.Compact(channels), d.routes)
 }
 
 // withoutChanged returns the delivery without the operations of which a remembered route is no longer that of its channel. What they contain
 // must decide nothing about the others, so the others are looked up anew. Their conversations are locked already.
-func (d *delivery) withoutChanged(ctx context.Context, tx store.Tx) (*delivery, error) {
+func (d *delivery) withoutChanged() (*delivery, error) {
 	var rest []*enqueueOp
 	for _, op := range d.ops {
 		changed := slices.ContainsFunc(op.remembered, func(route *store.Route) bool {
@@ -195,49 +197,47 @@ func (d *delivery) withoutChanged(ctx context.Context, tx store.Tx) (*delivery, 
 	if len(rest) == len(d.ops) {
 		return d, nil
 	}
-	anew := newDelivery(rest, d.rows)
-	ids, err := anew.find(ctx, tx, false)
+	anew := newDelivery(d.s, rest)
+	ids, err := anew.find(false)
 	if err != nil {
 		return nil, err
 	}
-	queueLock(tx, ids, d.rows)
-	anew.queueRoutes(tx)
-	anew.queueReads(tx)
-	return anew, tx.Flush(ctx)
+	queueLock(d.s.tx, ids, d.s.rows)
+	anew.queueRoutes()
+	anew.queueReads()
+	return anew, d.s.tx.Flush(d.s.ctx)
 }
 
-// store decides the arrivals on the locked conversations and queues what they change.
-func (d *delivery) store(ctx context.Context, s *session) error {
-	d.decided.s, d.decided.now = s, s.now
+// store decides the arrivals on the locked conversations and queues their changes.
+func (d *delivery) store() error {
 	for key, id := range d.ids {
-		if s.rows[id] == nil {
+		if d.s.rows[id] == nil {
 			return errVanished
 		}
-		d.decided.rows[key] = s.rows[id]
+		d.byKey[key] = d.s.rows[id]
 	}
 	d.attribute()
 	for _, key := range d.keys { // in one order in all processes
 		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.routes[key.channelID] != nil {
-			c := newConversation(maker)
-			d.begun, d.decided.rows[key] = append(d.begun, c), c
+			begun := queueState{state: StateAssistant}
+			c := &conversationRow{queueState: begun, stored: begun, orgID: maker.route.OrgID, key: key, address: maker.Address}
+			d.begun, d.byKey[key] = append(d.begun, c), c
 		}
 	}
 	d.nameBegun()
-	if err := d.readEchoes(ctx, s); err != nil {
+	if err := d.readEchoes(); err != nil {
 		return err
 	}
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			d.decided.decide(item)
-		}
+	for item := range d.items() {
+		d.decide(item)
 	}
-	if err := d.insertBegun(ctx, s); err != nil {
+	if err := d.insertBegun(); err != nil {
 		return err
 	}
-	d.decided.write(s)
-	d.writeAliases(s)
-	if d.decided.reads {
-		if err := s.tx.Flush(ctx); err != nil {
+	d.write()
+	d.writeAliases()
+	if d.reads {
+		if err := d.s.tx.Flush(d.s.ctx); err != nil {
 			return fmt.Errorf("look for unanswered texts: %w", err)
 		}
 	}
@@ -247,7 +247,7 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 // insertBegun inserts the new conversations once, in the state that the arrivals leave them in. If another process has inserted one of them
 // meanwhile, that conversation's arrivals are left out, and their operations run again. Every transaction inserts after it has locked
 // the existing conversations, and in the order of the keys, so that two processes with the same new customers can't deadlock.
-func (d *delivery) insertBegun(ctx context.Context, s *session) error {
+func (d *delivery) insertBegun() error {
 	// One that is unchanged has no new message: all of its messages were stored before, or deleted.
 	d.begun = slices.DeleteFunc(d.begun, func(c *conversationRow) bool { return !c.changed })
 	if len(d.begun) == 0 {
@@ -257,7 +257,7 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 	text := func(of func(c *conversationRow) string) []string { return store.Column(d.begun, of) }
 	number := func(of func(c *conversationRow) int64) []int64 { return store.Column(d.begun, of) }
 	insertConversations.QueueQuery(
-		s.tx, func(row store.Row) error {
+		d.s.tx, func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
 			stored[id] = true
@@ -278,13 +278,13 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 		number(func(c *conversationRow) int64 { return c.attempts }),
 		number(func(c *conversationRow) int64 { return c.pausedUntil }),
 		number(func(c *conversationRow) int64 { return c.lastCustomerAt }),
-		number(func(*conversationRow) int64 { return s.now }),
+		number(func(*conversationRow) int64 { return d.s.now }),
 		number(func(c *conversationRow) int64 { return c.updatedAt }),
 		number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
-		text(func(c *conversationRow) string { return c.people.attentionTold }),
+		text(func(c *conversationRow) string { return c.people.reportedAttention }),
 		text(func(c *conversationRow) string { return c.people.handoverReason }),
 	)
-	if err := s.tx.Flush(ctx); err != nil {
+	if err := d.s.tx.Flush(d.s.ctx); err != nil {
 		return err
 	}
 	lost := map[string]bool{}
@@ -294,23 +294,19 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 			continue
 		}
 		c.written()
-		d.rows[c.id] = c
+		d.s.rows[c.id] = c
 	}
-	if len(lost) > 0 {
-		d.leaveOut(lost)
+	if len(lost) == 0 {
+		return nil
+	}
+	d.s.arrived = slices.DeleteFunc(d.s.arrived, func(m *messageRow) bool { return lost[m.conversationID] })
+	for _, op := range d.ops {
+		op.again = op.again || slices.ContainsFunc(op.items, func(item *arrivedItem) bool {
+			c := d.byKey[item.key]
+			return c != nil && lost[c.id]
+		})
 	}
 	return nil
-}
-
-// leaveOut forgets what was decided for conversations that another process has begun.
-func (d *delivery) leaveOut(lost map[string]bool) {
-	d.decided.messages = slices.DeleteFunc(d.decided.messages, func(m *messageRow) bool { return lost[m.conversationID] })
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			c := d.decided.rows[item.key]
-			op.again = op.again || c != nil && lost[c.id]
-		}
-	}
 }
 
 // conversations returns the ids of the conversations that the arrivals may change.
@@ -325,30 +321,32 @@ func (d *delivery) conversations() map[string]bool {
 	return ids
 }
 
-// queueReads loads what the decisions depend on, under the locks of the conversations.
-func (d *delivery) queueReads(tx store.Tx) {
-	d.decided.queueSeen(tx, d.messageKeys((*arrivedItem).stored))
-	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == FailedDelivery }))
-	d.decided.queueMarked(tx, d.markedIDs())
-	d.queueBusinesses(tx)
+// queueReads reads the rows that the decisions depend on, under the locks of the conversations.
+func (d *delivery) queueReads() {
+	d.queueSeen(d.messageKeys((*arrivedItem).stored))
+	sent := func(key messageKey, sent *sentRow) { d.sent[key] = sent }
+	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == FailedDelivery }), sent)
+	d.queueMarked(d.markedIDs(), func(key messageKey, sent *sentRow) { d.marked[key] = sent })
+	d.queueBusinesses()
+	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.Unsure }), sent)
 }
 
-func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
+func (d *delivery) queueSent(keys []messageKey, found func(messageKey, *sentRow)) {
 	for size, piece := range store.Padded(listSizes, keys) {
-		tx.QueueQuery(func(row store.Row) error {
+		d.s.tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
 			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID,
 				&key.platformID)
-			d.sent[key] = sent
+			found(key, sent)
 			return err
 		}, selectSent[size], messageKeyArgs(piece)...)
 	}
 }
 
-func (d *decisions) queueMarked(tx store.Tx, ids []string) {
+func (d *delivery) queueMarked(ids []string, found func(messageKey, *sentRow)) {
 	for size, piece := range store.Padded(listSizes, ids) {
-		tx.QueueQuery(func(row store.Row) error {
+		d.s.tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			var resends, attempts int64
 			sent := &sentRow{}
@@ -358,7 +356,7 @@ func (d *decisions) queueMarked(tx store.Tx, ids []string) {
 				attempts--
 			}
 			key.platformID = markOf(sent.id, resends, attempts)
-			d.marked[key] = sent
+			found(key, sent)
 			return err
 		}, selectMarked[size], store.Arguments(piece)...)
 	}
@@ -380,10 +378,11 @@ func messageKeyArgs(keys []messageKey) []any {
 	return args
 }
 
-// write writes what was reported of our messages, then adds the messages. If another process stores one of them at this
+// write writes the reports on our messages, and inserts the new messages. If another process stores one of them at this
 // moment, under another conversation, the unique index reports [store.ErrConflict].
-func (d *decisions) write(s *session) {
-	d.writeEchoes(s)
+func (d *delivery) write() {
+	s := d.s
+	d.writeEchoes()
 	for _, found := range []map[messageKey]*sentRow{d.sent, d.marked} {
 		for _, sent := range found {
 			if sent.changed {
@@ -392,11 +391,13 @@ func (d *decisions) write(s *session) {
 			}
 		}
 	}
-	slices.SortFunc(d.messages, func(a, b *messageRow) int {
+	arrived := s.arrived
+	s.arrived = nil
+	slices.SortFunc(arrived, func(a, b *messageRow) int {
 		return cmp.Or(cmp.Compare(a.key.orgID, b.key.orgID), cmp.Compare(a.key.channelID, b.key.channelID), cmp.Compare(a.MessageID, b.MessageID))
 	})
-	text := func(of func(m *messageRow) string) []string { return store.Column(d.messages, of) }
-	number := func(of func(m *messageRow) int64) []int64 { return store.Column(d.messages, of) }
+	text := func(of func(m *messageRow) string) []string { return store.Column(arrived, of) }
+	number := func(of func(m *messageRow) int64) []int64 { return store.Column(arrived, of) }
 	insertMessages.Queue(
 		s.tx, text(func(m *messageRow) string { return m.id }),
 		text(func(m *messageRow) string { return m.route.OrgID }),
@@ -405,12 +406,12 @@ func (d *decisions) write(s *session) {
 		text(func(m *messageRow) string { return m.MessageID }),
 		text(func(m *messageRow) string { return m.author }),
 		text(func(m *messageRow) string { return m.kind }),
-		store.Column(d.messages, func(m *messageRow) []byte { return m.body }),
-		store.Column(d.messages, func(m *messageRow) bool { return m.handled }),
+		store.Column(arrived, func(m *messageRow) []byte { return m.body }),
+		store.Column(arrived, func(m *messageRow) bool { return m.handled }),
 		number(func(m *messageRow) int64 { return m.sentAt }),
 		number(func(m *messageRow) int64 { return m.at }),
 	)
-	for _, m := range d.messages {
+	for _, m := range arrived {
 		media.Queue(s.tx, m.route.OrgID, m.key.channelID, m.conversationID, m.id, m.files)
 	}
 }

@@ -2,12 +2,13 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -46,40 +47,19 @@ func (q *Queue) Propose(ctx context.Context, lease Lease, turnID string, parts [
 	if err != nil {
 		return fmt.Errorf("propose: %w", err)
 	}
-	return q.do(ctx, "propose", &proposeOp{
-		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID}, draft: q.ring.Seal(text, vault.TurnDraft(lease.OrgID, turnID)),
-	})
-}
-
-type proposeOp struct {
-	turnOp
-
-	draft []byte // sealed
-	newer []string
-}
-
-// Size implements [store.Sized].
-func (op *proposeOp) Size() int { return len(op.draft) }
-
-func (op *proposeOp) read(s *session) {
-	op.turnOp.read(s)
-	queueOpenTexts(s.tx, op.conversation(), &op.newer)
-}
-
-func (op *proposeOp) run(_ context.Context, s *session) error {
-	c := op.asking(s)
-	if c == nil {
+	draft := q.ring.Seal(text, vault.TurnDraft(lease.OrgID, turnID))
+	var newer []string
+	op := onTurn(lease, turnID, func(s *session, c *conversationRow, t *turnRow) error {
+		c.markUpdated(s.now)
+		if len(newer) > 0 {
+			s.endTurn(c, t.id, turnEnd{state: TurnSuperseded})
+		} else {
+			s.endTurn(c, t.id, turnEnd{state: TurnNeedsAttention, code: codes.Draft, draft: draft})
+		}
 		return nil
-	}
-	c.touch(s.now)
-	if len(op.newer) > 0 {
-		op.supersede(s)
-		return nil
-	}
-	op.end(s, TurnNeedsAttention, codes.Draft, sql.NullInt64{})
-	s.tx.Queue(1, `UPDATE turns SET draft = $2 WHERE id = $1`, op.turnID, op.draft)
-	c.attention = codes.Draft
-	return nil
+	}, openTexts(lease.ConversationID, &newer))
+	op.size, op.before, op.after = len(draft), failpoint.BeforeDraftCommit, failpoint.AfterDraftCommit
+	return q.do(ctx, "propose", op)
 }
 
 // RecentRequests counts the turns of the leased conversation that asked a model within [RequestWindow], at most all that were begun.
@@ -153,65 +133,39 @@ func (q *Queue) SendDraft(
 	if changed {
 		code = codeDraftChanged
 	}
-	return q.sendAsHuman(ctx, humanOp{
-		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
-		draftID: draftID, draftCode: code,
+	return q.send(ctx, &personMessage{
+		actor: actor, orgID: orgID, conversationID: conversationID, parts: q.sealParts(orgID, parts), draftID: draftID, draftCode: code,
 	}, key)
 }
 
-// endDraft ends the turn of the draft that the message was made of, or refuses and reports false.
-func (op *humanOp) endDraft(ctx context.Context, s *session, c *conversationRow) (ended bool, err error) {
-	if ended, err = endDraft(ctx, s, c, op.draftID, op.draftCode); err == nil && !ended {
-		op.refused = ErrEnded
-	}
-	return ended, err
-}
-
-// DiscardDraft ends a draft without sending it; the customer gets no answer to what it was about. It returns [store.ErrNotFound],
+// DiscardDraft ends a draft without sending it; the customer gets no answer to the texts it was for. It returns [store.ErrNotFound],
 // [ErrEnded] as [Queue.SendDraft] does, or a wrapped error of the store.
 func (q *Queue) DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error {
-	return q.do(ctx, "discard a draft", &discardDraftOp{ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, draftID: draftID})
+	return q.do(ctx, "discard a draft", onOwn(orgID, conversationID, func(s *session, c *conversationRow) error {
+		if err := s.endDraft(c, draftID, codeDismissed); err != nil {
+			return err
+		}
+		s.audit(c, actor, "discard_draft")
+		if c.attention != "" {
+			return nil
+		}
+		c.people.reportedAttention = ""
+		return s.countUnanswered(c)
+	}))
 }
 
-type discardDraftOp struct {
-	ownOp
-
-	draftID string
-}
-
-func (op *discardDraftOp) run(ctx context.Context, s *session) error {
-	c := op.own(s)
-	if c == nil {
-		return nil
-	}
-	if waited, err := endDraft(ctx, s, c, op.draftID, codeDismissed); err != nil || !waited {
-		op.refused = ErrEnded
+// endDraft ends the turn of a pending draft, or refuses with [ErrEnded]. The conversation shows the other standing turns.
+func (s *session) endDraft(c *conversationRow, draftID, code string) error {
+	turns, err := s.standingTurns(c)
+	if err != nil {
 		return err
 	}
-	op.audit(s, "discard_draft")
-	if c.attention != "" {
-		return nil
+	drafts, others := partition(turns, codes.Draft)
+	if !slices.ContainsFunc(drafts, func(turn standingTurn) bool { return turn.id == draftID }) {
+		return refusal{ErrEnded}
 	}
-	c.people.attentionTold = ""
-	return s.countUnanswered(ctx, c)
-}
-
-// endDraft ends the turn of a draft that waits, and reports whether there was one. The conversation shows what else stands.
-func endDraft(ctx context.Context, s *session, c *conversationRow, draftID, code string) (waited bool, err error) {
-	standing := standingOp{ownOp: ownOp{id: c.id}, code: codes.Draft}
-	drafts, others, err := standing.turns(ctx, s)
-	if err != nil {
-		return false, err
-	}
-	for _, turn := range drafts {
-		waited = waited || turn.id == draftID
-	}
-	if !waited {
-		return false, nil
-	}
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id = $1`, draftID)
-	s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, draftID, code, s.now)
-	c.stands(newestCode(others))
-	c.touch(s.now)
-	return true, nil
+	s.dismissTurn(draftID, code)
+	c.setAttention(newestCode(others))
+	c.markUpdated(s.now)
+	return nil
 }

@@ -101,7 +101,7 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 		if len(op.items) == 0 && len(op.remembered) == 0 {
 			break
 		}
-		if err = q.db.Do(ctx, Kind, op); !met(err) && !op.again {
+		if err = q.write(ctx, op); !met(err) && !op.again {
 			break
 		}
 	}

@@ -3,10 +3,10 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -132,142 +132,78 @@ func (c *conversationRow) asLease() Lease {
 	}
 }
 
-// leased is the common part of operations under a lease.
-type leased struct {
-	lease   Lease
-	refused error
-}
-
-func (l *leased) conversation() string { return l.lease.ConversationID }
-
-// Urgent implements [store.Urgent]: begun turns go on before new ones, and their leases don't run out behind a long line. There
-// are as many as leases.
-func (*leased) Urgent() bool { return true }
-
-// holder returns the conversation while the lease is the last one given and wasn't given back. One that ran out is still good
-// as long as no other worker took the conversation: the locked row decides.
-func (l *leased) holder(s *session) *conversationRow {
-	l.refused = nil
-	c := s.rows[l.lease.ConversationID]
-	if c == nil || c.deleted || c.leaseUntil == 0 || c.leaseToken != l.lease.Token || c.orgID != l.lease.OrgID {
-		l.refused = ErrLeaseLost
-		return nil
-	}
-	return c
-}
-
-func (l *leased) refusal() error { return l.refused }
-
-// refusable is an operation that can be refused.
-type refusable interface {
-	operation
-	refusal() error
-}
-
-// do runs an operation and returns its fault or its refusal.
-func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
-	err := q.commit(ctx, op)
-	if err == nil {
-		err = op.refusal()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	if failpoint.Enabled {
-		if _, after, passes := failpoints(op); passes {
-			failpoint.Hit(after)
-		}
-	}
-	return nil
-}
-
 // Renew makes a lease last for another life from now. It returns [ErrLeaseLost] or a wrapped error of the store, after which it
 // may be repeated.
 func (q *Queue) Renew(ctx context.Context, lease Lease, life time.Duration) (Lease, error) {
-	op := &renewOp{leased: leased{lease: lease}, life: life}
-	if err := q.do(ctx, "renew a lease", op); err != nil {
+	var renewed Lease
+	err := q.do(ctx, "renew a lease", onLease(lease, func(s *session, c *conversationRow) error {
+		c.leaseUntil = max(c.leaseUntil, s.now+max(1, life.Milliseconds()))
+		c.changed = true
+		renewed = c.asLease()
+		return nil
+	}))
+	if err != nil {
 		return lease, err
 	}
-	op.lease.CustomerRef = lease.CustomerRef
-	return op.lease, nil
-}
-
-type renewOp struct {
-	leased
-
-	life time.Duration
-}
-
-func (op *renewOp) run(_ context.Context, s *session) error {
-	if c := op.holder(s); c != nil {
-		c.leaseUntil = max(c.leaseUntil, s.now+max(1, op.life.Milliseconds()))
-		c.changed = true
-		op.lease = c.asLease()
-	}
-	return nil
+	renewed.CustomerRef = lease.CustomerRef
+	return renewed, nil
 }
 
 // Release gives a conversation back after success: remaining work makes it due, after the quiet window if one lasts. It returns
 // [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Release(ctx context.Context, lease Lease) error {
-	return q.do(ctx, "release a conversation", &releaseOp{leased: leased{lease: lease}})
+	var left workLeft
+	return q.do(ctx, "release a conversation", onLease(lease, func(s *session, c *conversationRow) error {
+		s.release(c, left)
+		return nil
+	}, left.read(lease.ConversationID, "")))
 }
 
-// Backoff gives a conversation back after a failed attempt: it is due after wait, whatever arrives meanwhile, and its
+// Backoff gives a conversation back after a failed attempt: it is due after wait, whatever arrives until then, and its
 // attempts and those of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) error {
-	return q.do(ctx, "back off from a conversation", &releaseOp{leased: leased{lease: lease}, failed: true, wait: wait})
-}
-
-// Postpone gives a conversation back whose turn must wait without a failure: it is due after wait, or when something arrives.
-// It returns [ErrLeaseLost] or a wrapped error of the store.
-func (q *Queue) Postpone(ctx context.Context, lease Lease, wait time.Duration) error {
-	return q.do(ctx, "postpone a conversation", &releaseOp{leased: leased{lease: lease}, wait: wait})
-}
-
-type releaseOp struct {
-	leased
-
-	failed bool
-	wait   time.Duration // 0: due as its rows say
-	left   workLeft
-}
-
-func (op *releaseOp) read(s *session) { op.left.read(s.tx, op.conversation(), "") }
-
-func (op *releaseOp) run(_ context.Context, s *session) error {
-	c := op.holder(s)
-	if c == nil {
-		return nil
-	}
-	c.leaseUntil, c.changed = 0, true
-	if op.failed || op.wait > 0 {
-		c.runAt = sql.NullInt64{Int64: s.now + max(0, op.wait.Milliseconds()), Valid: true}
-		c.wake = true
-	}
-	switch {
-	case op.failed:
+	return q.do(ctx, "back off from a conversation", onLease(lease, func(s *session, c *conversationRow) error {
+		c.putOff(s.now, wait)
 		c.attempts++
 		s.tx.Queue(store.AnyRows, countAttempt, c.turnID, s.now)
 		return nil
-	case op.wait > 0:
-		return nil
-	}
-	c.attempts = 0
-	c.reschedule(op.left, s.now)
-	return nil
+	}))
 }
 
-// workLeft is what is left to do in a conversation.
+// Postpone gives a conversation back whose turn must wait without a failure: it is due after wait, or when something arrives. 0 is
+// [Queue.Release]. It returns [ErrLeaseLost] or a wrapped error of the store.
+func (q *Queue) Postpone(ctx context.Context, lease Lease, wait time.Duration) error {
+	if wait <= 0 {
+		return q.Release(ctx, lease)
+	}
+	return q.do(ctx, "postpone a conversation", onLease(lease, func(s *session, c *conversationRow) error {
+		c.putOff(s.now, wait)
+		return nil
+	}))
+}
+
+// putOff ends the lease and makes the conversation due after wait.
+func (c *conversationRow) putOff(now int64, wait time.Duration) {
+	c.leaseUntil, c.changed, c.wake = 0, true, true
+	c.runAt = sql.NullInt64{Int64: now + max(0, wait.Milliseconds()), Valid: true}
+}
+
+// release ends the lease after success, with the work that is left.
+func (s *session) release(c *conversationRow, left workLeft) {
+	c.leaseUntil, c.attempts = 0, 0
+	c.reschedule(left, s.now)
+}
+
+// workLeft is the work that is left in a conversation.
 type workLeft struct {
 	runs   bool          // there is a running turn
 	unsent sql.NullInt64 // when the first part was made that isn't sent yet
 	texts  bool          // texts wait for an answer
 }
 
-// read queues the reading. It doesn't count the part with the id without, "" for none.
-func (w *workLeft) read(tx store.Tx, conversationID, without string) {
-	tx.QueueQuery(func(row store.Row) error { return row.Scan(&w.runs, &w.unsent, &w.texts) }, `SELECT
+// read reads it. The part with the id without doesn't count.
+func (w *workLeft) read(conversationID, without string) func(*session) {
+	return readInto([]any{&w.runs, &w.unsent, &w.texts}, `SELECT
 		EXISTS (SELECT 1 FROM `+runningTurn+`),
 		(SELECT created_at FROM outbound_messages WHERE `+unsentOf+` AND id <> $2 ORDER BY created_at LIMIT 1),
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
@@ -293,5 +229,52 @@ func (c *conversationRow) reschedule(left workLeft, now int64) {
 	default:
 		c.runAt = sql.NullInt64{Int64: now, Valid: true}
 		c.wake = true
+	}
+}
+
+// The reasons for which [Queue.Claim] doesn't lease a conversation.
+var (
+	// ErrLeased: another lease is valid; it may end soon.
+	ErrLeased = errors.New("inbox: the conversation is leased")
+	// ErrNotDue: there is nothing to do in it, or not before the pause after a failed attempt is over.
+	ErrNotDue = errors.New("inbox: nothing is to be done in the conversation now")
+)
+
+// Claim leases one conversation for a caller that waits for its answer, with the same duties as after [Queue.Lease]. A quiet
+// window ends with it; a pause after a failed attempt doesn't. It returns [ErrLeased], [ErrNotDue], also for a conversation
+// that doesn't exist or isn't the organization's, or a wrapped error of the store.
+func (q *Queue) Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (Lease, error) {
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Lease{}, fmt.Errorf("claim a conversation: %w", err)
+	}
+	var lease Lease
+	err := q.do(ctx, "claim a conversation", &operation{conversation: conversationID, run: func(s *session, c *conversationRow) error {
+		if c == nil || c.orgID != orgID {
+			return refusal{ErrNotDue}
+		}
+		if err := claimable(c.runAt, c.leaseUntil, c.attempts, s.now); err != nil {
+			return refusal{err}
+		}
+		if c.runAt.Int64 > s.now {
+			c.runAt = sql.NullInt64{Int64: s.now, Valid: true}
+		}
+		lease = c.lease(s.tx, s.now, life)
+		return nil
+	}})
+	if err != nil {
+		return Lease{}, err
+	}
+	return q.opened(lease), nil
+}
+
+// claimable returns why the conversation can't be claimed now, or nil.
+func claimable(runAt sql.NullInt64, leaseUntil, attempts, now int64) error {
+	switch {
+	case leaseUntil >= now:
+		return ErrLeased
+	case !runAt.Valid, runAt.Int64 > now && attempts > 0:
+		return ErrNotDue
+	default:
+		return nil
 	}
 }

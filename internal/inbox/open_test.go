@@ -2,8 +2,10 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,39 +127,39 @@ func TestMissingOrganizationFailsNoOtherLease(t *testing.T) {
 // Operations of one transaction see what those before them have changed, though all of them read at its beginning.
 func TestOperationsOfOneTransaction(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(t *testing.T, q *inboxTest, lease leased){
-		"a turn, and another of the same texts": func(t *testing.T, q *inboxTest, lease leased) {
-			ids := idsOf(q.open(t, lease.lease).Waiting)
-			first := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_1"}, messageIDs: ids, state: TurnAwaiting}
-			second := &beginOp{turnOp: turnOp{leased: lease, turnID: "trn_2"}, messageIDs: ids, state: TurnAwaiting}
-			q.apply(t, first, second)
-			require.NoError(t, first.refused)
-			require.ErrorIs(t, second.refused, ErrEnded)
+	for name, test := range map[string]func(t *testing.T, q *inboxTest, lease Lease){
+		"a turn, and another of the same texts": func(t *testing.T, q *inboxTest, lease Lease) {
+			ids := idsOf(q.open(t, lease).Waiting)
+			begin := func(q *Queue) error { return q.BeginCall(t.Context(), lease, Turn{ID: store.NewID("trn")}, ids) }
+			errs := q.together(t, begin, begin)
+			require.NoError(t, errs[0])
+			require.ErrorIs(t, errs[1], ErrEnded)
 		},
-		"a text, and the end of the answer before it": func(t *testing.T, q *inboxTest, lease leased) {
-			parts := q.answer(t, lease.lease, "answer")
-			q.apply(t, q.arrival(t, textOf("ann", "2", "and this?")), lastPart(lease, parts[0].ID))
+		"a text, and the end of the answer before it": func(t *testing.T, q *inboxTest, lease Lease) {
+			parts := q.answer(t, lease, "answer")
+			require.NoError(t, errors.Join(q.together(t, q.arriving(textOf("ann", "2", "and this?")), lastPart(lease, parts[0].ID))...))
 			require.Equal(t, []string{"and this?"}, textsOf(q.open(t, q.take(t)).Waiting))
 		},
-		"the end of the only answer": func(t *testing.T, q *inboxTest, lease leased) {
-			q.apply(t, lastPart(lease, q.answer(t, lease.lease, "answer")[0].ID))
+		"the end of the only answer": func(t *testing.T, q *inboxTest, lease Lease) {
+			require.NoError(t, errors.Join(q.together(t, lastPart(lease, q.answer(t, lease, "answer")[0].ID))...))
 			q.idle(t)
 		},
-		"a person's message, and the end of a lease": func(t *testing.T, q *inboxTest, lease leased) {
-			require.NoError(t, q.Sent(t.Context(), lease.lease, q.answer(t, lease.lease, "answer")[0].ID, "p1", ""))
-			human := ownOp{actor: "usr_1", orgID: "org_1", id: lease.lease.ConversationID}
-			q.apply(t, &humanOp{ownOp: human, parts: q.sealParts("org_1", []string{"from a person"})}, &releaseOp{leased: lease})
+		"a person's message, and the end of a lease": func(t *testing.T, q *inboxTest, lease Lease) {
+			require.NoError(t, q.Sent(t.Context(), lease, q.answer(t, lease, "answer")[0].ID, "p1", ""))
+			require.NoError(t, errors.Join(q.together(t, func(q *Queue) error {
+				_, err := q.SendAsHuman(context.Background(), "usr_1", "org_1", lease.ConversationID, []string{"from a person"})
+				return err
+			}, func(q *Queue) error { return q.Release(context.Background(), lease) })...))
 			require.Equal(t, "from a person", q.open(t, q.take(t)).Outbound[0].Text)
 		},
-		"a report of a failed part, and the next part": func(t *testing.T, q *inboxTest, lease leased) {
-			parts := q.answer(t, lease.lease, "one", "two", "three")
-			require.NoError(t, q.Sent(t.Context(), lease.lease, parts[0].ID, "p1", parts[1].ID))
-			sent := &sentOp{
-				partOp: partOp{leased: lease, id: parts[1].ID}, platformMessageID: "p2",
-				next: &sendingOp{partOp: partOp{leased: lease, id: parts[2].ID}},
-			}
-			q.apply(t, q.arrival(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "refused"}), sent)
-			require.ErrorIs(t, sent.refused, ErrEnded)
+		"a report of a failed part, and the next part": func(t *testing.T, q *inboxTest, lease Lease) {
+			parts := q.answer(t, lease, "one", "two", "three")
+			require.NoError(t, q.Sent(t.Context(), lease, parts[0].ID, "p1", parts[1].ID))
+			errs := q.together(t, q.arriving(Item{Kind: FailedDelivery, MessageID: "p1", Code: "refused"}), func(q *Queue) error {
+				return q.Sent(context.Background(), lease, parts[1].ID, "p2", parts[2].ID)
+			})
+			require.NoError(t, errs[0])
+			require.ErrorIs(t, errs[1], ErrEnded)
 			require.Equal(t, OutboundFailed, q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, parts[2].ID))
 		},
 	} {
@@ -165,30 +167,47 @@ func TestOperationsOfOneTransaction(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, q *inboxTest) {
 				q.arrive(t, textOf("ann", "1", "hello"))
-				test(t, q, leased{lease: q.take(t)})
+				test(t, q, q.take(t))
 				q.healthy(t)
 			})
 		})
 	}
 }
 
-// apply runs operations in one transaction, in order.
-func (q *inboxTest) apply(t *testing.T, ops ...store.Op) {
+// together runs writes in one transaction, in order, and returns the error of each.
+func (q *inboxTest) together(t *testing.T, writes ...func(q *Queue) error) []error {
 	t.Helper()
+	errs := make([]error, len(writes))
+	var ops []store.Op
+	queued, applied := make(chan store.Op), make(chan struct{})
+	var running sync.WaitGroup
+	for i, write := range writes {
+		batched := New(q.db, q.ring)
+		batched.ids.Store(q.ids.Load())
+		batched.write = func(_ context.Context, op store.Op) error {
+			queued <- op
+			<-applied
+			return nil
+		}
+		running.Go(func() { errs[i] = write(batched) })
+		ops = append(ops, <-queued)
+	}
 	require.NoError(t, q.db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error { return apply(ctx, tx, ops) }))
+	close(applied)
+	running.Wait()
+	return errs
 }
 
-// arrival is the operation of [Queue.Enqueue].
-func (q *inboxTest) arrival(t *testing.T, item Item) store.Op {
-	t.Helper()
-	op, err := q.seal(context.Background(), []Arrival{{q.route, []Item{item}}})
-	require.NoError(t, err)
-	return op
+// arriving delivers an item.
+func (q *inboxTest) arriving(item Item) func(q *Queue) error {
+	return func(batched *Queue) error {
+		return batched.Enqueue(context.Background(), []Arrival{{q.route, []Item{item}}})
+	}
 }
 
-// lastPart is the operation of [Queue.SentAndRelease].
-func lastPart(lease leased, id string) store.Op {
-	return &lastSentOp{sentOp: sentOp{partOp: partOp{leased: lease, id: id}, platformMessageID: "p1"}}
+// lastPart sends the last part of an answer.
+func lastPart(lease Lease, id string) func(q *Queue) error {
+	return func(q *Queue) error { return q.SentAndRelease(context.Background(), lease, id, "p1") }
 }
 
 // answer answers what waits. The first part is being sent.

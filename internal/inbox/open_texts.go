@@ -1,10 +1,8 @@
 package inbox
 
 import (
-	"context"
 	"database/sql"
-	"fmt"
-	"time"
+	"math"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -16,8 +14,8 @@ import (
 //
 //   - The assistant's answer binds its texts to its turn. [session.discard] opens them again if the answer is discarded before any of it was
 //     sent.
-//   - A person's message from the platform's app closes what the customer had sent before it, by the platform's clock ([decisions.answeredBy]).
-//   - A person's message from here closes what had arrived before it was written, once it is sent ([partOp.reached]), if the assistant was
+//   - A person's message from the platform's app closes what the customer had sent before it, by the platform's clock ([delivery.answeredBy]).
+//   - A person's message from here closes what had arrived before it was written, once it is sent ([session.recordDelivery]), if the assistant was
 //     silent then. Otherwise the assistant still answers, with knowledge of the message. The assistant's last words close as a person's do.
 //   - Where nothing can or may be answered, [session.silence] closes all texts.
 //
@@ -42,8 +40,8 @@ func (s *session) retract(c *conversationRow, code string) {
 	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id IN (SELECT id FROM turns WHERE conversation_id = $1 AND state = 'superseded')`,
 		c.id, code, s.now)
 	c.waitingSince = sql.NullInt64{}
-	c.looked("")
-	c.touch(s.now)
+	c.acknowledge("")
+	c.markUpdated(s.now)
 }
 
 // discard is retract where the assistant may not write any longer: what is left of an answer isn't sent either.
@@ -56,31 +54,44 @@ func (s *session) discard(c *conversationRow, code string) {
 const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
 	WHERE ` + unsentOf + ` AND state = 'pending' AND author = 'assistant'`
 
-// discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
+// discardPart discards a part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
 // answers the customer.
-func (op *partOp) discard(s *session, c *conversationRow) {
-	s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
-	if op.part > 0 || op.resends > 0 || op.turnCode != "" && op.turnCode != codeNotice {
+func (s *session) discardPart(c *conversationRow, p *partRow) {
+	s.tx.Queue(1, setPart, p.id, OutboundDiscarded, codeHandedOver, s.now)
+	if p.part > 0 || p.resends > 0 || p.turnCode != "" && p.turnCode != codeNotice {
 		return
 	}
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL, handled = handled OR $2 WHERE turn_id = $1`, op.turnID,
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL, handled = handled OR $2 WHERE turn_id = $1`, p.turnID,
 		c.state == StateClosed || c.blockedAt != 0)
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id = $1`, op.turnID, s.now)
-	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, op.conversation(), codeHandedOver, s.now, op.turnID)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id = $1`, p.turnID, s.now)
+	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, c.id, codeHandedOver, s.now, p.turnID)
 }
 
-// silence is discard where nobody answers: the open texts are closed.
+// silence discards the assistant's work where nobody answers: the open texts are closed.
 func (s *session) silence(c *conversationRow, code string) {
 	s.discard(c, code)
-	s.closeTexts("", c.id)
+	s.closeTexts(c, math.MaxInt64, math.MaxInt64)
 }
 
-// closeTexts closes the open texts of the conversation $1, and those whose answer is being sent: they stay closed if it isn't sent after all.
-// and is a further condition, or "".
-func (s *session) closeTexts(and string, args ...any) {
+// close ends the conversation with a code until the customer writes again.
+func (s *session) close(c *conversationRow, code string) {
+	c.state = StateClosed
+	c.answered(0)
+	s.silence(c, code)
+}
+
+// closeTexts closes the open texts that were sent before a time by the platform's clock and had arrived at another by ours, and those whose
+// answer is being sent: they stay closed if it isn't sent after all.
+func (s *session) closeTexts(c *conversationRow, sentBefore, arrivedUntil int64) {
+	for _, m := range s.arrived {
+		if m.conversationID == c.id && m.sentAt < sentBefore && m.at <= arrivedUntil {
+			m.handled = true
+		}
+	}
 	for _, open := range [...]string{`turn_id IS NULL`, `turn_id IN (SELECT turn_id FROM outbound_messages
 		WHERE ` + unsentOf + ` AND state = 'sending' AND author = 'assistant' AND part = 0 AND resends = 0)`} {
-		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND NOT handled AND `+open+and, args...)
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND NOT handled AND `+open+
+			` AND sent_at < $2 AND received_at <= $3`, c.id, sentBefore, arrivedUntil)
 	}
 }
 
@@ -90,52 +101,46 @@ const selectUnansweredSince = `SELECT coalesce(min(received_at), 0) FROM (
 	UNION ALL SELECT received_at FROM messages WHERE turn_id IN (` + unsaid + `) AND NOT handled AND sent_at >= $2) AS texts`
 
 // countUnanswered sets since when the customer waits by what is unanswered now, after texts were closed.
-func (s *session) countUnanswered(ctx context.Context, c *conversationRow) error {
+func (s *session) countUnanswered(c *conversationRow) error {
 	var since int64
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&since) }, selectUnansweredSince, c.id, 0)
-	if err != nil {
-		return fmt.Errorf("look for unanswered texts: %w", err)
-	}
-	c.waitsSince(since)
-	return nil
+	err := s.value("look for unanswered texts", &since, selectUnansweredSince, c.id, 0)
+	c.shortenWait(since)
+	return err
 }
 
-// waitsSince moves the beginning of the customer's wait to the arrival of a text, 0 for none. It begins no wait, and leaves one that begins
+// shortenWait moves the beginning of the customer's wait to the arrival of a text; 0 ends the wait. It begins no wait, and leaves one that begins
 // later, when the business opens.
-func (c *conversationRow) waitsSince(since int64) {
+func (c *conversationRow) shortenWait(since int64) {
 	waits := &c.people.unansweredSince
 	if *waits > 0 && (since == 0 || since > *waits) {
 		*waits, c.changed = since, true
 	}
 }
 
-// answeredBy closes what the customer had sent before a person's message that the platform reports, of stored texts and those of this batch,
-// if the assistant leaves them to the person. The customer goes on waiting only for an answer to what is younger. A platform that gives no
+// answeredBy closes the customer's texts, stored ones and those of this batch, from before a person's message that the platform reports,
+// if the assistant leaves them to the person. The customer continues to wait only for an answer to younger texts. A platform that gives no
 // time reports in order.
-func (d *decisions) answeredBy(c *conversationRow, item *arrivedItem, sentAt int64, closes bool) {
-	timed := item.SentAt > 0 && item.SentAt <= d.now
+func (d *delivery) answeredBy(c *conversationRow, item *arrivedItem, sentAt int64, closes bool) {
+	s := d.s
+	timed := item.SentAt > 0 && item.SentAt <= s.now
 	waited := c.people.unansweredSince
-	c.replied(0)
-	for _, m := range d.messages {
-		switch {
-		case m.conversationID != c.id || m.author != AuthorCustomer || m.handled:
-		case timed && m.sentAt >= sentAt:
-			c.asked(m.at)
-		case closes:
-			m.handled = true
-		}
+	c.answered(0)
+	if !timed {
+		sentAt = math.MaxInt64
 	}
-	switch {
-	case !timed && closes:
-		d.s.closeTexts("", c.id)
-	case closes:
-		d.s.closeTexts(` AND sent_at < $2`, c.id, sentAt)
+	if closes {
+		s.closeTexts(c, sentAt, math.MaxInt64)
 	}
 	if !timed {
 		return
 	}
+	for _, m := range s.arrived {
+		if m.conversationID == c.id && m.author == AuthorCustomer && !m.handled && m.sentAt >= sentAt {
+			c.startWait(m.at)
+		}
+	}
 	d.reads = true
-	d.s.tx.QueueQuery(func(row store.Row) error {
+	s.tx.QueueQuery(func(row store.Row) error {
 		since, err := store.ScanValue[int64](row)
 		if since == 0 {
 			return err
@@ -143,20 +148,20 @@ func (d *decisions) answeredBy(c *conversationRow, item *arrivedItem, sentAt int
 		if waited > 0 {
 			c.people.unansweredSince = max(since, waited)
 		}
-		c.runBy(max(c.pausedUntil, d.now))
+		c.runBy(max(c.pausedUntil, s.now))
 		return err
 	}, selectUnansweredSince, c.id, sentAt)
 }
 
-// reached records that a part has reached the customer, or may have.
-func (op *partOp) reached(s *session, c *conversationRow) {
-	lastWords := op.turnCode == codeHandedOver
-	if lastWords || op.author == AuthorHuman && (c.state == StateHuman || op.createdAt < c.pausedUntil) {
-		s.closeTexts(` AND received_at <= $2`, c.id, op.createdAt)
+// recordDelivery records that a part has reached the customer, or may have.
+func (s *session) recordDelivery(c *conversationRow, p *partRow) {
+	lastWords := p.turnCode == codeHandedOver
+	if lastWords || p.author == AuthorHuman && (c.state == StateHuman || p.createdAt < c.pausedUntil) {
+		s.closeTexts(c, math.MaxInt64, p.createdAt)
 	}
-	waitsOn := lastWords || op.turnCode == codeClosed || op.author == AuthorAssistant && c.state == StateHuman // for the opening, or a person
+	waitsOn := lastWords || p.turnCode == codeClosed || p.author == AuthorAssistant && c.state == StateHuman // for the opening, or a person
 	if !waitsOn {
-		c.waitsSince(op.openSince)
+		c.shortenWait(p.openSince)
 	}
 }
 
@@ -165,24 +170,24 @@ const giveBackLife = codes.Life
 
 // giveBack lets the assistant answer what is open in a conversation that a person has given back, in one reply. What the person has
 // written, and is still being sent, answers what had arrived before. If the customer wrote last too long ago, the texts stand instead.
-func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
+func (s *session) giveBack(c *conversationRow) error {
 	var answers int64 // the place of the last of a person's messages on their way
 	var open bool
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&answers) }, `SELECT coalesce(max(created_at), 0) FROM outbound_messages
+	err := s.value("look for a person's messages", &answers, `SELECT coalesce(max(created_at), 0) FROM outbound_messages
 		WHERE `+unsentOf+` AND author = 'human'`, c.id)
 	if err != nil {
-		return fmt.Errorf("look for a person's messages: %w", err)
-	}
-	if answers > 0 { // until they are sent the customer waits
-		s.closeTexts(` AND received_at <= $2`, c.id, answers)
-	} else if err := s.countUnanswered(ctx, c); err != nil {
 		return err
 	}
-	err = s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&open) },
+	if answers > 0 { // until they are sent the customer waits
+		s.closeTexts(c, math.MaxInt64, answers)
+	} else if err := s.countUnanswered(c); err != nil {
+		return err
+	}
+	err = s.value("look for open texts", &open,
 		`SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, c.id)
 	switch {
 	case err != nil:
-		return fmt.Errorf("look for open texts: %w", err)
+		return err
 	case !open:
 	case s.now-c.lastCustomerAt > giveBackLife.Milliseconds():
 		s.standOpen(c, store.NewID("trn"), codes.TooOld)
@@ -191,15 +196,3 @@ func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
 	}
 	return nil
 }
-
-// standOpen lets the open texts of a conversation stand with a code, as a turn with an id.
-func (s *session) standOpen(c *conversationRow, turnID, code string) {
-	at := c.place(s.now)
-	s.tx.Queue(1, insertTurn, turnID, c.orgID, c.key.channelID, c.id, "", TurnNeedsAttention, []byte(nil), code, sql.NullInt64{}, at, at, "")
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = $2 WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, c.id, turnID)
-	c.waitingSince = sql.NullInt64{}
-	c.stands(code)
-}
-
-// alarmAfter is for how long a part waits to be sent before people are told.
-const alarmAfter = 15 * time.Minute

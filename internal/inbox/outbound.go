@@ -4,44 +4,91 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
-// sendFirst the first part is sending at once, which saves a commit, unless a person's message waits, which is sent before it, or the
-// lease's paces don't let it: then Answer returns the parts with a [PacedError]. When a person has taken the conversation meanwhile, or
-// the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. When the channel's answers
-// have become drafts meanwhile, nothing changes, and Answer returns [ErrDraftMode]. Other errors are [ErrEnded], [ErrLeaseLost],
+// sendFirst the first part is immediately sending, which saves a commit, unless a person's message waits, which is sent before it, or the
+// lease's paces don't allow it: then Answer returns the parts with a [PacedError]. If a person has taken the conversation since, or
+// the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. If the channel's answers
+// have become drafts since, nothing changes, and Answer returns [ErrDraftMode]. Other errors are [ErrEnded], [ErrLeaseLost],
 // [ErrInvalid] without parts, or wrapped ones of the store, after which the answer may be stored: see [Queue.Unmark].
 func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
 	}
-	op := q.answer(lease, turnID, parts, sendFirst)
-	if err := q.do(ctx, "answer", &op); err != nil {
+	return q.answer(ctx, "answer", lease, turnID, parts, sendFirst, "")
+}
+
+// AnswerAndHandOver ends a running turn with the assistant's last words, and gives the conversation to people for a reason, such as
+// [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until that person writes in it. Without
+// parts nothing is sent, and the turn is discarded. The customer continues to wait for an answer of a person; newer texts are open.
+// sendFirst, the result and the errors are those of [Queue.Answer].
+func (q *Queue) AnswerAndHandOver(
+	ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool,
+) ([]Outbound, error) {
+	if reason == "" {
+		return nil, fmt.Errorf("answer and hand over: %w: it needs a reason", ErrInvalid)
+	}
+	return q.answer(ctx, "answer and hand over", lease, turnID, parts, sendFirst, reason)
+}
+
+// answer ends a running turn with an answer, or with last words if handover isn't empty.
+func (q *Queue) answer(
+	ctx context.Context, doing string, lease Lease, turnID string, texts []string, sendFirst bool, handover string,
+) ([]Outbound, error) {
+	parts := q.sealParts(lease.OrgID, texts)
+	var personWrote, drafts, newer bool // a person's message waits, the channel's answers are drafts, texts wait for another turn
+	var early *PacedError
+	var at int64
+	op := onTurn(lease, turnID, func(s *session, c *conversationRow, _ *turnRow) error {
+		early = nil
+		switch {
+		case c.silent(s.now):
+			s.discard(c, codeHandedOver)
+			return refusal{ErrHandedOver}
+		case newer && lease.Call != nil && lease.Call.Supersede:
+			s.endTurn(c, turnID, turnEnd{state: TurnSuperseded})
+			return refusal{ErrSuperseded}
+		case drafts && len(parts) > 0:
+			return refusal{ErrDraftMode}
+		}
+		end := turnEnd{state: TurnAnswered, parts: parts, handover: handover}
+		if handover != "" {
+			end.code = codeHandedOver
+		}
+		if len(parts) == 0 {
+			end.state = TurnDiscarded
+		} else {
+			parts[0].state = OutboundPending
+			if sendFirst && !personWrote {
+				if early = s.takePlace(c, lease.Paces, true); early == nil {
+					parts[0].state = OutboundSending
+				}
+			}
+		}
+		at = s.endTurn(c, turnID, end)
+		return nil
+	}, readInto([]any{&personWrote, &drafts, &newer}, `SELECT `+wroteIn+`$1), EXISTS (SELECT 1 FROM channels WHERE id = $2 AND drafts),
+		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, lease.ConversationID, lease.ChannelID))
+	for _, part := range parts {
+		op.size += len(part.body)
+	}
+	op.pace = lease.pace(sendFirst)
+	if err := q.do(ctx, doing, op); err != nil {
 		return nil, err
 	}
-	return op.outbound()
-}
-
-func (q *Queue) answer(lease Lease, turnID string, parts []string, sendFirst bool) answerOp {
-	return answerOp{
-		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID},
-		parts:  q.sealParts(lease.OrgID, parts), sendFirst: sendFirst,
-	}
-}
-
-// outbound returns the parts as they were stored, with a [PacedError] when it is too early for the first.
-func (op *answerOp) outbound() ([]Outbound, error) {
-	outbound := assistantParts(op.turnID, op.parts, op.at)
-	if op.early != nil {
-		return outbound, op.early
+	outbound := assistantParts(turnID, parts, at)
+	if early != nil {
+		return outbound, early
 	}
 	return outbound, nil
 }
@@ -62,7 +109,7 @@ type outboundPart struct {
 	id, text, state string
 	body            []byte // text, sealed
 	template        []byte // the template, sealed; nil for a text
-	fileID          string // the file; "" for none
+	fileID          string // empty means no file
 }
 
 // sealParts assigns ids, in order, and seals the texts.
@@ -88,7 +135,7 @@ const unsentOf = `conversation_id = $1 AND created_at >= (SELECT unsent_since FR
 
 // queueParts stores new parts and returns their time.
 func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) (at int64) {
-	at = c.place(s.now)
+	at = c.position(s.now)
 	c.unsentSince = min(c.unsentSince, at)
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
@@ -100,97 +147,12 @@ func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author s
 	return at
 }
 
-type answerOp struct {
-	turnOp
-
-	parts       []outboundPart
-	sendFirst   bool
-	personWrote bool // a person's message waits
-	drafts      bool // the channel's answers are drafts
-	newer       bool // texts wait for another turn
-	early       *PacedError
-	at          int64
-}
-
-func (op *answerOp) read(s *session) {
-	op.turnOp.read(s)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote, &op.drafts, &op.newer) },
-		`SELECT `+personWrote+`, EXISTS (SELECT 1 FROM channels WHERE id = $2 AND drafts),
-			EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, op.conversation(), op.lease.ChannelID)
-}
-
-// Size implements [store.Sized].
-func (op *answerOp) Size() (bytes int) {
-	for _, part := range op.parts {
-		bytes += len(part.body)
-	}
-	return bytes
-}
-
-func (op *answerOp) run(_ context.Context, s *session) error {
-	c := op.answering(s)
-	if c == nil {
-		return nil
-	}
-	op.end(s, TurnAnswered, "", sql.NullInt64{})
-	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
-	c.attempts, c.people.attentionTold = 0, ""
-	c.stands("")
-	return nil
-}
-
-// answering returns the conversation when the answer may be stored, and decides whether its first part is sending at once. Otherwise it
-// refuses and returns nil.
-func (op *answerOp) answering(s *session) *conversationRow {
-	c := op.asking(s)
-	if c == nil {
-		return nil
-	}
-	if c.silent(s.now) {
-		s.discard(c, codeHandedOver)
-		op.refused = ErrHandedOver
-		return nil
-	}
-	op.early = nil
-	switch {
-	case op.newer && op.lease.Call != nil && op.lease.Call.Supersede:
-		op.supersede(s)
-		op.refused = ErrSuperseded
-		return nil
-	case len(op.parts) == 0:
-		return c
-	case op.drafts:
-		op.refused = ErrDraftMode
-		return nil
-	}
-	if op.sendFirst && !op.personWrote {
-		op.early = s.inTime(c, op.lease.Paces, true)
-	}
-	op.parts[0].state = OutboundPending
-	if op.sendFirst && !op.personWrote && op.early == nil {
-		op.parts[0].state = OutboundSending
-	}
-	return c
-}
-
-// Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
-// discarded instead when a person has the conversation, unless a person had it sent again or it belongs to the assistant's last words
-// ([Queue.AnswerAndHandOver]), or when the customer has blocked the channel, and Sending returns [ErrHandedOver]. Other errors are a
-// [PacedError] when the lease's paces don't let it, [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the
-// store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
-func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
-	return q.do(ctx, "mark a part as sending", &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}})
-}
-
-// partOp is an operation on an outbound message.
-type partOp struct {
-	leased
-
-	id string
-
+// partRow is the outbound message of an operation as it is stored.
+type partRow struct {
+	id, conversationID              string
 	found                           bool
 	turnID                          sql.NullString
-	turnCode                        string // "" without a turn
+	turnCode                        string // empty without a turn
 	state, code, author, platformID string
 	part, resends                   int64
 	createdAt, changedAt            int64 // changedAt is when it got its state
@@ -198,156 +160,148 @@ type partOp struct {
 	openSince int64
 }
 
-const selectPart = `SELECT turn_id, coalesce((SELECT code FROM turns WHERE id = turn_id), ''), state, code, author, part, resends,
-		platform_message_id, created_at, updated_at,
-		coalesce((SELECT min(received_at) FROM messages WHERE conversation_id = $2 AND turn_id IS NULL AND NOT handled
-			AND (o.author <> 'human' OR received_at > o.created_at)), 0)
-	FROM outbound_messages o WHERE id = $1 AND conversation_id = $2`
-
-func (op *partOp) read(s *session) {
-	op.found = false
+// read reads the row.
+func (p *partRow) read(s *session) {
+	p.found = false
 	s.tx.QueueQuery(func(row store.Row) error {
-		op.found = true
-		return row.Scan(&op.turnID, &op.turnCode, &op.state, &op.code, &op.author, &op.part, &op.resends, &op.platformID, &op.createdAt,
-			&op.changedAt, &op.openSince)
-	}, selectPart, op.id, op.conversation())
+		p.found = true
+		return row.Scan(&p.turnID, &p.turnCode, &p.state, &p.code, &p.author, &p.part, &p.resends, &p.platformID, &p.createdAt,
+			&p.changedAt, &p.openSince)
+	}, `SELECT turn_id, coalesce((SELECT code FROM turns WHERE id = turn_id), ''), state, code, author, part, resends,
+			platform_message_id, created_at, updated_at,
+			coalesce((SELECT min(received_at) FROM messages WHERE conversation_id = $2 AND turn_id IS NULL AND NOT handled
+				AND (o.author <> 'human' OR received_at > o.created_at)), 0)
+		FROM outbound_messages o WHERE id = $1 AND conversation_id = $2`, p.id, p.conversationID)
 }
 
-// holder returns the conversation, or refuses and returns nil when the part isn't there.
-func (op *partOp) holder(s *session) *conversationRow {
-	c := op.leased.holder(s)
-	if c != nil && !op.found {
-		op.refused = ErrEnded
-		return nil
-	}
-	return c
+// onPart returns an operation on an outbound message of a leased conversation.
+func onPart(lease Lease, id string, run func(s *session, c *conversationRow, p *partRow) error, reads ...func(*session)) *operation {
+	p := &partRow{id: id, conversationID: lease.ConversationID}
+	return onLease(lease, func(s *session, c *conversationRow) error {
+		if !p.found {
+			return refusal{ErrEnded}
+		}
+		return run(s, c, p)
+	}, append(reads, p.read)...)
 }
 
 const setPart = `UPDATE outbound_messages SET state = $2, code = $3, updated_at = $4 WHERE id = $1`
 
-type sendingOp struct {
-	partOp
-
-	first bool // the part hasn't waited
+// Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
+// discarded instead when a person has the conversation, unless a person had it sent again or it belongs to the assistant's last words
+// ([Queue.AnswerAndHandOver]), or when the customer has blocked the channel, and Sending returns [ErrHandedOver]. Other errors are a
+// [PacedError] when the lease's paces don't allow it, [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the
+// store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
+func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
+	op := onPart(lease, outboundID, func(s *session, c *conversationRow, p *partRow) error { return s.markSending(c, p, lease.Paces, false) })
+	op.pace = lease.pace(true)
+	return q.do(ctx, "mark a part as sending", op)
 }
 
-func (op *sendingOp) run(ctx context.Context, s *session) error {
-	c := op.holder(s)
-	if c == nil {
-		return nil
+// markSending marks a part, if that isn't too early. first is set for a part that hasn't waited. The code of a part that was reported to
+// people stays until it is sent.
+func (s *session) markSending(c *conversationRow, p *partRow, paces Paces, first bool) error {
+	switch p.state {
+	case OutboundPending:
+	case OutboundDiscarded:
+		return refusal{ErrHandedOver}
+	default:
+		return refusal{ErrEnded}
 	}
-	if op.state != OutboundPending {
-		op.refused = ErrEnded
-		if op.state == OutboundDiscarded {
-			op.refused = ErrHandedOver
-		}
-		return nil
-	}
-	silenced, err := op.silenced(ctx, s, c)
+	silenced, err := s.silenced(c, p)
 	if err != nil {
 		return err
 	}
 	if silenced {
-		op.discard(s, c)
-		op.refused = ErrHandedOver
-		return nil
+		s.discardPart(c, p)
+		return refusal{ErrHandedOver}
 	}
-	op.mark(s, c)
+	if early := s.takePlace(c, paces, first); early != nil {
+		return refusal{early}
+	}
+	s.tx.Queue(1, setPart, p.id, OutboundSending, p.reportedCode(), s.now)
 	return nil
 }
 
-// mark marks the part, if it isn't too early. The code of a part that people were told of stays until it is sent.
-func (op *sendingOp) mark(s *session, c *conversationRow) {
-	if early := s.inTime(c, op.lease.Paces, op.first); early != nil {
-		op.refused = early
-		return
+// silenced reports whether the part may not be sent any longer: it is the assistant's, who may not write now, and neither its last words nor
+// a part that a person had sent again.
+func (s *session) silenced(c *conversationRow, p *partRow) (bool, error) {
+	if p.author != AuthorAssistant || !c.silent(s.now) || p.resends > 0 {
+		return false, nil
 	}
-	s.tx.Queue(1, setPart, op.id, OutboundSending, op.toldCode(), s.now)
+	if c.state != StateHuman || c.blockedAt != 0 || !p.turnID.Valid {
+		return true, nil
+	}
+	lastWords := false
+	err := s.value("read a part's turn", &lastWords,
+		`SELECT EXISTS (SELECT 1 FROM turns WHERE id = $1 AND state = 'answered' AND code = $2)`, p.turnID, codeHandedOver)
+	return !lastWords, err
 }
 
-// toldCode returns the code of a part for whose wait people were told, "" for any other.
-func (op *partOp) toldCode() string {
-	if op.code == codes.SendFailed {
-		return op.code
+// reportedCode returns the code of a part whose wait was reported to people, and otherwise an empty one.
+func (p *partRow) reportedCode() string {
+	if p.code == codes.SendFailed {
+		return p.code
 	}
 	return ""
 }
 
-// Sent stores that the platform has accepted a part, and under which id. next, unless "", is a pending part to mark as sending
-// in the same commit; when that may not be sent any more, the first part is stored all the same and Sent returns what
-// [Queue.Sending] would. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was sent, and is or
+// Sent stores that the platform has accepted a part, and under which id. next, unless empty, is a pending part to mark as sending
+// in the same commit; if that may not be sent any longer, the first part is stored all the same and Sent returns the error of
+// [Queue.Sending]. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was sent, and is or
 // becomes delivery_unknown), or wrapped ones of the store, after which it may be repeated.
 func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessageID, next string) error {
 	ids, err := q.loadIDs(ctx, true)
 	if err != nil {
 		return fmt.Errorf("mark a part as sent: %w", err)
 	}
-	op := newSentOp(ids, lease, outboundID, platformMessageID)
+	platformID := ids.seal(platformMessageID, vault.PlatformMessageID(lease.OrgID))
+	following := &partRow{id: next, conversationID: lease.ConversationID}
+	var reads []func(*session)
 	if next != "" {
-		op.next = &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: next}, first: true}
+		reads = append(reads, following.read)
 	}
+	op := onPart(lease, outboundID, func(s *session, c *conversationRow, p *partRow) error {
+		repeated, err := s.markSent(c, p, platformID)
+		switch {
+		case err != nil, next == "", repeated && following.state == OutboundSending:
+			return err
+		case !following.found:
+			return refusal{ErrEnded}
+		}
+		return s.markSending(c, following, lease.Paces, true)
+	}, reads...)
+	op.pace = lease.pace(next != "")
 	return q.do(ctx, "mark a part as sent", op)
 }
 
-type sentOp struct {
-	partOp
-
-	platformMessageID string // sealed
-	next              *sendingOp
-}
-
-func newSentOp(ids *idKeys, lease Lease, outboundID, platformMessageID string) *sentOp {
-	return &sentOp{
-		partOp:            partOp{leased: leased{lease: lease}, id: outboundID},
-		platformMessageID: ids.seal(platformMessageID, vault.PlatformMessageID(lease.OrgID)),
-	}
-}
-
-func (op *sentOp) read(s *session) {
-	op.partOp.read(s)
-	if op.next != nil {
-		op.next.read(s)
-	}
-}
-
-func (op *sentOp) run(ctx context.Context, s *session) error {
-	c := op.holder(s)
-	if c == nil {
-		return nil
-	}
-	if op.state == OutboundSent && op.platformID == op.platformMessageID { // a repetition: the first commit wasn't confirmed
-		if op.next != nil && op.next.state != OutboundSending {
-			return op.markNext(ctx, s)
+// markSent marks a part that is sending as sent, under the platform's sealed id. repeated reports that it was before: the first commit wasn't
+// confirmed.
+func (s *session) markSent(c *conversationRow, p *partRow, platformID string) (repeated bool, err error) {
+	if p.state != OutboundSending {
+		if p.state == OutboundSent && p.platformID == platformID {
+			return true, nil
 		}
-		return nil
-	}
-	if op.state != OutboundSending {
-		op.refused = ErrEnded
-		return nil
+		return false, refusal{ErrEnded}
 	}
 	s.tx.Queue(1, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $1, updated_at = $2
-		WHERE id = $3`, op.platformMessageID, s.now, op.id)
+		WHERE id = $3`, platformID, s.now, p.id)
 	c.attempts = 0
-	if op.resends > 0 && c.state == StateClosed {
+	if p.resends > 0 && c.state == StateClosed {
 		c.state = StateAssistant
 	}
-	c.touch(s.now)
-	op.reached(s, c)
-	if err := op.endWait(ctx, s, c); err != nil {
-		return err
+	c.markUpdated(s.now)
+	s.recordDelivery(c, p)
+	if c.attention != string(errcode.ChannelNeedsReauth) && (c.attention != codes.SendFailed || p.code != codes.SendFailed) {
+		return false, nil
 	}
-	if op.next == nil {
-		return nil
+	stands := false // otherwise this ends the attention of parts that waited for their channel or their platform
+	err = s.value("look for standing turns", &stands,
+		`SELECT EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'needs_attention')`, c.id)
+	if err == nil && !stands {
+		c.setAttention("")
 	}
-	return op.markNext(ctx, s)
-}
-
-func (op *sentOp) markNext(ctx context.Context, s *session) error {
-	if err := op.next.run(ctx, s); err != nil {
-		return err
-	}
-	op.refused = op.next.refused
-	return nil
+	return false, err
 }
 
 // SentAndRelease is [Queue.Sent] for the last part of an answer, and [Queue.Release], in one commit: after it the lease has ended.
@@ -358,45 +312,28 @@ func (q *Queue) SentAndRelease(ctx context.Context, lease Lease, outboundID, pla
 	if err != nil {
 		return fmt.Errorf("mark the last part as sent: %w", err)
 	}
-	return q.do(ctx, "mark the last part as sent", &lastSentOp{sentOp: *newSentOp(ids, lease, outboundID, platformMessageID)})
-}
-
-type lastSentOp struct {
-	sentOp
-
-	left workLeft
-}
-
-func (op *lastSentOp) read(s *session) {
-	op.sentOp.read(s)
-	op.left.read(s.tx, op.conversation(), op.id)
-}
-
-func (op *lastSentOp) run(ctx context.Context, s *session) error {
-	if c := s.rows[op.lease.ConversationID]; c != nil && !c.deleted && c.orgID == op.lease.OrgID && c.leaseUntil == 0 {
-		if done, err := op.done(ctx, s, c.leaseToken); done || err != nil {
-			return err
+	platformID := ids.seal(platformMessageID, vault.PlatformMessageID(lease.OrgID))
+	var left workLeft
+	op := onPart(lease, outboundID, func(s *session, c *conversationRow, p *partRow) error {
+		_, err := s.markSent(c, p, platformID)
+		if err == nil {
+			s.release(c, left)
 		}
-	}
-	if err := op.sentOp.run(ctx, s); err != nil || op.refused != nil {
 		return err
+	}, left.read(lease.ConversationID, outboundID))
+	underLease := op.run
+	op.run = func(s *session, c *conversationRow) error {
+		if c != nil && c.orgID == lease.OrgID && c.leaseUntil == 0 && c.leaseToken == lease.Token {
+			done := false // a repetition whose first commit wasn't confirmed: the part is sent and the lease given back
+			err := s.value("read a part", &done, `SELECT EXISTS (SELECT 1 FROM outbound_messages
+				WHERE id = $1 AND conversation_id = $2 AND state = 'sent' AND platform_message_id = $3)`, outboundID, c.id, platformID)
+			if done || err != nil {
+				return err
+			}
+		}
+		return underLease(s, c)
 	}
-	release := releaseOp{leased: op.leased, left: op.left}
-	return release.run(ctx, s)
-}
-
-// done reports whether this is a repetition whose first commit wasn't confirmed: the part is sent and the lease given back.
-func (op *lastSentOp) done(ctx context.Context, s *session, token int64) (done bool, err error) {
-	if token != op.lease.Token {
-		return false, nil
-	}
-	op.refused = nil
-	err = s.tx.Query(ctx, func(store.Row) error {
-		done = true
-		return nil
-	}, `SELECT 1 FROM outbound_messages WHERE id = $1 AND conversation_id = $2 AND state = 'sent' AND platform_message_id = $3`,
-		op.id, op.lease.ConversationID, op.platformMessageID)
-	return done, err
+	return q.do(ctx, "mark the last part as sent", op)
 }
 
 // SendFailure selects what else ends with a failed send.
@@ -404,108 +341,182 @@ type SendFailure struct {
 	// CloseConversation: the customer has blocked the channel, unless they have written since the part was marked as sending. The
 	// assistant's unsent parts are discarded, and the customer's open texts closed.
 	CloseConversation bool
-	// Uncounted: the try doesn't count, because the platform takes no messages now, whatever they are.
+	// Uncounted: the try doesn't count, because the platform accepts no messages now.
 	Uncounted bool
 	// RestOfTurn: the later parts of the same answer fail with the same code.
 	RestOfTurn bool
-	// HoldChannel and HoldCustomer are for how long the platform takes nothing more on the channel, or for this customer. Until then
+	// HoldChannel and HoldCustomer are for how long the platform accepts nothing more on the channel, or for this customer. Until then
 	// no part is marked as sending, in any process.
 	HoldChannel, HoldCustomer time.Duration
 }
 
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
-// back with [Queue.Backoff] or [Queue.Postpone]), failed or delivery_unknown. code is the reason; for a pending part it is what
-// the part waits for, or "". A part that is still pending after 15 minutes, without a pause by the platform, gets the code
-// [codes.SendFailed] until it is sent. One that would be pending is discarded instead where [Queue.Sending] would discard it: given back
-// later, the conversation would go on with half of an old answer. SendFailed returns [ErrEnded] for a part that is neither pending nor sending,
-// [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
+// back with [Queue.Backoff] or [Queue.Postpone]), failed or delivery_unknown. code is the reason, of a pending part the reason for its wait,
+// which may be empty. A part that is still pending after 15 minutes, without a pause by the platform, gets the code
+// [codes.SendFailed] until it is sent. A part that would be pending is discarded instead where [Queue.Sending] would discard it: given back
+// later, the conversation would continue with half of an old answer. SendFailed returns [ErrEnded] for a part that is neither pending nor
+// sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
 		return fmt.Errorf("mark a part as %s: %w: not a state of a failed send", state, ErrInvalid)
 	}
-	op := &failedOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, to: state, failure: code, SendFailure: o}
+	// When the customer's last message arrived, and when the last pause of the channel ends that the platform has demanded.
+	var wroteLast, heldUntil int64
+	op := onPart(lease, outboundID, func(s *session, c *conversationRow, p *partRow) error {
+		s.hold(c, lease.Paces, o)
+		if p.state != OutboundPending && p.state != OutboundSending {
+			return refusal{ErrEnded}
+		}
+		if state == OutboundPending {
+			silenced, err := s.silenced(c, p)
+			if err != nil {
+				return err
+			}
+			if silenced {
+				s.discardPart(c, p)
+				c.markUpdated(s.now)
+				return nil
+			}
+		}
+		stored := code
+		if stored == "" && state == OutboundPending {
+			stored = p.reportedCode()
+			demanded := o.HoldChannel > 0 || o.HoldCustomer > 0 || o.Uncounted
+			if !demanded && s.now-max(p.createdAt, heldUntil) >= alarmAfter.Milliseconds() {
+				stored = codes.SendFailed
+			}
+		}
+		ends := o
+		ends.CloseConversation = o.CloseConversation && wroteLast <= p.changedAt
+		s.failPart(c, p, state, stored, ends)
+		return nil
+	}, func(s *session) {
+		wroteLast, heldUntil = 0, 0
+		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&wroteLast, &heldUntil) }, `SELECT `+wroteAt+`,
+			coalesce((SELECT closed_until FROM channel_paces WHERE org_id = outbound_messages.org_id AND channel_id = $2), 0)
+			FROM outbound_messages WHERE id = $1`, outboundID, lease.ChannelID)
+	})
+	op.pace = lease.pace(o.HoldChannel > 0)
 	return q.do(ctx, "mark a part as "+state, op)
 }
 
-type failedOp struct {
-	partOp
-	SendFailure
+// alarmAfter is the time after which a part that waits to be sent is reported to people.
+const alarmAfter = 15 * time.Minute
 
-	to, failure string // the new state and code
-	wroteAt     int64  // when the customer's last message arrived
-	heldUntil   int64  // when the last pause of the channel ends that the platform has asked for
-}
-
-func (op *failedOp) read(s *session) {
-	op.partOp.read(s)
-	op.wroteAt, op.heldUntil = 0, 0
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.wroteAt, &op.heldUntil) }, `SELECT `+wroteAt+`,
-		coalesce((SELECT closed_until FROM channel_paces WHERE org_id = outbound_messages.org_id AND channel_id = $2), 0)
-		FROM outbound_messages WHERE id = $1`, op.id, op.lease.ChannelID)
-}
-
-// waitsLong reports whether the part has waited so long that people are told, for no pause that the platform has asked for.
-func (op *failedOp) waitsLong(now int64) bool {
-	asked := op.HoldChannel > 0 || op.HoldCustomer > 0 || op.Uncounted
-	return op.to == OutboundPending && !asked && now-max(op.createdAt, op.heldUntil) >= alarmAfter.Milliseconds()
-}
-
-func (op *failedOp) run(ctx context.Context, s *session) error {
-	c := op.holder(s)
-	if c == nil {
-		return nil
-	}
-	s.hold(c, op.lease.Paces, op.SendFailure)
-	if op.state != OutboundPending && op.state != OutboundSending {
-		op.refused = ErrEnded
-		return nil
-	}
-	if op.to == OutboundPending {
-		silenced, err := op.silenced(ctx, s, c)
-		if err != nil {
-			return err
-		}
-		if silenced {
-			op.discard(s, c)
-			c.touch(s.now)
-			return nil
-		}
-	}
-	op.store(s, c)
-	return nil
-}
-
-// store stores the part's new state and what ends with it.
-func (op *failedOp) store(s *session, c *conversationRow) {
-	var code string
-	switch {
-	case op.failure != "" || op.to != OutboundPending:
-		code = op.failure
-	case op.waitsLong(s.now):
-		code = codes.SendFailed
-	default:
-		code = op.toldCode()
-	}
+// failPart stores a part's new state and what ends with it.
+func (s *session) failPart(c *conversationRow, p *partRow, state, code string, o SendFailure) {
 	counted := 1
-	if op.Uncounted {
+	if o.Uncounted {
 		counted = 0
 	}
 	s.tx.Queue(1, `UPDATE outbound_messages SET state = $2, code = $3, attempts = attempts + $5, updated_at = $4
-		WHERE id = $1`, op.id, op.to, code, s.now, counted)
-	if op.RestOfTurn && op.turnID.Valid {
+		WHERE id = $1`, p.id, state, code, s.now, counted)
+	if o.RestOfTurn && p.turnID.Valid {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'failed', code = $3, updated_at = $4
-			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, code, s.now)
+			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, p.turnID, p.part, code, s.now)
 	}
-	if op.CloseConversation && op.wroteAt <= op.changedAt {
-		c.close()
-		s.silence(c, cmp.Or(code, codes.CustomerBlocked))
+	if o.CloseConversation {
+		s.close(c, cmp.Or(code, codes.CustomerBlocked))
 	}
-	if op.to != OutboundPending || code != "" {
-		c.attention = cmp.Or(code, op.to)
+	if state != OutboundPending || code != "" {
+		c.attention = cmp.Or(code, state)
 	}
-	if op.to == OutboundDeliveryUnknown {
-		c.people.doubtSince = s.now
-		op.reached(s, c)
+	if state == OutboundDeliveryUnknown {
+		c.people.unknownSince = s.now
+		s.recordDelivery(c, p)
 	}
-	c.touch(s.now)
+	c.markUpdated(s.now)
+}
+
+// Unmark makes the part of a leased conversation that is sending pending again. The caller knows that the platform was not called for
+// it: the commit that marked it wasn't confirmed. called is a part for which the platform was called, and which stays as it is; empty means
+// none. It may be repeated. It returns [ErrLeaseLost] or a wrapped error of the store.
+func (q *Queue) Unmark(ctx context.Context, lease Lease, called string) error {
+	return q.do(ctx, "make a part pending again", onLease(lease, func(s *session, c *conversationRow) error {
+		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'pending', updated_at = $3
+			WHERE `+unsentOf+` AND state = 'sending' AND id <> $2`, c.id, called, s.now)
+		return nil
+	}))
+}
+
+// ErrMayArriveTwice means that the customer may already have the message, and the caller hasn't accepted that it arrives twice.
+var ErrMayArriveTwice = errors.New("inbox: the message may arrive twice")
+
+// resend makes a part pending as if it were new, except for its mark ([Outbound.Mark]). With the platform's id of the last try, late reports
+// of that try would count for the next one.
+const resend = `UPDATE outbound_messages SET state = 'pending', code = '', platform_message_id = '', attempts = 0,
+	resends = resends + 1, updated_at = $2`
+
+// Resend puts a part that failed, or whose delivery is unknown, back to be sent on a person's request, with the later parts of the
+// same answer that failed without having been tried. They are sent even while a person has the conversation. mayArriveTwice says that the
+// person accepts that the customer may get a part twice, which only one of unknown delivery needs. The caller checks first whether the platform
+// accepts the message now. In a closed conversation they are also sent: customers unblock a channel silently, and if the platform accepts a
+// part, the conversation is open again.
+//
+// It returns [store.ErrNotFound], [ErrEnded] for a part in another state, [ErrMayArriveTwice], or a wrapped error of the store.
+func (q *Queue) Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error {
+	return q.do(ctx, "send a message again", onOwn(orgID, conversationID, func(s *session, c *conversationRow) error {
+		var state string
+		var turnID sql.NullString
+		var number, createdAt int64
+		err := s.query("read a message", func(row store.Row) error { return row.Scan(&state, &turnID, &number, &createdAt) },
+			`SELECT state, turn_id, part, created_at FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, messageID, c.id)
+		switch {
+		case err != nil:
+			return err
+		case state == "":
+			return refusal{store.ErrNotFound}
+		case state != OutboundFailed && state != OutboundDeliveryUnknown:
+			return refusal{ErrEnded}
+		case state == OutboundDeliveryUnknown && !mayArriveTwice:
+			return refusal{ErrMayArriveTwice}
+		}
+		c.unsentSince = min(c.unsentSince, createdAt) // that of all parts of an answer
+		s.tx.Queue(1, resend+` WHERE id = $1`, messageID, s.now)
+		if turnID.Valid {
+			s.tx.Queue(store.AnyRows, resend+` WHERE turn_id = $1 AND part > $3 AND state = 'failed' AND attempts = 0`, turnID, s.now, number)
+		}
+		turns, err := s.standingTurns(c)
+		if err != nil {
+			return err
+		}
+		c.acknowledge(newestCode(turns))
+		c.runBy(s.now)
+		c.markUpdated(s.now)
+		store.QueueAudit(s.tx, store.AuditEntry{
+			At: s.now, Actor: actor, Action: "message.resend", Target: messageID, OrgID: orgID, Detail: c.id,
+		})
+		return nil
+	}))
+}
+
+// selectReconnected reads the conversations in which parts wait for a channel that is active again.
+const selectReconnected = `SELECT DISTINCT v.id FROM conversations v CROSS JOIN outbound_messages o
+	JOIN channels c ON c.id = v.channel_id WHERE v.run_at > $1 AND o.conversation_id = v.id AND o.created_at >= v.unsent_since
+		AND o.state = 'pending' AND o.code = 'channel_needs_reauth' AND c.state = 'active' LIMIT CAST($2 AS BIGINT)`
+
+// Reconnected makes conversations due in which parts wait for a channel that is active again, up to limit, and returns their
+// number. The error is a wrapped one of the store.
+func (q *Queue) Reconnected(ctx context.Context, limit int) (woken int, err error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("look for reconnected channels: %w", err)
+	}
+	ids, err := store.ReadRows(ctx, q.db, "look for reconnected channels", store.ScanValue[string], selectReconnected, now, limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		wake := &operation{conversation: id, run: func(s *session, c *conversationRow) error {
+			if c != nil {
+				c.runBy(s.now)
+			}
+			return nil
+		}}
+		if err := q.do(ctx, "wake a conversation", wake); err != nil {
+			return woken, err
+		}
+		woken++
+	}
+	return woken, nil
 }

@@ -115,23 +115,10 @@ func (c *channelPace) close(pace Pace, end int64) {
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// pacing is an operation that may mark a part as sending, or close a channel.
-type pacing interface {
-	// paces returns the channel, the zero key if it does neither.
-	paces() paceKey
-}
-
-func (op *sendingOp) paces() paceKey { return channelIf(true, op.lease) }
-
-func (op *answerOp) paces() paceKey { return channelIf(op.sendFirst, op.lease) }
-
-func (op *sentOp) paces() paceKey { return channelIf(op.next != nil, op.lease) }
-
-func (op *failedOp) paces() paceKey { return channelIf(op.HoldChannel > 0, op.lease) }
-
-func channelIf(paced bool, lease Lease) paceKey {
+// pace returns the channel of an operation that may mark a part as sending, or close the channel; otherwise the zero key.
+func (l *Lease) pace(paced bool) paceKey {
 	if paced {
-		return paceKey{lease.OrgID, lease.ChannelID}
+		return paceKey{l.OrgID, l.ChannelID}
 	}
 	return paceKey{}
 }
@@ -147,8 +134,8 @@ func (s *session) pace(c *conversationRow) *channelPace {
 	return pace
 }
 
-// inTime takes places for a message to the customer now, or returns when to try again.
-func (s *session) inTime(c *conversationRow, paces Paces, first bool) *PacedError {
+// takePlace takes places for a message to the customer now, or returns when to try again.
+func (s *session) takePlace(c *conversationRow, paces Paces, first bool) *PacedError {
 	if wait := paces.Customer.free(c.pacedUntil) - s.now; wait > 0 {
 		return &PacedError{Wait: milliseconds(wait)}
 	}
@@ -182,11 +169,11 @@ var (
 
 // queuePaces reads and locks the paces of the channels that operations send on, after the conversations: every transaction takes its
 // locks in this order. A channel that never sent has no row to lock; the first places of two processes may be the same.
-func (s *session) queuePaces(ops []operation) {
+func (s *session) queuePaces(ops []*operation) {
 	var channels []paceKey
 	for _, op := range ops {
-		if op, ok := op.(pacing); ok && op.paces() != (paceKey{}) {
-			channels = append(channels, op.paces())
+		if op.pace != (paceKey{}) {
+			channels = append(channels, op.pace)
 		}
 	}
 	slices.SortFunc(channels, paceKey.compare)

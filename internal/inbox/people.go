@@ -21,29 +21,29 @@ type peopleState struct {
 	// unansweredSince is when the first of the customer's texts arrived to which neither the assistant nor a person has really sent an
 	// answer, or 0; epoch milliseconds.
 	unansweredSince int64
-	// attentionTold is the last attention for which an event was written since the last answer. The same attention again, such as with
+	// reportedAttention is the last attention for which an event was written since the last answer. The same attention again, such as with
 	// each try in an outage, writes none.
-	attentionTold  string
-	handoverReason string // why a person has the conversation, or had it last; "" if none ever had
+	reportedAttention string
+	handoverReason    string // why a person has the conversation, or had it last; "" if none ever had
 	// retriedAt is when a person last had what stood answered again, or 0; epoch milliseconds.
 	retriedAt int64
 	// closedUntil is until when the customer has been told that the business is closed; epoch milliseconds.
 	closedUntil int64
-	// doubtSince is when a message to the customer last became [OutboundDeliveryUnknown] that no person has looked at yet, or 0; epoch
-	// milliseconds. Another attention may hide this one, and gives way to it again when it ends.
-	doubtSince int64
+	// unknownSince is when a message to the customer last became [OutboundDeliveryUnknown] that no person has acknowledged yet, or 0; epoch
+	// milliseconds. Another attention may hide this one, which shows again when that ends.
+	unknownSince int64
 }
 
-// asked records that the customer waits for an answer, unless a person has blocked them.
-func (c *conversationRow) asked(now int64) {
+// startWait records that the customer waits for an answer, unless a person has blocked them.
+func (c *conversationRow) startWait(now int64) {
 	if c.people.unansweredSince == 0 && c.blockedAt == 0 {
 		c.people.unansweredSince = now
 	}
 }
 
-// replied records that somebody has answered the customer. since is when the first text arrived that the answer was not to, or 0.
-func (c *conversationRow) replied(since int64) {
-	c.people.unansweredSince, c.people.attentionTold = since, ""
+// answered records that the customer was answered. since is when the first text arrived that the answer was not for, or 0.
+func (c *conversationRow) answered(since int64) {
+	c.people.unansweredSince, c.people.reportedAttention = since, ""
 }
 
 // handOver gives the conversation to people.
@@ -51,10 +51,75 @@ func (c *conversationRow) handOver(reason string) {
 	c.state, c.people.handoverReason = StateHuman, reason
 }
 
-// close ends the conversation until the customer writes again.
-func (c *conversationRow) close() {
-	c.state = StateClosed
-	c.replied(0)
+// HandOver gives an organization's conversation to a person: unsent answers are discarded, and the customer waits for the person.
+// The customer's texts, also later ones, are not answered until [Queue.HandBack]. It returns [store.ErrNotFound],
+// [ErrConversationClosed], or a wrapped error of the store.
+func (q *Queue) HandOver(ctx context.Context, actor, orgID, id string) error {
+	var unsent bool // a part of an answer has not been sent
+	return q.do(ctx, "hand over", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		switch c.state {
+		case StateClosed:
+			return refusal{ErrConversationClosed}
+		case StateHuman:
+			return nil
+		}
+		c.handOver(HandoverPerson)
+		s.discard(c, codeHandedOver)
+		if unsent {
+			c.startWait(s.now)
+		}
+		s.audit(c, actor, "hand_over")
+		return nil
+	}, readInto([]any{&unsent}, `SELECT EXISTS (SELECT 1 FROM outbound_messages WHERE `+unsentOf+` AND author = 'assistant')`, id)))
+}
+
+// HandBack gives an organization's conversation back to the assistant, which answers in one reply the customer's texts since the
+// last message of the business; older than 24 hours, they stand with [codes.TooOld]. HandBack also ends a pause. It returns
+// [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+func (q *Queue) HandBack(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "hand back", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		if c.state == StateClosed {
+			return refusal{ErrConversationClosed}
+		}
+		if !c.silent(s.now) {
+			return nil
+		}
+		c.state, c.pausedUntil, c.people.reportedAttention = StateAssistant, 0, ""
+		c.markUpdated(s.now)
+		s.audit(c, actor, "hand_back")
+		return s.giveBack(c)
+	}))
+}
+
+// codeBlockedByPerson is the code of what ends because a person blocks a customer.
+const codeBlockedByPerson = "blocked"
+
+// Block makes the assistant silent for the customer of an organization's conversation until [Queue.Unblock], even if the conversation is given
+// back: unsent answers are discarded, and later texts of the customer are stored and not answered, so that they cost nothing. A person may
+// still write. It returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) Block(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "block a customer", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		if c.blockedAt == 0 {
+			c.blockedAt = s.now
+			c.answered(0)
+			s.silence(c, codeBlockedByPerson)
+			s.audit(c, actor, "block")
+		}
+		return nil
+	}))
+}
+
+// Unblock ends a [Queue.Block]: the assistant may answer the customer's later texts. It returns [store.ErrNotFound] or a wrapped error of
+// the store.
+func (q *Queue) Unblock(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "unblock a customer", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		if c.blockedAt != 0 {
+			c.blockedAt = 0
+			c.markUpdated(s.now)
+			s.audit(c, actor, "unblock")
+		}
+		return nil
+	}))
 }
 
 // queueEvents writes the events that follow from the row's changes.
@@ -64,9 +129,9 @@ func (c *conversationRow) queueEvents(tx store.Tx) {
 		event.Type, event.Reason = store.EventHandover, c.people.handoverReason
 		store.QueueEvent(tx, &event)
 	}
-	shown := c.attention == OutboundDeliveryUnknown && c.people.doubtSince == c.storedPeople.doubtSince // not for the first time
-	if c.attention != "" && c.attention != c.stored.attention && c.attention != c.people.attentionTold && !shown {
-		c.people.attentionTold = c.attention
+	shown := c.attention == OutboundDeliveryUnknown && c.people.unknownSince == c.storedPeople.unknownSince // not for the first time
+	if c.attention != "" && c.attention != c.stored.attention && c.attention != c.people.reportedAttention && !shown {
+		c.people.reportedAttention = c.attention
 		event.Type, event.Reason, event.Code = store.EventAttention, "", c.attention
 		store.QueueEvent(tx, &event)
 	}

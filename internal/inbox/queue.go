@@ -22,7 +22,9 @@ type Queue struct {
 	// It must be set before the queue is used.
 	Log *slog.Logger
 
-	db    *store.DB
+	db *store.DB
+	// write runs an operation in a transaction of the writer.
+	write func(ctx context.Context, op store.Op) error
 	ring  *vault.Ring
 	files *media.Keeper
 	ids   atomic.Pointer[idKeys] // nil until loadIDs has found or made a key
@@ -37,7 +39,10 @@ type Queue struct {
 // New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens what
 // customers and assistants write; nil suffices for reads of states ([Queue.Depth], [Queue.DeadTurns]).
 func New(db *store.DB, ring *vault.Ring) *Queue {
-	return &Queue{db: db, ring: ring, files: media.NewKeeper(db, ring)}
+	return &Queue{
+		db: db, ring: ring, files: media.NewKeeper(db, ring),
+		write: func(ctx context.Context, op store.Op) error { return db.Do(ctx, Kind, op) },
+	}
 }
 
 // SkipUnknown leaves conversations of channels of unknown types out of [Queue.Lease] and [Queue.Wait] from now on: this program

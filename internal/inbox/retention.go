@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -125,27 +126,27 @@ func sweepable(ctx context.Context, db *store.DB, orgID, after string, before in
 }
 
 func sweepConversation(ctx context.Context, db *store.DB, retention store.Retention, id string) (all Swept, err error) {
-	for more := true; more; {
-		op := &sweepOp{id: id, orgID: retention.OrgID, days: retention.Days}
-		if err := db.Do(ctx, Kind, op); err != nil {
+	for sweep := (rowSweep{more: true}); sweep.more; {
+		err := db.Do(ctx, Kind, &operation{conversation: id, run: func(s *session, c *conversationRow) error {
+			sweep = rowSweep{}
+			if c == nil || c.orgID != retention.OrgID || c.leaseUntil >= s.now {
+				return nil
+			}
+			return sweep.run(s, c, s.now-retention.Days*retentionDay)
+		}})
+		if err != nil {
 			return all, err
 		}
-		all.add(op.swept)
-		more = op.more
+		all.add(sweep.swept)
 	}
 	return all, nil
 }
 
-// sweepOp deletes a part of the old rows of a conversation.
-type sweepOp struct {
-	id, orgID string
-	days      int64
-
+// rowSweep deletes a part of the old rows of a conversation.
+type rowSweep struct {
 	swept Swept
-	more  bool
+	more  bool // there may be more
 }
-
-func (op *sweepOp) conversation() string { return op.id }
 
 const (
 	selectOldTurns = `SELECT id FROM turns t WHERE conversation_id = $1 AND updated_at < $2 AND state <> 'awaiting'
@@ -171,82 +172,67 @@ var (
 	deleteParts           = listSizes.Statement(`DELETE FROM outbound_messages WHERE id IN {list} RETURNING id`, 1, 0)
 )
 
-func (op *sweepOp) run(ctx context.Context, s *session) error {
-	op.swept, op.more = Swept{}, false
-	c := s.rows[op.id]
-	if c == nil || c.deleted || c.orgID != op.orgID || c.leaseUntil >= s.now {
-		return nil
-	}
-	before := s.now - op.days*retentionDay
-	if err := op.sweepTurns(ctx, s, before); err != nil {
-		return fmt.Errorf("delete turns: %w", err)
-	}
-	for _, sort := range []struct {
-		find  string
-		clear store.ListStatement
-	}{{selectOldMessages, deleteMessages}, {selectOldParts, deleteParts}} {
-		ids, err := op.old(ctx, s, sort.find, before)
+func (w *rowSweep) run(s *session, c *conversationRow, before int64) error {
+	// Messages and answers are deleted with their turn and not before it: a turn that answers nothing, or has no answer, would break an
+	// invariant ([Check]).
+	turns, err := w.old(s, c, selectOldTurns, before)
+	for _, rows := range []struct {
+		text  store.ListStatement
+		count *int64
+	}{{deletePartsOfTurns, &w.swept.Messages}, {deleteMessagesOfTurns, &w.swept.Messages}, {deleteTurns, &w.swept.Turns}} {
 		if err == nil {
-			err = deleted(ctx, s, sort.clear, ids, &op.swept.Messages)
-		}
-		if err != nil {
-			return fmt.Errorf("delete messages: %w", err)
+			err = s.deleteListed(rows.text, turns, rows.count)
 		}
 	}
-	if since := c.people.unansweredSince; since > 0 && since < before {
-		if err := s.countUnanswered(ctx, c); err != nil {
-			return err
+	for _, rows := range []struct {
+		find string
+		text store.ListStatement
+	}{{selectOldMessages, deleteMessages}, {selectOldParts, deleteParts}} {
+		if err == nil {
+			var ids []string
+			if ids, err = w.old(s, c, rows.find, before); err == nil {
+				err = s.deleteListed(rows.text, ids, &w.swept.Messages)
+			}
 		}
 	}
-	return op.sweepRest(ctx, s, c, before)
-}
-
-// sweepTurns deletes turns that ended long ago. Messages and answers go with their turn and not before it: a turn that answers
-// nothing, or has no answer, would break an invariant ([Check]).
-func (op *sweepOp) sweepTurns(ctx context.Context, s *session, before int64) error {
-	ids, err := op.old(ctx, s, selectOldTurns, before)
-	if err == nil {
-		err = deleted(ctx, s, deletePartsOfTurns, ids, &op.swept.Messages)
+	if since := c.people.unansweredSince; err == nil && since > 0 && since < before {
+		err = s.countUnanswered(c)
 	}
-	if err == nil {
-		err = deleted(ctx, s, deleteMessagesOfTurns, ids, &op.swept.Messages)
+	if err != nil {
+		return fmt.Errorf("delete old messages: %w", err)
 	}
-	if err == nil {
-		err = deleted(ctx, s, deleteTurns, ids, &op.swept.Turns)
-	}
-	return err
-}
-
-// sweepRest deletes the conversation itself when nothing is left of it, or clears an attention whose cause was deleted.
-func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow, before int64) error {
-	var filled, attention bool
-	rest := func(row store.Row) error { return row.Scan(&filled, &attention) }
-	if err := s.tx.Query(ctx, rest, selectRest, op.id); err != nil {
-		return fmt.Errorf("look at what is left: %w", err)
-	}
+	filled, attention, err := s.rest(c)
 	switch {
+	case err != nil:
+		return err
 	case !filled && !c.runAt.Valid && c.lastCustomerAt < before && c.updatedAt < before:
 		s.tx.Queue(store.AnyRows, `DELETE FROM conversations WHERE id = $1`, c.id)
 		c.deleted = true
-		op.swept.Conversations = 1
-	case !attention && (c.attention != "" || c.people.doubtSince != 0):
-		c.looked("")
+		w.swept.Conversations = 1
+	case !attention && (c.attention != "" || c.people.unknownSince != 0): // its cause was deleted
+		c.acknowledge("")
 		c.changed = true
 	}
 	return nil
 }
 
-// old reads the ids of a sort of rows, the oldest first, and records whether there may be more.
-func (op *sweepOp) old(ctx context.Context, s *session, text string, before int64) (ids []string, err error) {
-	ids, err = store.QueryValues[string](ctx, s.tx, text, op.id, before, retentionRows)
-	op.more = op.more || len(ids) == retentionRows
+// rest reads whether a conversation has any rows, and whether one of them needs attention.
+func (s *session) rest(c *conversationRow) (filled, attention bool, err error) {
+	err = s.query("read what is left", func(row store.Row) error { return row.Scan(&filled, &attention) }, selectRest, c.id)
+	return filled, attention, err
+}
+
+// old reads the ids of some rows, the oldest first, and records whether there may be more.
+func (w *rowSweep) old(s *session, c *conversationRow, text string, before int64) (ids []string, err error) {
+	ids, err = store.QueryValues[string](s.ctx, s.tx, text, c.id, before, retentionRows)
+	w.more = w.more || len(ids) == retentionRows
 	return ids, err
 }
 
-// deleted runs a deletion and counts its rows.
-func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []string, count *int64) error {
+// deleteListed deletes the rows of a list and adds their number to count.
+func (s *session) deleteListed(texts store.ListStatement, ids []string, count *int64) error {
 	return store.EachPadded(listSizes, ids, func(size int, piece []string) error {
-		return s.tx.Query(ctx, func(store.Row) error {
+		return s.tx.Query(s.ctx, func(store.Row) error {
 			*count++
 			return nil
 		}, texts[size], store.Arguments(piece)...)
@@ -273,4 +259,120 @@ func StartRetention(db *store.DB, logger *slog.Logger) *repeat.Task {
 			logger.ErrorContext(ctx, "deleting old conversations failed", "error", err)
 		}
 	})
+}
+
+const (
+	// tombstoneDays is how long the ids of deleted messages are kept: platforms repeat a delivery for less time.
+	tombstoneDays = store.MinRetentionDays
+	// tombstoneRows bounds the tombstones that one transaction of a sweep deletes.
+	tombstoneRows = 1000
+)
+
+// tombstone returns the hash that is kept of a deleted conversation's message, or of one that was taken back before it arrived, to
+// recognize its delivery. It reveals
+// nothing.
+func tombstone(key messageKey) [sha256.Size]byte {
+	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))
+}
+
+var (
+	selectTombstones = listSizes.Statement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
+	insertTombstones = listSizes.Statement(`INSERT INTO message_tombstones (hash, org_id, expires_at) {list}
+		ON CONFLICT (hash) DO NOTHING`, 3, 0)
+	selectSeen = listSizes.Rows(selectSeenText, "text", "text", "text", "bytea")
+)
+
+// selectSeenText returns the keys of messages that are there, or whose tombstone is. The limits make it look each up in an index.
+const selectSeenText = `WITH asked (org_id, channel_id, platform_message_id, hash) AS ({list})
+	SELECT org_id, channel_id, platform_message_id FROM asked WHERE coalesce(
+		(SELECT 1 FROM messages m WHERE m.org_id = asked.org_id AND m.channel_id = asked.channel_id
+			AND m.platform_message_id = asked.platform_message_id LIMIT 1),
+		(SELECT 1 FROM message_tombstones t WHERE t.hash = asked.hash LIMIT 1)) = 1`
+
+// queueSeen records which of the messages exist, or were deleted recently.
+func (d *delivery) queueSeen(keys []messageKey) {
+	hashes := store.Column(keys, func(key messageKey) []byte {
+		hash := tombstone(key)
+		return hash[:]
+	})
+	selectSeen.QueueLookup(d.s.tx, func(row store.Row) error {
+		var key messageKey
+		err := row.Scan(&key.orgID, &key.channelID, &key.platformID)
+		d.seen[key] = true
+		return err
+	}, append(messageKeyColumns(keys), hashes)...)
+}
+
+// bury writes tombstones for the customer's messages until a time by the platform's clock, and for all that we sent.
+func (s *session) bury(c *conversationRow, until int64) error {
+	ids, err := store.QueryValues[string](s.ctx, s.tx, `SELECT platform_message_id FROM messages
+			WHERE conversation_id = $1 AND received_at > $2 AND sent_at <= $3
+		UNION SELECT platform_message_id FROM outbound_messages
+			WHERE conversation_id = $1 AND updated_at > $2 AND platform_message_id <> ''`,
+		c.id, s.now-tombstoneDays*retentionDay, until)
+	if err != nil {
+		return fmt.Errorf("read the ids of messages: %w", err)
+	}
+	rows := make([]tombstoneRow, len(ids))
+	for i, id := range ids {
+		rows[i] = tombstoneRow{c.orgID, tombstone(messageKey{c.orgID, c.key.channelID, id})}
+	}
+	s.queueTombstones(rows, tombstoneDays)
+	return nil
+}
+
+// tombstoneRow is a hash that an organization keeps.
+type tombstoneRow struct {
+	orgID string
+	hash  [sha256.Size]byte
+}
+
+// queueTombstones keeps hashes for so many days.
+func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
+	store.EachExact(listSizes, rows, func(size int, piece []tombstoneRow) {
+		args := make([]any, 0, 3*len(piece))
+		for i := range piece {
+			args = append(args, piece[i].hash[:], piece[i].orgID, s.now+days*retentionDay)
+		}
+		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
+	})
+}
+
+// spendDays is how long the turns of deleted conversations are kept: a widget's spend is bounded by the day.
+const spendDays = 2
+
+// keepSpend records the recent turns of a widget's conversation, whose cost stays in the sum of the widget's day.
+func (s *session) keepSpend(c *conversationRow) {
+	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id)
+		SELECT id, org_id, channel_id, created_at, call_id FROM turns
+		WHERE conversation_id = $1 AND created_at > $2 AND widget_id IS NOT NULL`, c.id, s.now-spendDays*retentionDay)
+}
+
+// sweepTombstones deletes expired tombstones, turns that count for no day any more, and keys of messages, in small transactions.
+func sweepTombstones(ctx context.Context, db *store.DB) error {
+	return errors.Join(
+		deleteRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
+			(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`),
+		deleteRows(ctx, db, spendDays*retentionDay, `DELETE FROM deleted_turns WHERE id IN
+			(SELECT id FROM deleted_turns WHERE created_at <= $1 LIMIT $2) RETURNING id`),
+		deleteRows(ctx, db, sendKeyLife.Milliseconds(), `DELETE FROM message_keys WHERE (org_id, key_hash) IN
+			(SELECT org_id, key_hash FROM message_keys WHERE created_at <= $1 LIMIT $2) RETURNING org_id`),
+	)
+}
+
+// deleteRows repeats a statement that deletes rows older than age milliseconds until it deletes none.
+func deleteRows(ctx context.Context, db *store.DB, age int64, text string) error {
+	for deleted := tombstoneRows; deleted == tombstoneRows; {
+		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			deleted = 0
+			return tx.Query(ctx, func(store.Row) error {
+				deleted++
+				return nil
+			}, text, tx.Now()-age, tombstoneRows)
+		})
+		if err != nil {
+			return fmt.Errorf("delete what is left of deleted conversations: %w", err)
+		}
+	}
+	return nil
 }

@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"math"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/media"
@@ -13,12 +15,11 @@ import (
 // WithdrawnText is the text of a message that its sender has taken back.
 const WithdrawnText = "[This message was deleted by its sender.]"
 
-// platformActor is the actor of what platforms demand, in the audit log.
+// platformActor is the audit actor of changes that a platform requested.
 const platformActor = "platform"
 
-// withdraw changes what a delivery asks to have changed, and deletes what it asks to have deleted: messages that their senders have taken
-// back, and all that is stored about customers who want that. It is rare, and has transactions of its own, after that of the delivery's
-// messages. It may be repeated.
+// withdraw applies the edits and deletions of a delivery: of messages that their senders have changed or taken back, and of all data about
+// customers who demand that. It is rare, and has transactions of its own, after that of the delivery's messages. It may be repeated.
 func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
@@ -32,9 +33,9 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 			var err error
 			switch item.Kind {
 			case Unsent:
-				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{ring: q.ring, key: key})
+				err = q.takeBack(ctx, key)
 			case Edited:
-				err = q.do(ctx, "change a message", &editOp{ring: q.ring, key: key, text: item.Text})
+				err = q.edit(ctx, key, item.Text)
 			default:
 				err = q.eraseWanted(ctx, route, &sealed)
 			}
@@ -52,9 +53,7 @@ func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item)
 		`SELECT id FROM conversations WHERE org_id = $1 AND channel_id = $2 AND customer_ref = $3`,
 		route.OrgID, route.ChannelID, item.CustomerRef)
 	if err == nil {
-		err = q.do(ctx, "erase a customer", &eraseOp{
-			deleteOp: deleteOp{ownOp{actor: platformActor, orgID: route.OrgID, id: id}}, until: item.SentAt,
-		})
+		err = q.erase(ctx, platformActor, route.OrgID, id, item.SentAt)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -62,91 +61,190 @@ func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item)
 	return err
 }
 
-// withdrawOp deletes the text of a message that its sender has taken back, and the requests that may repeat it. A running turn begins anew
-// if it answers the message; any other goes on, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives later
-// is not stored.
-type withdrawOp struct {
-	ring *vault.Ring
-	key  messageKey
-
-	conversationID string
-	received, sent string // the message's id, in one of the two directions
-	at             int64  // when it was stored
-	turn           string // the turn that answers it, "" for none
-	asking         string // the running turn of its conversation
-	drafted        bool   // a draft waits that was made after the message
+// takeBack deletes the text of a message that its sender has taken back, and the requests that may repeat it. A running turn begins anew
+// if it answers the message; any other continues, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives
+// later is not stored.
+func (q *Queue) takeBack(ctx context.Context, key messageKey) error {
+	var received, sent string // the message's id, in one of the two directions
+	var storedAt int64
+	var turn, running string // the turn that answers it, and the running turn of its conversation
+	var drafted bool         // a draft waits that was made after the message
+	op := &operation{find: findMessage(key, true)}
+	op.reads = append(op.reads, func(s *session) {
+		received, sent, turn, running, drafted = "", "", "", "", false
+		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&received, &storedAt, &turn) },
+			`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3`,
+			key.orgID, key.channelID, key.platformID)
+		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&sent, &storedAt) },
+			`SELECT id, created_at FROM outbound_messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3
+				AND platform_message_id <> '' AND state = 'sent'`, key.orgID, key.channelID, key.platformID)
+		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&running) }, `SELECT id FROM `+runningTurn, op.conversation)
+		s.tx.QueueQuery(func(row store.Row) error {
+			madeAt, err := store.ScanValue[int64](row)
+			drafted = madeAt >= storedAt
+			return err
+		}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+codes.Draft+`'`, op.conversation)
+	})
+	op.run = func(s *session, c *conversationRow) error {
+		if c == nil {
+			s.queueTombstones([]tombstoneRow{{key.orgID, tombstone(key)}}, tombstoneDays)
+			return nil
+		}
+		withdrawn := []byte(WithdrawnText)
+		if received != "" {
+			s.tx.Queue(1, `UPDATE messages SET body = $2, handled = TRUE WHERE id = $1`, received,
+				q.ring.Seal(withdrawn, vault.InboundBody(key.orgID, received)))
+			media.Drop(s.tx, received)
+		}
+		if sent != "" { // of a template also the values
+			s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL, file_id = NULL WHERE id = $1`, sent,
+				q.ring.Seal(withdrawn, vault.OutboundBody(key.orgID, sent)))
+			media.DropSent(s.tx, sent)
+		}
+		if running != "" && running == turn { // the texts that are left wait for a turn without this one
+			s.endTurn(c, running, turnEnd{state: TurnSuperseded})
+			c.runBy(s.now)
+		}
+		if drafted { // it may repeat the text; as with a new text, the next draft is about the texts that are left
+			s.reopenStanding(c)
+			c.setAttention("")
+			c.runBy(s.now)
+		}
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1 AND created_at >= $2
+			AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id, storedAt)
+		c.markUpdated(s.now)
+		if c.attention != "" {
+			return nil
+		}
+		return s.countUnanswered(c)
+	}
+	return q.do(ctx, "delete a message that was taken back", op)
 }
 
-func (op *withdrawOp) refusal() error { return nil }
-
-func (op *withdrawOp) conversation() string { return op.conversationID }
-
-// find reads the conversation of the message, which never changes.
-func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
-	op.conversationID = ""
-	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
-		`SELECT conversation_id FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3
-		UNION SELECT conversation_id FROM outbound_messages
-			WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''`,
-		op.key.orgID, op.key.channelID, op.key.platformID)
+// findMessage finds the conversation of a customer's message, which never changes, or with sent also that of a message to a customer.
+func findMessage(key messageKey, sent bool) func(ctx context.Context, tx store.Tx) (string, error) {
+	text := `SELECT conversation_id FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3`
+	if sent {
+		text += ` UNION SELECT conversation_id FROM outbound_messages
+			WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''`
+	}
+	return func(ctx context.Context, tx store.Tx) (id string, err error) {
+		err = tx.Query(ctx, func(row store.Row) error { return row.Scan(&id) }, text, key.orgID, key.channelID, key.platformID)
+		return id, err
+	}
 }
 
-func (op *withdrawOp) read(s *session) {
-	op.received, op.sent, op.turn, op.asking, op.drafted = "", "", "", "", false
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at, &op.turn) },
-		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3`,
-		op.key.orgID, op.key.channelID, op.key.platformID)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
-		`SELECT id, created_at FROM outbound_messages WHERE org_id = $1 AND channel_id = $2 AND platform_message_id = $3 AND platform_message_id <> ''
-			AND state = 'sent'`, op.key.orgID, op.key.channelID, op.key.platformID)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.asking) },
-		`SELECT id FROM `+runningTurn, op.conversationID)
-	s.tx.QueueQuery(func(row store.Row) error {
-		madeAt, err := store.ScanValue[int64](row)
-		op.drafted = madeAt >= op.at
+// edit replaces the text of a message that its sender has changed. A waiting text is answered as it reads now; a turn that answers the
+// old text gives way to one that answers the new text. An answer that was made stays.
+func (q *Queue) edit(ctx context.Context, key messageKey, text string) error {
+	var id string // empty without such a message
+	var body []byte
+	var turnID, turnState, code sql.NullString
+	op := &operation{find: findMessage(key, false)}
+	op.reads = append(op.reads, func(s *session) {
+		id = ""
+		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&id, &body, &turnID, &turnState, &code) },
+			`SELECT m.id, m.body, m.turn_id, t.state, t.code FROM messages m LEFT JOIN turns t ON t.id = m.turn_id
+				WHERE m.org_id = $1 AND m.channel_id = $2 AND m.platform_message_id = $3`, key.orgID, key.channelID, key.platformID)
+	})
+	op.run = func(s *session, c *conversationRow) error {
+		if c == nil || id == "" {
+			return nil
+		}
+		aad := vault.InboundBody(key.orgID, id)
+		if old, err := q.ring.Open(body, aad); err == nil && (string(old) == text || string(old) == WithdrawnText) {
+			return nil // platforms report the preview of a link as a change, and a change that comes late brings nothing back
+		}
+		s.tx.Queue(1, `UPDATE messages SET body = $2, kind = 'text', edited = TRUE WHERE id = $1`, id, q.ring.Seal([]byte(text), aad))
+		switch {
+		case turnState.String == TurnAwaiting:
+			s.endTurn(c, turnID.String, turnEnd{state: TurnSuperseded})
+			c.runBy(s.now)
+		case turnState.String == TurnNeedsAttention && code.String == codes.Draft: // as with a new text, the next draft is about the new one
+			s.reopenStanding(c)
+			c.setAttention("")
+			c.runBy(s.now)
+		case turnState.String == TurnNeedsAttention, turnState.String == TurnDead: // a retry asks with the new text
+			s.tx.Queue(1, `UPDATE turns SET request = NULL WHERE id = $1`, turnID.String)
+		}
+		c.markUpdated(s.now)
+		return nil
+	}
+	return q.do(ctx, "change a message", op)
+}
+
+// DeleteConversation deletes an organization's conversation with all its messages, which is everything that is stored about the customer.
+// Hashes of the messages' ids stay for 7 days, so that a platform that repeats one of them doesn't bring it back. A worker that has the
+// conversation stores nothing more. It returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) DeleteConversation(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "delete a conversation", onOwn(orgID, id, func(s *session, c *conversationRow) error { return s.delete(c, actor) }))
+}
+
+// delete deletes a conversation with all its rows.
+func (s *session) delete(c *conversationRow, actor string) error {
+	if err := s.bury(c, math.MaxInt64); err != nil {
 		return err
-	}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+codes.Draft+`'`, op.conversationID)
+	}
+	s.keepSpend(c)
+	for _, text := range []string{
+		`DELETE FROM outbound_messages WHERE conversation_id = $1`,
+		`DELETE FROM messages WHERE conversation_id = $1`,
+		`DELETE FROM turns WHERE conversation_id = $1`,
+		`DELETE FROM conversations WHERE id = $1`,
+	} {
+		s.tx.Queue(store.AnyRows, text, c.id)
+	}
+	c.deleted = true
+	s.audit(c, actor, "delete")
+	return nil
 }
 
-func (op *withdrawOp) run(ctx context.Context, s *session) error {
-	c := s.rows[op.conversationID]
-	if c == nil || c.deleted {
-		s.queueTombstones([]tombstoneRow{{op.key.orgID, tombstone(op.key)}}, tombstoneDays)
+// erase deletes the data of a customer who demands that. Platforms repeat the request for an hour: messages that the customer has written
+// after until, by the platform's clock, stay, with the answers to them. 0 deletes everything.
+func (q *Queue) erase(ctx context.Context, actor, orgID, id string, until int64) error {
+	return q.do(ctx, "erase a customer", onOwn(orgID, id, func(s *session, c *conversationRow) error {
+		if until <= 0 || c.lastCustomerAt <= until {
+			return s.delete(c, actor)
+		}
+		older := false
+		err := s.value("look for older messages", &older, `SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND sent_at <= $2
+			UNION ALL SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND created_at <= $2)`, c.id, until)
+		if err != nil || !older {
+			return err
+		}
+		if err := s.bury(c, until); err != nil {
+			return err
+		}
+		s.forgetRequests(c)
+		const answersNothing = `conversation_id = $1 AND NOT EXISTS (SELECT 1 FROM messages WHERE turn_id = t.id)`
+		for _, text := range []string{
+			`DELETE FROM messages WHERE conversation_id = $1 AND sent_at <= $2`,
+			`DELETE FROM outbound_messages WHERE conversation_id = $1 AND (turn_id IS NULL AND created_at <= $2
+				OR turn_id IN (SELECT id FROM turns t WHERE ` + answersNothing + `))`,
+		} {
+			s.tx.Queue(store.AnyRows, text, c.id, until)
+		}
+		s.tx.Queue(store.AnyRows, `DELETE FROM turns AS t WHERE `+answersNothing, c.id)
+		_, attention, err := s.rest(c)
+		if err != nil {
+			return err
+		}
+		if !attention {
+			c.acknowledge("")
+		}
+		c.markUpdated(s.now)
+		s.audit(c, actor, "erase")
 		return nil
-	}
-	if op.received != "" {
-		s.tx.Queue(1, `UPDATE messages SET body = $2, handled = TRUE WHERE id = $1`, op.received, op.sealed(vault.InboundBody, op.received))
-		media.Drop(s.tx, op.received)
-	}
-	if op.sent != "" { // of a template, the values go too
-		s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL, file_id = NULL WHERE id = $1`, op.sent,
-			op.sealed(vault.OutboundBody, op.sent))
-		media.DropSent(s.tx, op.sent)
-	}
-	if op.asking != "" && op.asking == op.turn { // the texts that are left wait for a turn that doesn't know this one
-		(&turnOp{turnID: op.asking}).supersede(s)
-		c.runBy(s.now)
-	}
-	if op.drafted { // it may repeat the text; as with a new text, the next draft is about what is left
-		takeUp(s.tx, c.id, s.now)
-		c.stands("")
-		c.runBy(s.now)
-	}
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1 AND created_at >= $2
-		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id, op.at)
-	c.touch(s.now)
-	if c.attention != "" {
-		return nil
-	}
-	return s.countUnanswered(ctx, c)
+	}))
 }
 
-// sealed returns what replaces the text of a message.
-func (op *withdrawOp) sealed(aad func(orgID, messageID string) vault.AAD, id string) []byte {
-	return op.ring.Seal([]byte(WithdrawnText), aad(op.key.orgID, id))
+// forgetRequests lets every text that isn't answered wait again: prompts that were made for it may repeat deleted messages.
+func (s *session) forgetRequests(c *conversationRow) {
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
+		SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention'))`, c.id)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
+		WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention')`, c.id, s.now)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
+		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
+	c.runBy(s.now)
 }
-
-var (
-	_ finder = (*withdrawOp)(nil)
-	_ reader = (*withdrawOp)(nil)
-)

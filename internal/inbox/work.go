@@ -103,8 +103,8 @@ type Conversation struct {
 	UnansweredSince int64
 	HandoverReason  string // why a person has the conversation, or had it last; "" if none ever had
 	RetriedAt       int64  // when a person last had what stood answered again, or 0
-	// AttentionTold is the last attention since the customer was last answered, or "".
-	AttentionTold string
+	// ReportedAttention is the last attention since the customer was last answered, or "".
+	ReportedAttention string
 }
 
 // silent reports whether the assistant must not write at a time.

@@ -50,7 +50,7 @@ func (p *pass) asksForPerson() bool {
 func (p *pass) failsAgain(standing *inbox.Standing) bool {
 	agent := p.work.Agent
 	return agent != nil && agent.Handover && !standing.Heals() &&
-		codes.Of(standing.Code).AssistantFailed && codes.Of(p.work.Conversation.AttentionTold).AssistantFailed
+		codes.Of(standing.Code).AssistantFailed && codes.Of(p.work.Conversation.ReportedAttention).AssistantFailed
 }
 
 // handOver ends the turn by giving the conversation to people, without an answer of the model's; without a turn the waiting texts become
