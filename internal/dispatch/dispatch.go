@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// lookPause is about how long the queue is left alone when nothing was due.
+	// lookPause is the default of [Queue.Pause].
 	lookPause = time.Second
 	// emptyPause is the longest time between two looks at an empty queue, and so the delay by a lost notice of a commit.
 	emptyPause = 15 * time.Second
@@ -23,8 +24,10 @@ const (
 	storeWait = 10 * time.Second
 )
 
-// Queue is what a dispatcher starts. All fields are required.
+// Queue is the work that a dispatcher starts. All fields but Pause are required.
 type Queue[T any] struct {
+	// Pause is about how long the queue is left alone when nothing was due; 0 means a second.
+	Pause time.Duration
 	// Places is how many tries run at a time, OrgPlaces how many of them for one organization.
 	Places, OrgPlaces int
 	// Due returns the organizations after cursor that have something to try now. next is the cursor of the next look, "" for the beginning.
@@ -55,7 +58,7 @@ func (q Queue[T]) Run(ctx context.Context) {
 			if empty && committed != nil {
 				d.pause(ctx, emptyPause, committed)
 			}
-			d.pause(ctx, repeat.Around(lookPause)-time.Since(looked), nil)
+			d.pause(ctx, repeat.Around(cmp.Or(d.Pause, lookPause))-time.Since(looked), nil)
 		}
 		cursor = next
 	}

@@ -26,9 +26,9 @@ const (
 	orgPlaces = places / 4
 	// tryTime bounds a try: asking the platform for the address, connecting, and the whole file.
 	tryTime = time.Minute
-	// sweepInterval is the pause between two looks for files of deleted messages, and sweepIdle the longest while nothing is committed.
-	sweepInterval = 5 * time.Second
-	sweepIdle     = 2 * sweepInterval
+	// sweepPauses is the time between two looks for files of deleted messages in [Config.Pause]. While nothing is committed it may be twice
+	// as long.
+	sweepPauses = 5
 	// reconnectPause and fullPause are how often a file is tried whose channel needs new credentials, or for which there is no room; a deleted
 	// file wakes some of the latter. waitingLife is for how long, because platforms keep files for about as long.
 	reconnectPause = 10 * time.Minute
@@ -61,6 +61,8 @@ type Config struct {
 	Policy egress.Policy
 	// Lease is how long after its last renewal another process may try a file, if this one died; 0 is a minute.
 	Lease time.Duration
+	// Pause is the time between two looks for files to fetch, and a fifth of the time between two sweeps; 0 means a second.
+	Pause time.Duration
 	// OrgBytes replaces [OrgBytes], unless it is 0.
 	OrgBytes int64
 	// Fetched is called with the outcome of every try: [Stored], [OutcomeRetried], or the code with which the file failed; nil for nobody. It must
@@ -83,6 +85,7 @@ func New(config Config) *Fetcher {
 	if config.Lease <= 0 {
 		config.Lease = time.Minute
 	}
+	config.Pause = cmp.Or(config.Pause, time.Second)
 	if config.OrgBytes == 0 {
 		config.OrgBytes = OrgBytes
 	}
@@ -98,9 +101,9 @@ func New(config Config) *Fetcher {
 // Run fetches and sweeps until ctx ends, which ends what is being fetched, to be tried again by the next fetcher.
 func (f *Fetcher) Run(ctx context.Context) {
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { repeat.EveryChange(ctx, sweepInterval, sweepIdle, f.DB.Committed, f.sweep) })
+	sweeping.Go(func() { repeat.EveryChange(ctx, sweepPauses*f.Pause, 2*sweepPauses*f.Pause, f.DB.Committed, f.sweep) })
 	dispatch.Queue[try]{
-		Places: places, OrgPlaces: orgPlaces,
+		Pause: f.Pause, Places: places, OrgPlaces: orgPlaces,
 		Due: func(ctx context.Context, cursor string) ([]string, string, bool, error) {
 			return due(ctx, f.DB, cursor)
 		},

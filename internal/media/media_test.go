@@ -119,6 +119,7 @@ func (f *fixture) files(org, conversation string) (all []media.File) {
 func (f *fixture) start(change func(*media.Config)) (stop func()) {
 	config := media.Config{
 		DB: f.DB, Ring: f.ring, Platforms: f.set, Policy: local, Logger: slog.New(slog.NewTextHandler(f, nil)),
+		Pause: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)
