@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"slices"
 	"strings"
-
-	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // The states of a channel.
@@ -347,81 +344,6 @@ func (c Channels) TakeOver(ctx context.Context, actor string, confirmed Confirme
 	})
 }
 
-// Routes looks channels up for deliveries. A change holds for the next delivery.
-type Routes struct{ db *DB }
-
-// ByID reads the route of a channel of any type and state, and false when there is none. A
-// change holds for the next delivery. One query serves all callers that asked before it began, and they share the credentials.
-func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
-	if !driver.IsText(channelID) {
-		return Route{}, false, nil
-	}
-	route, found, err := r.db.hot.Route(ctx, channelID)
-	if err != nil {
-		return Route{}, false, err
-	}
-	if r.remember() {
-		r.db.routes.learnID(channelID, route)
-	}
-	if !found {
-		return Route{}, false, nil
-	}
-	return *route, true, nil
-}
-
-// ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
-// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each. Callers share the routes: nobody changes them.
-func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Route, error) {
-	found := make(map[RouteKey]*Route, min(len(keys), driver.MaxRouteKeys))
-	wanted := make([]RouteKey, 0, len(keys))
-	for _, key := range keys {
-		if key.Lookable() {
-			wanted = append(wanted, key)
-		}
-	}
-	for some := range slices.Chunk(wanted, driver.MaxRouteKeys) {
-		if err := r.db.hot.Routes(ctx, some, found); err != nil {
-			return nil, err
-		}
-	}
-	if r.remember() {
-		r.db.routes.learnKeys(wanted, found)
-	}
-	return found, nil
-}
-
-// remember reports whether reading a route costs so much that routes are remembered. SQLite's hot reader reads nothing unless something
-// was committed since it read the same.
-func (r Routes) remember() bool { return r.db.Engine() == Postgres }
-
-// RememberedByID returns the route of a channel as it was when this process read it last, marked [Route.Remembered], and false when it
-// isn't remembered. It reads nothing. What is done under a remembered route has to be checked: see [QueueRoutes].
-func (r Routes) RememberedByID(channelID string) (Route, bool) {
-	if route := r.db.routes.id(channelID); route != nil {
-		return *route, true
-	}
-	return Route{}, false
-}
-
-// RememberedByKeys is [Routes.RememberedByID] for keys. It returns nil unless it has the routes of all of them.
-func (r Routes) RememberedByKeys(keys []RouteKey) map[RouteKey]*Route { return r.db.routes.keys(keys) }
-
-// routeSizes are the lengths of the list in selectRoutes.
-var routeSizes = ListSizes{256, 32, 4, 1}
-
-var selectRoutes = routeSizes.Statement(`SELECT `+driver.RouteColumns+` FROM`+driver.RouteTables+`WHERE c.id IN {list}`, 1, 0)
-
-// QueueRoutes queues the reading of the routes of channels into found, by the channels' ids. Channels that don't exist are left out.
-func QueueRoutes(tx Tx, channelIDs []string, found map[string]*Route) {
-	for size, piece := range Padded(routeSizes, channelIDs) {
-		tx.QueueQuery(func(row Row) error {
-			route, err := driver.ScanRoute(row)
-			found[route.ChannelID] = route
-			return err
-		}, selectRoutes[size], Arguments(piece)...)
-	}
-}
-
 // ChannelCredentials replaces the sealed credentials of channels.
 type ChannelCredentials struct{ db *DB }
 
@@ -501,3 +423,31 @@ func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) 
 		}
 	}
 }
+
+// AnswerRules decide which messages of a channel its assistant answers, and whether by itself. The zero value answers every message.
+type AnswerRules struct {
+	// MaxAgeMinutes is for how many minutes after the customer's last message the assistant still answers; 0 is for any time.
+	MaxAgeMinutes int64
+	// Drafts: the assistant proposes its answers, and a person sends them.
+	Drafts bool
+	// OpeningHours are when the assistant answers, line by line as package hours reads them, in TimeZone; "" is at any time.
+	OpeningHours, TimeZone string
+	// ClosedNotice is sent once in a conversation while the business is closed; "" is nothing.
+	ClosedNotice string
+	// MediaNotice answers a customer who sends no text; "" leaves them to people.
+	MediaNotice string
+}
+
+// answerRules are the columns of channels that have their rules.
+var answerRules = newTable("channels", func(r *AnswerRules) []field {
+	return []field{
+		{"max_age_minutes", &r.MaxAgeMinutes},
+		{"drafts", &r.Drafts},
+		{"opening_hours", &r.OpeningHours},
+		{"time_zone", &r.TimeZone},
+		{"closed_notice", &r.ClosedNotice},
+		{"media_notice", &r.MediaNotice},
+	}
+})
+
+var updateAnswerRules = `UPDATE channels SET ` + assigned(answerRules.columns(), 1) + ` WHERE id = $1`

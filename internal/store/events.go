@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -90,4 +91,199 @@ func splitEventTypes(text string) (types []EventType) {
 		types = append(types, EventType(word))
 	}
 	return types
+}
+
+// States of an endpoint of events.
+const (
+	EndpointActive   = "active"
+	EndpointDisabled = "disabled" // it gets nothing until a person makes it active again
+)
+
+// Reasons why the worker disabled an endpoint of events; a person gives none.
+const (
+	EndpointFailing = "failing" // every try of the last days failed
+	EndpointGone    = "gone"    // it answered 410
+)
+
+const (
+	// MaxEventEndpoints is how many endpoints of events an organization may have.
+	MaxEventEndpoints = 10
+	// TestPause is the time from one test of an organization's endpoints to the next. Each test is up to a dozen requests to an address
+	// that the organization has chosen.
+	TestPause = time.Second
+)
+
+// EventEndpoint is the address of an organization's own system that is told of events. Its secrets are sealed by its owner.
+type EventEndpoint struct {
+	ID, OrgID string
+	URL       string
+	Events    []EventType
+	Secret    []byte
+	// OldSecret signs, too, until OldSecretUntil; nil without one.
+	OldSecret      []byte
+	OldSecretUntil int64
+	State          string
+	Reason         string // why it was disabled, "" for a person's wish
+	FailingSince   int64  // the first failed try since the last delivery, 0 without one
+	CreatedAt      int64  // epoch milliseconds; 0 when it is written: the transaction's clock
+	UpdatedAt      int64
+}
+
+var eventEndpoints = newTable("event_endpoints", func(e *EventEndpoint) []field {
+	return []field{
+		{"id", &e.ID},
+		{"org_id", &e.OrgID},
+		{"url", &e.URL},
+		{"events", convert(
+			func() string { return joinEventTypes(e.Events) }, func(column string) { e.Events = splitEventTypes(column) },
+		)},
+		{"secret", &e.Secret},
+		{"old_secret", &e.OldSecret},
+		{"old_secret_until", &e.OldSecretUntil},
+		{"state", &e.State},
+		{"reason", &e.Reason},
+		{"failing_since", &e.FailingSince},
+		{"created_at", &e.CreatedAt},
+		{"updated_at", &e.UpdatedAt},
+	}
+})
+
+// EventEndpoints reads and writes endpoints of events.
+type EventEndpoints struct{ db *DB }
+
+// Create adds an endpoint, with [ErrLimit] when the organization has [MaxEventEndpoints], and [ErrNotFound] for an unknown
+// organization.
+func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *EventEndpoint) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := checkRoom(ctx, tx, endpoint.OrgID, MaxEventEndpoints, `SELECT count(*) FROM event_endpoints WHERE org_id = $1`)
+		if err != nil {
+			return err
+		}
+		created := EventEndpoint{
+			ID: endpoint.ID, OrgID: endpoint.OrgID, URL: endpoint.URL, Events: endpoint.Events, Secret: endpoint.Secret, State: EndpointActive,
+			CreatedAt: orNow(tx, endpoint.CreatedAt),
+		}
+		created.UpdatedAt = created.CreatedAt
+		eventEndpoints.queueInsert(tx, &created)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.create", Target: endpoint.ID, OrgID: endpoint.OrgID})
+		return nil
+	})
+}
+
+// ByID reads an organization's endpoint, or [ErrNotFound].
+func (e EventEndpoints) ByID(ctx context.Context, orgID, id string) (EventEndpoint, error) {
+	return ReadRow(ctx, e.db, "read an event endpoint", eventEndpoints.scan, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// List reads a page of an organization's endpoints, oldest first.
+func (e EventEndpoints) List(ctx context.Context, orgID string, page Page) ([]EventEndpoint, error) {
+	return readPage(ctx, e.db, "list event endpoints", eventEndpoints.scan, eventEndpoints.selected+` WHERE org_id = $1`, "id", page, orgID)
+}
+
+// Update changes an endpoint: edit gets it as it is in the transaction, and what it leaves of address, events, secrets and state is
+// written. One that becomes active again has failed never. Edit may run more than once and must not wait. Update returns [ErrNotFound]
+// when the organization has no such endpoint.
+func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id string, edit func(*EventEndpoint)) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var endpoint EventEndpoint
+		found := false
+		err := tx.Query(ctx, func(row Row) (err error) {
+			found = true
+			endpoint, err = eventEndpoints.scan(row)
+			return err
+		}, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		was := endpoint.State
+		edit(&endpoint)
+		if endpoint.State != was {
+			endpoint.Reason, endpoint.FailingSince = "", 0
+		}
+		endpoint.UpdatedAt = tx.Now()
+		eventEndpoints.queueUpdate(tx, &endpoint, orgID, id)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint." + action, Target: id, OrgID: orgID})
+		return nil
+	})
+}
+
+// Delete removes an organization's endpoint, or returns [ErrNotFound]. Its deliveries, which may be many, are given up when they are due
+// and pruned by their age.
+func (e EventEndpoints) Delete(ctx context.Context, actor, orgID, id string) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := change(ctx, tx, `DELETE FROM event_endpoints WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
+			return err
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.delete", Target: id, OrgID: orgID})
+		return nil
+	})
+}
+
+// Test writes an [EventTest] for one active endpoint and returns its id. It returns [ErrNotFound] for an endpoint that isn't the
+// organization's, [ErrConflict] for a disabled one, and [ErrTooSoon] within [TestPause] of the organization's last test.
+func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID string, err error) {
+	err = e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := lockOrganization(ctx, tx, orgID); err != nil {
+			return err
+		}
+		var state string
+		err := queryRow(ctx, tx, []any{&state}, `SELECT state FROM event_endpoints WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err != nil {
+			return err
+		}
+		if state != EndpointActive {
+			return fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
+		}
+		if err := checkTestPause(ctx, tx, orgID); err != nil {
+			return err
+		}
+		eventID = NewID("evt")
+		event := Event{OrgID: orgID, Type: EventTest, EndpointID: id}
+		tx.Queue(1, insertEventDeliveries+`id = $6`, eventID, orgID, string(EventTest), event.payload(tx.Now()), tx.Now(), id)
+		return nil
+	})
+	return eventID, err
+}
+
+// checkTestPause returns [ErrTooSoon] if the organization, which is locked, has tested one of its endpoints within [TestPause], also one
+// that it has deleted since. It reads the events of all organizations since then.
+func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
+	tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
+		tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
+	if err == nil && tested {
+		err = ErrTooSoon
+	}
+	return err
+}
+
+// Each hands every endpoint of every organization to each, in order of id. One that is written meanwhile may be seen before or after
+// the change. The first error of each ends it.
+func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error) error {
+	var after string
+	for {
+		page, err := ReadRows(ctx, e.db, "list event endpoints", eventEndpoints.scan,
+			eventEndpoints.selected+` WHERE id > $1 ORDER BY id LIMIT $2`, after, sealedPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := each(page[i]); err != nil {
+				return err
+			}
+			after = page[i].ID
+		}
+		if len(page) < sealedPage {
+			return nil
+		}
+	}
+}
+
+// Reseal swaps the sealed secrets of an endpoint for the same ones under another master key, and reports false when they were replaced,
+// or the endpoint deleted, meanwhile.
+func (e EventEndpoints) Reseal(ctx context.Context, was *EventEndpoint, secret, oldSecret []byte) (replaced bool, err error) {
+	return execChanged(ctx, e.db, `UPDATE event_endpoints SET secret = $4, old_secret = $5
+		WHERE id = $1 AND org_id = $2 AND secret = $3 RETURNING id`, was.ID, was.OrgID, was.Secret, secret, oldSecret)
 }

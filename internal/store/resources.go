@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+	"github.com/caddy-svc/caddy-svc/internal/store/writer"
 )
 
 // Resources are the rows of a database, with one type for each sort of rows that has no rules of its own.
@@ -163,4 +167,170 @@ const (
 // keys, credentials of channels, messages of customers, and answers kept for an Idempotency-Key. It takes 2 s at most.
 func (db *DB) SealedSample(ctx context.Context) ([][]byte, error) {
 	return ReadRows(ctx, db, "read sealed values", ScanValue[[]byte], selectSealedSample, sealedSample)
+}
+
+// What the drivers and the writer define and every user of a store needs, under the store's own name.
+type (
+	// Engine is [driver.Engine].
+	Engine = driver.Engine
+	// Location is [driver.Location].
+	Location = driver.Location
+	// Env is [driver.Env].
+	Env = driver.Env
+	// Row is [driver.Row].
+	Row = driver.Row
+	// Tx is [driver.Tx].
+	Tx = driver.Tx
+	// Route is [driver.Route].
+	Route = driver.Route
+	// RouteKey is [driver.RouteKey].
+	RouteKey = driver.RouteKey
+	// KeyRecord is [driver.KeyRecord].
+	KeyRecord = driver.KeyRecord
+	// Windows is [driver.Windows].
+	Windows = driver.Windows
+	// KeyTerms is [driver.KeyTerms].
+	KeyTerms = driver.KeyTerms
+	// Permit is [driver.Permit].
+	Permit = driver.Permit
+
+	// Kind is [writer.Kind].
+	Kind = writer.Kind
+	// RowLocking is [writer.RowLocking].
+	RowLocking = writer.RowLocking
+	// Op is [writer.Op].
+	Op = writer.Op
+	// Urgent is [writer.Urgent].
+	Urgent = writer.Urgent
+	// Undoer is [writer.Undoer].
+	Undoer = writer.Undoer
+	// Sized is [writer.Sized].
+	Sized = writer.Sized
+	// Joint is [writer.Joint].
+	Joint = writer.Joint
+	// PendingWrite is [writer.PendingWrite].
+	PendingWrite = writer.PendingWrite
+	// Batch is [writer.Batch].
+	Batch = writer.Batch
+	// WriterObserver is [writer.Observer].
+	WriterObserver = writer.Observer
+)
+
+// The constants of the drivers.
+const (
+	SQLite   = driver.SQLite
+	Postgres = driver.Postgres
+
+	Live = driver.Live
+	Test = driver.Test
+
+	AnyRows    = driver.AnyRows
+	RetryAfter = driver.RetryAfter
+)
+
+// The errors of the drivers and the writer, see [driver.ErrNotFound] and those beside it.
+var (
+	ErrNotFound      = driver.ErrNotFound
+	ErrConflict      = driver.ErrConflict
+	ErrClosed        = driver.ErrClosed
+	ErrBusy          = driver.ErrBusy
+	ErrOverloaded    = driver.ErrOverloaded
+	ErrCommitUnknown = driver.ErrCommitUnknown
+	ErrRows          = driver.ErrRows
+	ErrText          = driver.ErrText
+	ErrUnsupported   = driver.ErrUnsupported
+)
+
+// ParseLocation is [driver.ParseLocation].
+func ParseLocation(engine Engine, dsn string) (Location, error) {
+	return driver.ParseLocation(engine, dsn)
+}
+
+// Counts is how many of the resources that an operator makes are stored, over all organizations.
+type Counts struct {
+	Organizations, Suspended int64
+	// Users are those who have a password; Invited are still to set one.
+	Users, Invited int64
+	// Keys are the API keys that are not revoked.
+	Keys, Agents, ProviderKeys, KnowledgeBases int64
+	// Channels are those in all states, Pending and NeedReauth those that receive nothing or can't send.
+	Channels, Pending, NeedReauth int64
+}
+
+const selectCounts = `SELECT
+	(SELECT count(*) FROM organizations), (SELECT count(*) FROM organizations WHERE suspended_at IS NOT NULL),
+	(SELECT count(*) FROM users), (SELECT count(*) FROM invitations),
+	(SELECT count(*) FROM api_keys WHERE revoked_at IS NULL), (SELECT count(*) FROM agents),
+	(SELECT count(*) FROM provider_keys), (SELECT count(*) FROM knowledge_bases),
+	(SELECT count(*) FROM channels), (SELECT count(*) FROM channels WHERE state = '` + ChannelPending + `'),
+	(SELECT count(*) FROM channels WHERE state = '` + ChannelNeedsReauth + `')`
+
+// Counts counts them. It reads the tables from end to end: it is for people, not for requests.
+func (db *DB) Counts(ctx context.Context) (Counts, error) {
+	return ReadRow(ctx, db, "count what is stored", func(row Row) (c Counts, err error) {
+		err = row.Scan(&c.Organizations, &c.Suspended, &c.Users, &c.Invited, &c.Keys, &c.Agents, &c.ProviderKeys, &c.KnowledgeBases,
+			&c.Channels, &c.Pending, &c.NeedReauth)
+		return c, err
+	}, selectCounts)
+}
+
+// processForgotten is the time without a sign of life after which a process counts as ended: four signs are missing.
+const processForgotten = time.Minute
+
+// ProcessInterval is the time between two signs of life of a process.
+const ProcessInterval = processForgotten / 4
+
+// Process is a server or worker that uses the store.
+type Process struct {
+	// ID is unique among all processes that ever were.
+	ID string
+	// Name tells the operator which process it is.
+	Name string
+	// KeyIDs are the ids of the keys in its master_key, the first key's first.
+	KeyIDs []string
+}
+
+// Processes are the servers and workers that use the store. Commands aren't among them.
+type Processes struct{ db *DB }
+
+// Announce stores a process as living, and forgets others that have shown no sign of life for a minute. A process calls it every
+// [ProcessInterval], and when it gets other keys.
+func (p Processes) Announce(ctx context.Context, process Process) error {
+	return p.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO processes (id, name, key_ids, seen_at) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (id) DO UPDATE SET name = excluded.name, key_ids = excluded.key_ids, seen_at = excluded.seen_at`,
+			process.ID, process.Name, strings.Join(process.KeyIDs, " "), tx.Now())
+		from, to := livingAt(tx.Now())
+		tx.Queue(AnyRows, `DELETE FROM processes WHERE seen_at NOT BETWEEN $1 AND $2`, from, to)
+		return nil
+	})
+}
+
+// End forgets a process, which has ended.
+func (p Processes) End(ctx context.Context, id string) error {
+	return p.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id)
+		return nil
+	})
+}
+
+// Living reads the processes that have shown a sign of life within the last minute, by name.
+func (p Processes) Living(ctx context.Context) ([]Process, error) {
+	now, err := p.db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	from, to := livingAt(now)
+	return ReadRows(ctx, p.db, "read the processes", func(row Row) (process Process, err error) {
+		var ids string
+		err = row.Scan(&process.ID, &process.Name, &ids)
+		process.KeyIDs = strings.Fields(ids)
+		return process, err
+	}, `SELECT id, name, key_ids FROM processes WHERE seen_at BETWEEN $1 AND $2 ORDER BY name, id`, from, to)
+}
+
+// livingAt returns between which times a living process was seen. A time ahead is of a clock that was set back since.
+func livingAt(now int64) (from, to int64) {
+	const forgotten = int64(processForgotten / time.Millisecond)
+	return now - forgotten, now + forgotten
 }

@@ -1,0 +1,453 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// KnowledgeBase is a set of documents that assistants may know.
+type KnowledgeBase struct {
+	ID, OrgID   string
+	Name        string // unique within the organization
+	Description string
+	// Documents and Bytes count its documents, failed uploads included. They are read, never written.
+	Documents, Bytes int64
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	CreatedAt, UpdatedAt int64
+}
+
+var knowledgeBases = newTable("knowledge_bases b", func(b *KnowledgeBase) []field {
+	const itsDocuments = ` FROM documents d WHERE d.org_id = b.org_id AND d.knowledge_base_id = b.id)`
+	return []field{
+		{"id", &b.ID},
+		{"org_id", &b.OrgID},
+		{"name", &b.Name},
+		{"description", &b.Description},
+		{"created_at", &b.CreatedAt},
+		{"updated_at", &b.UpdatedAt},
+		{`(SELECT count(*)` + itsDocuments, computed{&b.Documents}},
+		{`(SELECT CAST(COALESCE(sum(d.bytes), 0) AS BIGINT)` + itsDocuments, computed{&b.Bytes}},
+	}
+})
+
+// KnowledgeBases reads and writes knowledge bases.
+type KnowledgeBases struct{ db *DB }
+
+// Create adds a knowledge base, with [ErrConflict] when the organization has one with this name, [ErrLimit] when it has
+// [MaxKnowledgeBases], and [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
+func (b KnowledgeBases) Create(ctx context.Context, actor string, base KnowledgeBase) error {
+	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := checkRoom(ctx, tx, base.OrgID, MaxKnowledgeBases, `SELECT count(*) FROM knowledge_bases WHERE org_id = $1`)
+		if err != nil {
+			return err
+		}
+		base.CreatedAt = orNow(tx, base.CreatedAt)
+		base.UpdatedAt = base.CreatedAt
+		knowledgeBases.queueInsert(tx, &base)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name})
+		return nil
+	})
+}
+
+// KnowledgeBaseChange is a change of a knowledge base: a nil field stays unchanged.
+type KnowledgeBaseChange struct {
+	Name, Description *string
+}
+
+// Update changes an organization's knowledge base. It returns [ErrNotFound] when there is none, and
+// [ErrConflict] when another one has the name.
+func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
+	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := change(ctx, tx, `UPDATE knowledge_bases SET
+				name = CASE WHEN $3 THEN $4 ELSE name END,
+				description = CASE WHEN $5 THEN $6 ELSE description END,
+				updated_at = CASE WHEN $3 OR $5 THEN $7 ELSE updated_at END
+			WHERE id = $1 AND org_id = $2 RETURNING id`,
+			id, orgID, update.Name != nil, orEmpty(update.Name), update.Description != nil, orEmpty(update.Description), tx.Now())
+		if err != nil || update == (KnowledgeBaseChange{}) {
+			return err
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.update", Target: id, OrgID: orgID, Detail: orEmpty(update.Name)})
+		return nil
+	})
+}
+
+// DeleteEmpty removes an organization's knowledge base that has no documents, and takes it from its agents.
+// It reports false when there are documents, also new ones, and returns [ErrNotFound] when there is no such base.
+func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
+	err = b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		deleted = false
+		// Adding a document locks the base by its foreign key, so the document is either seen in the next statement or fails.
+		err := change(ctx, tx, `SELECT id FROM knowledge_bases WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err != nil {
+			return err
+		}
+		filled, err := Changed(ctx, tx, `SELECT id FROM documents WHERE org_id = $1 AND knowledge_base_id = $2 LIMIT 1`, orgID, id)
+		if err != nil || filled {
+			return err
+		}
+		tx.Queue(AnyRows, `DELETE FROM knowledge_bases WHERE id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.delete", Target: id, OrgID: orgID})
+		deleted = true
+		return nil
+	})
+	return deleted && err == nil, err
+}
+
+// ByID reads an organization's knowledge base, or [ErrNotFound].
+func (b KnowledgeBases) ByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
+	return ReadRow(ctx, b.db, "read a knowledge base", knowledgeBases.scan,
+		knowledgeBases.selected+` WHERE b.id = $1 AND b.org_id = $2`, id, orgID)
+}
+
+// List reads a page of an organization's knowledge bases, oldest first.
+func (b KnowledgeBases) List(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
+	return readPage(ctx, b.db, "list knowledge bases", knowledgeBases.scan, knowledgeBases.selected+` WHERE b.org_id = $1`, "b.id", page, orgID)
+}
+
+// MaxDocuments is how many documents an organization may have, whatever their size: what the plan allows is summed over
+// them whenever one is added.
+const MaxDocuments = 10_000
+
+// The states of a document.
+const (
+	// DocumentIngesting: its chunks are being written.
+	DocumentIngesting = "ingesting"
+	// DocumentReady: it is complete, and found.
+	DocumentReady = "ready"
+	// DocumentFailed: it is not found; Reason says why.
+	DocumentFailed = "failed"
+)
+
+// Document is an upload in a knowledge base.
+type Document struct {
+	ID, OrgID       string
+	KnowledgeBaseID string
+	Name            string // unique within the knowledge base
+	MediaType       string // text/plain, text/markdown or text/html
+	Bytes           int64  // of the upload
+	State           string // DocumentIngesting, DocumentReady or DocumentFailed
+	// ChunksDone of ChunksTotal are written.
+	ChunksDone, ChunksTotal int64
+	Reason                  string // why it failed, "" in any other state
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written. A
+	// document that is ingesting is updated with every few chunks.
+	CreatedAt, UpdatedAt int64
+}
+
+var documents = newTable("documents", func(d *Document) []field {
+	return []field{
+		{"id", &d.ID},
+		{"org_id", &d.OrgID},
+		{"knowledge_base_id", &d.KnowledgeBaseID},
+		{"name", &d.Name},
+		{"media_type", &d.MediaType},
+		{"bytes", &d.Bytes},
+		{"state", &d.State},
+		{"chunks_done", &d.ChunksDone},
+		{"chunks_total", &d.ChunksTotal},
+		{"reason", &d.Reason},
+		{"created_at", &d.CreatedAt},
+		{"updated_at", &d.UpdatedAt},
+	}
+})
+
+// Chunk is a part of a document, as it is found.
+type Chunk struct {
+	Text  string
+	Words []string // distinct, [a-z0-9]+, as they are looked up
+}
+
+// Documents reads and writes documents with their chunks.
+type Documents struct{ db *DB }
+
+// Create adds a document with its first chunks, and the ones to come in [Documents.AppendChunks]; with all of its
+// ChunksTotal it is ready at once. State, ChunksDone and Reason follow from that; its UpdatedAt is its CreatedAt.
+//
+// limit is how many bytes the organization's plan allows, less than 0 is no limit: [ErrLimit] when the document is too
+// much, or the organization has [MaxDocuments], and that holds however many are added at once. [ErrConflict] when the
+// knowledge base has the name, [ErrNotFound] when the organization has no such knowledge base.
+func (d Documents) Create(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
+	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
+			return err
+		}
+		document.State, document.ChunksDone, document.Reason = DocumentIngesting, int64(len(chunks)), ""
+		if document.ChunksDone == document.ChunksTotal {
+			document.State = DocumentReady
+		}
+		document.CreatedAt = orNow(tx, document.CreatedAt)
+		document.UpdatedAt = document.CreatedAt
+		documents.queueInsert(tx, &document)
+		queueChunks(tx, document.OrgID, document.ID, 0, chunks)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "document.create", Target: document.ID, OrgID: document.OrgID, Detail: document.Name,
+		})
+		return nil
+	})
+}
+
+// checkKnowledgeLimit locks the organization, so that another upload waits, and sums up what it has.
+func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
+	if err := lockOrganization(ctx, tx, orgID); err != nil {
+		return err
+	}
+	var count, used int64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&count, &used) },
+		`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, orgID)
+	if err == nil && (count >= MaxDocuments || limit >= 0 && bytes > limit-used) {
+		err = ErrLimit
+	}
+	return err
+}
+
+// AppendChunks writes the chunks that follow the first ones of a document that is ingesting; the last of them make it
+// ready. from is how many there are: chunks that are written already are not written again. [ErrNotFound] when the
+// document isn't ingesting there any more.
+func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
+	done := from + int64(len(chunks))
+	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		advanced, err := Changed(ctx, tx, `UPDATE documents SET chunks_done = $4, updated_at = $5,
+				state = CASE WHEN $4 = chunks_total THEN $6 ELSE state END
+			WHERE id = $1 AND org_id = $2 AND state = $7 AND chunks_done = $3 RETURNING id`,
+			id, orgID, from, done, tx.Now(), DocumentReady, DocumentIngesting)
+		if err != nil {
+			return err
+		}
+		if !advanced { // perhaps by a commit that was lost sight of
+			return change(ctx, tx, `SELECT id FROM documents WHERE id = $1 AND org_id = $2 AND chunks_done = $3 AND state <> $4`,
+				id, orgID, done, DocumentFailed)
+		}
+		queueChunks(tx, orgID, id, from, chunks)
+		return nil
+	})
+}
+
+func queueChunks(tx Tx, orgID, documentID string, from int64, chunks []Chunk) {
+	for i := range chunks {
+		tx.Queue(AnyRows, `INSERT INTO chunks (org_id, document_id, position, text, words) VALUES ($1, $2, $3, $4, $5)`,
+			orgID, documentID, from+int64(i), chunks[i].Text, storedWords(chunks[i].Words))
+	}
+}
+
+// Fail ends the ingestion of a document for a reason that its owner is shown. Failing a document that isn't
+// ingesting changes nothing.
+func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
+	return d.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(AnyRows, `UPDATE documents SET state = $3, reason = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND state = $6`,
+			id, orgID, DocumentFailed, reason, tx.Now(), DocumentIngesting)
+		return nil
+	})
+}
+
+// deletedChunks is how many chunks one transaction of [Documents.DeleteSomeChunks] takes away at most. Others wait for the
+// writer no longer than that takes.
+const deletedChunks = 50
+
+// reasonDeleting is the reason of a document whose deletion has begun.
+const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
+
+// DeleteSomeChunks takes away a part of a document, and reports true when that was the last and the document is gone, too.
+// The document is not found any more from the first part on. It is called again until then; a document of which a part
+// is left stays, failed. [ErrNotFound] when the knowledge base has no such document.
+func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
+	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		gone = false
+		err := change(ctx, tx, `UPDATE documents SET state = $4, reason = $5, updated_at = $6
+			WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3 RETURNING id`,
+			id, orgID, baseID, DocumentFailed, reasonDeleting, tx.Now())
+		if err != nil {
+			return err
+		}
+		var taken int64
+		err = tx.Query(ctx, func(Row) error { taken++; return nil }, `DELETE FROM chunks WHERE seq IN (
+				SELECT seq FROM chunks WHERE org_id = $1 AND document_id = $2 ORDER BY position LIMIT $3) RETURNING seq`, orgID, id, deletedChunks)
+		if err != nil || taken == deletedChunks {
+			return err
+		}
+		tx.Queue(1, `DELETE FROM documents WHERE id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "document.delete", Target: id, OrgID: orgID})
+		gone = true
+		return nil
+	})
+	return gone && err == nil, err
+}
+
+// ByID reads a document of an organization's knowledge base, or [ErrNotFound].
+func (d Documents) ByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
+	return ReadRow(ctx, d.db, "read a document", documents.scan,
+		documents.selected+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
+}
+
+// List reads a page of the documents of an organization's knowledge base, oldest first.
+func (d Documents) List(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
+	return readPage(ctx, d.db, "list documents", documents.scan, documents.selected+` WHERE org_id = $1 AND knowledge_base_id = $2`,
+		"id", page, orgID, baseID)
+}
+
+// ReadyChunks returns how many chunks the ready documents of some of an organization's knowledge bases have.
+func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (n int64, err error) {
+	if len(baseIDs) == 0 {
+		return 0, nil
+	}
+	arguments := []any{orgID, DocumentReady}
+	list := in(&arguments, baseIDs)
+	return ReadRow(ctx, d.db, "count chunks", ScanValue[int64], `SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN `+list, arguments...)
+}
+
+// WordQuery selects chunks: those that have all words of one of the groups. Words are [a-z0-9]+, so
+// that nothing in one is a sign of an engine's own query language.
+type WordQuery [][]string
+
+// text returns the query in the engine's language, and false when a word has other characters, or there is no word.
+func (q WordQuery) text(engine Engine) (text string, ok bool) {
+	and, or := " AND ", " OR "
+	if engine == Postgres {
+		and, or = "&", "|"
+	}
+	groups := make([]string, len(q))
+	for i, group := range q {
+		quoted := make([]string, len(group))
+		for j, word := range group {
+			if !isWord(word) {
+				return "", false
+			}
+			quoted[j] = `"` + word + `"`
+			if engine == Postgres {
+				quoted[j] = `'` + word + `'`
+			}
+		}
+		if len(group) == 0 {
+			return "", false
+		}
+		groups[i] = "(" + strings.Join(quoted, and) + ")"
+	}
+	return strings.Join(groups, or), len(q) > 0
+}
+
+// isWord reports whether a word may be looked up.
+func isWord(word string) bool {
+	return word != "" && !strings.ContainsFunc(word, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+}
+
+// storedWords is how a chunk's words stand in their column. What isn't a word is left out: it couldn't be looked up.
+func storedWords(words []string) string {
+	var text strings.Builder
+	for _, word := range words {
+		if !isWord(word) {
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteByte(' ')
+		}
+		text.WriteString(word)
+	}
+	return text.String()
+}
+
+// chunkMatch selects the chunks that parameter n finds on an engine; the result's column is seq.
+func chunkMatch(engine Engine, n int) string {
+	if engine == Postgres {
+		return fmt.Sprintf(`SELECT seq FROM chunks WHERE chunk_lexemes(words) @@ $%d::text::tsquery`, n)
+	}
+	return fmt.Sprintf(`SELECT rowid AS seq FROM chunk_words WHERE chunk_words MATCH $%d`, n)
+}
+
+// Chunks finds the chunks of documents by their words.
+type Chunks struct{ db *DB }
+
+// texts returns queries in the engine's language, as arguments.
+func (c Chunks) texts(queries []WordQuery) ([]any, error) {
+	arguments := make([]any, len(queries))
+	for i, query := range queries {
+		text, ok := query.text(c.db.location.Engine)
+		if !ok {
+			return nil, fmt.Errorf("store: query %d has what is no word", i)
+		}
+		arguments[i] = text
+	}
+	return arguments, nil
+}
+
+// Count returns how many chunks each of the queries finds, over all organizations, counted up to most.
+func (c Chunks) Count(ctx context.Context, queries []WordQuery, most int) ([]int64, error) {
+	if len(queries) == 0 {
+		return nil, nil
+	}
+	arguments, err := c.texts(queries)
+	if err != nil {
+		return nil, err
+	}
+	columns := make([]string, len(queries))
+	for i := range queries {
+		columns[i] = fmt.Sprintf(`(SELECT count(*) FROM (%s LIMIT %d) AS found)`, chunkMatch(c.db.location.Engine, i+1), most)
+	}
+	scan := func(row Row) ([]int64, error) {
+		counts := make([]int64, len(queries))
+		into := make([]any, len(queries))
+		for i := range counts {
+			into[i] = &counts[i]
+		}
+		err := row.Scan(into...)
+		return counts, err
+	}
+	return ReadRow(ctx, c.db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
+}
+
+// Find finds chunks by each of the queries, over all organizations: their seqs, for [Chunks.Read]. most bounds
+// what each query finds.
+func (c Chunks) Find(ctx context.Context, queries []WordQuery, most int) ([][]int64, error) {
+	found := make([][]int64, len(queries))
+	if len(queries) == 0 {
+		return found, nil
+	}
+	arguments, err := c.texts(queries)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]string, len(queries))
+	for i := range queries {
+		parts[i] = fmt.Sprintf(`SELECT %d AS query, seq FROM (%s LIMIT %d) AS found%d`, i, chunkMatch(c.db.location.Engine, i+1), most, i)
+	}
+	_, err = ReadRows(ctx, c.db, "find chunks", func(row Row) (struct{}, error) {
+		var query int
+		var seq int64
+		err := row.Scan(&query, &seq)
+		if err == nil {
+			found[query] = append(found[query], seq)
+		}
+		return struct{}{}, err
+	}, strings.Join(parts, " UNION ALL "), arguments...)
+	return found, err
+}
+
+// FoundChunk is a chunk with where it is from.
+type FoundChunk struct {
+	Seq             int64 // its place among all chunks, in the order of writing
+	DocumentID      string
+	Document        string // its name
+	KnowledgeBaseID string
+	Position        int64 // within the document, from 0
+	Text            string
+}
+
+// Read reads those of the chunks that stand in documents, ready, of some of an organization's knowledge bases, in
+// the order of seq. Others are left out.
+func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs []int64) ([]FoundChunk, error) {
+	if len(baseIDs) == 0 || len(seqs) == 0 {
+		return nil, nil
+	}
+	arguments := []any{orgID, DocumentReady}
+	text := fmt.Sprintf(`SELECT c.seq, c.document_id, d.name, d.knowledge_base_id, c.position, c.text
+		FROM chunks c JOIN documents d ON d.org_id = c.org_id AND d.id = c.document_id
+		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN %s AND c.seq IN %s ORDER BY c.seq`,
+		in(&arguments, baseIDs), in(&arguments, seqs))
+	return ReadRows(ctx, c.db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
+		err = row.Scan(&chunk.Seq, &chunk.DocumentID, &chunk.Document, &chunk.KnowledgeBaseID, &chunk.Position, &chunk.Text)
+		return chunk, err
+	}, text, arguments...)
+}

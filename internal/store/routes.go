@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// Routes looks channels up for deliveries. A change holds for the next delivery.
+type Routes struct{ db *DB }
+
+// ByID reads the route of a channel of any type and state, and false when there is none. A
+// change holds for the next delivery. One query serves all callers that asked before it began, and they share the credentials.
+func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
+	if !driver.IsText(channelID) {
+		return Route{}, false, nil
+	}
+	route, found, err := r.db.hot.Route(ctx, channelID)
+	if err != nil {
+		return Route{}, false, err
+	}
+	if r.remember() {
+		r.db.routes.learnID(channelID, route)
+	}
+	if !found {
+		return Route{}, false, nil
+	}
+	return *route, true, nil
+}
+
+// ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
+// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each. Callers share the routes: nobody changes them.
+func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Route, error) {
+	found := make(map[RouteKey]*Route, min(len(keys), driver.MaxRouteKeys))
+	wanted := make([]RouteKey, 0, len(keys))
+	for _, key := range keys {
+		if key.Lookable() {
+			wanted = append(wanted, key)
+		}
+	}
+	for some := range slices.Chunk(wanted, driver.MaxRouteKeys) {
+		if err := r.db.hot.Routes(ctx, some, found); err != nil {
+			return nil, err
+		}
+	}
+	if r.remember() {
+		r.db.routes.learnKeys(wanted, found)
+	}
+	return found, nil
+}
+
+// remember reports whether reading a route costs so much that routes are remembered. SQLite's hot reader reads nothing unless something
+// was committed since it read the same.
+func (r Routes) remember() bool { return r.db.Engine() == Postgres }
+
+// RememberedByID returns the route of a channel as it was when this process read it last, marked [Route.Remembered], and false when it
+// isn't remembered. It reads nothing. What is done under a remembered route has to be checked: see [QueueRoutes].
+func (r Routes) RememberedByID(channelID string) (Route, bool) {
+	if route := r.db.routes.id(channelID); route != nil {
+		return *route, true
+	}
+	return Route{}, false
+}
+
+// RememberedByKeys is [Routes.RememberedByID] for keys. It returns nil unless it has the routes of all of them.
+func (r Routes) RememberedByKeys(keys []RouteKey) map[RouteKey]*Route { return r.db.routes.keys(keys) }
+
+// routeSizes are the lengths of the list in selectRoutes.
+var routeSizes = ListSizes{256, 32, 4, 1}
+
+var selectRoutes = routeSizes.Statement(`SELECT `+driver.RouteColumns+` FROM`+driver.RouteTables+`WHERE c.id IN {list}`, 1, 0)
+
+// QueueRoutes queues the reading of the routes of channels into found, by the channels' ids. Channels that don't exist are left out.
+func QueueRoutes(tx Tx, channelIDs []string, found map[string]*Route) {
+	for size, piece := range Padded(routeSizes, channelIDs) {
+		tx.QueueQuery(func(row Row) error {
+			route, err := driver.ScanRoute(row)
+			found[route.ChannelID] = route
+			return err
+		}, selectRoutes[size], Arguments(piece)...)
+	}
+}
+
+// maxRemembered bounds the routes that a process remembers, in bytes with rememberedBytes for each. A memory that is full begins anew.
+const maxRemembered = 8 << 20
+
+// rememberedBytes is the approximate size of a remembered route without its texts.
+const rememberedBytes = 400
+
+// routeMemory has the routes of channels that this process has read, without pending ones. They may have changed since, so each is marked
+// [Route.Remembered]. The zero value is empty.
+type routeMemory struct {
+	mu    sync.RWMutex
+	byID  map[string]*Route
+	byKey map[RouteKey]*Route
+	bytes int
+}
+
+// id returns the route of a channel, nil if it isn't remembered.
+func (m *routeMemory) id(channelID string) *Route {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.byID[channelID]
+}
+
+// keys returns the routes of keys, and nil unless all are remembered.
+func (m *routeMemory) keys(keys []RouteKey) map[RouteKey]*Route {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	found := make(map[RouteKey]*Route, len(keys))
+	for _, key := range keys {
+		route := m.byKey[key]
+		if route == nil {
+			return nil
+		}
+		found[key] = route
+	}
+	return found
+}
+
+// learnID remembers the route of a channel id. A nil route means that the channel has none.
+func (m *routeMemory) learnID(channelID string, route *Route) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(m.byID[channelID])
+	m.add(route)
+}
+
+// learnKeys remembers the routes of keys.
+func (m *routeMemory) learnKeys(keys []RouteKey, found map[RouteKey]*Route) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		m.forget(m.byKey[key])
+		m.add(found[key])
+	}
+}
+
+// add needs the mutex.
+func (m *routeMemory) add(route *Route) {
+	if route == nil || route.State == ChannelPending {
+		return
+	}
+	m.forget(m.byID[route.ChannelID])
+	if size := sizeOf(route); m.byID == nil || m.bytes+size > maxRemembered {
+		m.byID, m.byKey, m.bytes = map[string]*Route{}, map[RouteKey]*Route{}, 0
+	}
+	kept := *route
+	kept.Remembered = true
+	m.bytes += sizeOf(&kept)
+	m.byID[kept.ChannelID] = &kept
+	if key := kept.Key(); key.Lookable() {
+		m.byKey[key] = &kept
+	}
+}
+
+// forget needs the mutex.
+func (m *routeMemory) forget(route *Route) {
+	if route == nil {
+		return
+	}
+	m.bytes -= sizeOf(route)
+	delete(m.byID, route.ChannelID)
+	delete(m.byKey, route.Key())
+}
+
+func sizeOf(route *Route) int {
+	return rememberedBytes + len(route.ChannelID) + len(route.OrgID) + len(route.ExternalID) + len(route.Credentials)
+}
