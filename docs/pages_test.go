@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,7 +160,10 @@ func TestLinks(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, "../README.md") {
+	decisions, err := filepath.Glob("decisions/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, decisions)
+	for _, page := range slices.Concat(pages, decisions, []string{"../README.md"}) {
 		for _, link := range regexp.MustCompile(`\]\(([^)\s]*)\)`).FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(link[1], "://") {
 				continue
@@ -177,6 +181,21 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestArchitectureNamesEveryRoom: the page links to the folder of every package of the product.
+func TestArchitectureNamesEveryRoom(t *testing.T) {
+	t.Parallel()
+	page := read(t, "architecture.md")
+	walkGo(t, func(path, _ string) {
+		folder := filepath.Dir(path)
+		if !notProduct.MatchString(folder) {
+			require.True(t, strings.Contains(page, "]("+folder+")"), "architecture.md doesn't name %s", folder)
+		}
+	})
+}
+
+// notProduct matches the folders of tests, suites, tools, documentation and programs, and the root.
+var notProduct = regexp.MustCompile(`^\.\.(/(tests|tools|packaging|docs|cmd)\b.*|.*test(/.*)?|.*/testdata/.*)?$`)
 
 // anchorsOf are the anchors of a page's headings.
 func anchorsOf(page string) (anchors []string) {

@@ -89,7 +89,7 @@ func (r *release) writeArchive(t target) error {
 
 // operatorFiles are the files of the repository that an operator reads or installs, on every system. The pages link to the others.
 var operatorFiles = []string{
-	"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example", "docs/*.md", "docs/*.png",
+	"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example", "docs/*.md", "docs/*.png", "docs/decisions/*.md",
 	"packaging/grafana/*.json", "packaging/prometheus/caddy-svc.yml", "packaging/compose/*",
 }
 
