@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Answer is an error as a client sees it.
+// Answer is an error as a client receives it.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -111,8 +111,7 @@ func RequireInvalid(t *testing.T, err error) *handlers.Error {
 // ErrBusy is the error of a package when the store has refused a write because too many writes wait.
 var ErrBusy = fmt.Errorf("doing something: %w", fmt.Errorf("%w: too much waits", store.ErrBusy))
 
-// RequireBusy requires the answer to a write that the store refused at once: 500, and when to come back, in the header
-// alone.
+// RequireBusy requires the answer to a write that the store refused immediately: 500 with the time to retry only in the header.
 func RequireBusy(t *testing.T, a Answer) {
 	t.Helper()
 	require.Equal(t, http.StatusInternalServerError, a.Status)

@@ -10,7 +10,7 @@ import (
 const (
 	// mostMemory is how many bytes a decoder may allocate for each byte of a body.
 	mostMemory = 8
-	// anyRequest is what the smallest request takes in bytes.
+	// anyRequest is the size of the smallest request in bytes.
 	anyRequest = 256 << 10
 	// mostRuns bounds how often a body is decoded until one run allocates no more than allowed. Runs that had to allocate pooled
 	// buffers don't count: the race detector drops a quarter of them.

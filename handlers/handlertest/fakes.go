@@ -155,8 +155,8 @@ func BuiltinPlatforms(t testing.TB) *messaging.Set {
 	return PlatformsOf(t, nil)
 }
 
-// FillSlots takes every slot in which the budget lets bodies be decoded. It is for a bubble of package synctest, where the last wait ends
-// at once.
+// FillSlots takes every slot in which the budget lets bodies be decoded. It is for a bubble of package synctest, where the last
+// wait ends immediately.
 func FillSlots(t *testing.T, bodies *handlers.ByteBudget) {
 	t.Helper()
 	for {
@@ -169,7 +169,7 @@ func FillSlots(t *testing.T, bodies *handlers.ByteBudget) {
 	}
 }
 
-// Impatient is a request whose client waits for a second.
+// Impatient returns a request with a client that waits for a second.
 func Impatient(t *testing.T, r *http.Request) *http.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)

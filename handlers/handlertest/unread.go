@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// Pipes is a server's listener whose connections are in memory and hold nothing: a write waits until it is read. In a bubble of
-// package synctest its deadlines have the fake clock.
+// Pipes is a listener of a server with connections in memory that buffer nothing: a write waits until it is read. In a bubble of
+// package synctest the deadlines follow the fake clock.
 type Pipes chan net.Conn
 
 // Accept implements net.Listener.
@@ -92,7 +92,7 @@ func Handler(h handlers.Handler) http.Handler {
 	})
 }
 
-// NoWindow is a client of HTTP/2 that reads everything but the bodies of answers: their window is and stays 0.
+// NoWindow is an HTTP/2 client that reads everything but the bodies of answers: their window stays 0.
 type NoWindow struct {
 	t    *testing.T
 	conn net.Conn
@@ -111,13 +111,13 @@ type NoWindow struct {
 	ended    bool
 }
 
-// OpenNoWindow connects such a client.
+// OpenNoWindow connects a client that gives no window.
 func OpenNoWindow(t *testing.T, server Pipes) *NoWindow {
 	t.Helper()
 	return open(t, server, 0)
 }
 
-// OpenStalled connects a client of HTTP/2 that gives a window, and reads nothing any more from the first answer on.
+// OpenStalled connects an HTTP/2 client that gives a window and stops reading at the first answer.
 func OpenStalled(t *testing.T, server Pipes) *NoWindow {
 	t.Helper()
 	return open(t, server, 1<<20)

@@ -123,10 +123,10 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var result sentMessage
 	r, failure := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
-		place
+		destination
 
 		Text string `json:"text"`
-	}{placeOf(out.Address), out.Text}}, &result)
+	}{destinationOf(out.Address), out.Text}}, &result)
 	return result.id(out, r, failure)
 }
 
@@ -175,27 +175,27 @@ func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure
 func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done bool
 	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
-		place
+		destination
 
 		Action string `json:"action"`
-	}{placeOf(signal.Address), "typing"}}, &done)
+	}{destinationOf(signal.Address), "typing"}}, &done)
 	if failure != nil {
 		return failure
 	}
 	return nil
 }
 
-// place is the destination of a message: a chat, and one of its topics if the customer has topics in their private chat with the
+// destination is where a message goes: a chat, and one of its topics if the customer has topics in their private chat with the
 // bot. An answer without the topic would appear in the general topic.
-type place struct {
+type destination struct {
 	Chat  any         `json:"chat_id"` // a number, or the @name of a public chat
 	Topic json.Number `json:"message_thread_id,omitempty"`
 }
 
-// placeOf returns the place of an address, "<chat.id>" or "<chat.id>:<message_thread_id>".
-func placeOf(address string) place {
+// destinationOf returns the destination of an address, "<chat.id>" or "<chat.id>:<message_thread_id>".
+func destinationOf(address string) destination {
 	chat, topic, _ := strings.Cut(address, ":")
-	to := place{Chat: chat, Topic: json.Number(topic)}
+	to := destination{Chat: chat, Topic: json.Number(topic)}
 	if digits := strings.TrimPrefix(chat, "-"); platforms.IsDigits(digits) && digits[0] != '0' {
 		to.Chat = json.Number(chat)
 	}

@@ -70,7 +70,7 @@ func (s Suite) outgoing(t testing.TB, of platforms.Type, text string) *platforms
 	}
 }
 
-// replyText is the text of messages whose text doesn't matter. It must be in no error.
+// replyText is the text of messages if the text doesn't matter. It must be in no error.
 const replyText = "confidential reply"
 
 // requireFailure checks that err is an error of the contract which reveals nothing, and returns it.
@@ -148,7 +148,7 @@ func (s Suite) failures(t testing.TB) {
 	}
 }
 
-// revealing are bodies that quote what is hidden, in the forms in which platforms report errors.
+// revealing are bodies that quote secrets, in the forms in which platforms report errors.
 func revealing(hidden []string) []string {
 	text := strings.Join(hidden, " ")
 	return []string{
@@ -452,7 +452,7 @@ func (s Suite) refresh(t testing.TB) {
 	}
 }
 
-// Calls and deliveries at the same time don't disturb each other. The race detector sees what they share.
+// Concurrent calls and deliveries don't disturb each other. The race detector finds shared state.
 func (s Suite) concurrency(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {

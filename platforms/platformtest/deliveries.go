@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// Deliveries are bodies by the name of the case, with what they contain; nothing where Want is nil.
+// Deliveries are bodies by the name of the case, with their contents. A nil Want means no contents.
 type Deliveries map[string]struct {
 	Body string
 	Want []platforms.Inbound
@@ -116,7 +116,7 @@ func (s Suite) delivery(of platforms.Type, body string) *platforms.Delivery {
 	return d
 }
 
-// verify asks the platform about a delivery to a channel.
+// verify passes a delivery to the platform's check of a channel.
 func verify(p platforms.Platform, d *platforms.Delivery, channel *platforms.Channel) error {
 	if secrets, ok := p.(platforms.ChannelSecrets); ok {
 		return secrets.VerifyChannel(d.Header, channel.Credentials)
@@ -124,7 +124,7 @@ func verify(p platforms.Platform, d *platforms.Delivery, channel *platforms.Chan
 	return p.(platforms.SignedDeliveries).Verify(d)
 }
 
-// What the platform signed is accepted, and nothing else.
+// A delivery is accepted only if the platform signed it.
 func (s Suite) verification(t testing.TB) {
 	t.Helper()
 	description := s.Driver.Describe()
@@ -184,7 +184,8 @@ func (s Suite) verification(t testing.TB) {
 	}
 }
 
-// What a channel's own application signed is proven by its secret alone, and a secret of its own proves nothing for others.
+// A delivery that a channel's own application signed is proven only by its secret, and this secret proves nothing for other
+// channels.
 func (s Suite) ownSignatures(t testing.TB) {
 	t.Helper()
 	p := s.platform(t, unreachable, nil)
@@ -326,7 +327,7 @@ func OddBodies() []string {
 	}
 }
 
-// What has another form contains nothing, and upsets nothing: bodies of no platform, and the samples with any of their values
+// A body of another form has no contents and does no harm: bodies of no platform, and the samples with any of their values
 // replaced.
 func (s Suite) oddDeliveries(t testing.TB) {
 	t.Helper()

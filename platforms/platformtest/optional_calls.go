@@ -25,7 +25,8 @@ func (s Suite) signal(t testing.TB, of platforms.Type) *platforms.Signal {
 	}
 }
 
-// A signal makes at most two requests, each with the channel's credentials. A refusal by the platform is an error without any secret.
+// A signal makes up to two requests, each with the channel's credentials. A refusal by the platform is an error without any
+// secret.
 func (s Suite) signals(t testing.TB) {
 	t.Helper()
 	s.unusableAnswers(t, func(p platforms.Platform, of platforms.Type, _ string) (able bool, err error) {
@@ -44,7 +45,7 @@ func (s Suite) thread(t testing.TB, of platforms.Type) *platforms.Thread {
 	return &platforms.Thread{Type: of, ExternalID: out.ExternalID, Conversation: out.Conversation, Credentials: out.Credentials}
 }
 
-// A thread is read with at most two requests. What isn't a list of messages has none, or is an error without any secret.
+// A thread is read with up to two requests. An answer that isn't a list of messages gives none, or an error without any secret.
 func (s Suite) threads(t testing.TB) {
 	t.Helper()
 	s.unusableAnswers(t, func(p platforms.Platform, of platforms.Type, why string) (able bool, err error) {
@@ -58,8 +59,8 @@ func (s Suite) threads(t testing.TB) {
 	})
 }
 
-// unusableAnswers answers a call with what says nothing, with each status. It requires at most two requests, and a failure but for 200. call
-// returns false if the platform isn't able to make it.
+// unusableAnswers answers a call with meaningless bodies, with each status. It requires up to two requests, and a failure for
+// every status but 200. call returns false if the platform isn't able to make it.
 func (s Suite) unusableAnswers(t testing.TB, call func(p platforms.Platform, of platforms.Type, why string) (able bool, err error)) {
 	t.Helper()
 	for _, of := range s.types() {
@@ -81,7 +82,7 @@ func (s Suite) unusableAnswers(t testing.TB, call func(p platforms.Platform, of 
 	}
 }
 
-// fileName and fileContent are those of files whose content doesn't matter. Neither may be in an error.
+// fileName and fileContent belong to a file if the content doesn't matter. Neither may be in an error.
 const (
 	fileName    = "confidential plan.png"
 	fileContent = "\x89PNG\r\n\x1a\nconfidential content"
@@ -97,7 +98,7 @@ func (s Suite) sendFile(ctx context.Context, t testing.TB, sender platforms.File
 	})
 }
 
-// A file goes whole, in at most two requests, and has the platform's id. While only an upload has failed, nothing was sent.
+// A file is sent completely, in up to two requests, and has the platform's id. While only an upload has failed, nothing was sent.
 func (s Suite) files(t testing.TB) {
 	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
@@ -137,7 +138,7 @@ func (s Suite) sender(t testing.TB, serve http.HandlerFunc) platforms.FileSender
 	return sender
 }
 
-// fileFailures are those of the first request.
+// fileFailures are the failures of the first request.
 func (s Suite) fileFailures(t testing.TB, of platforms.Type, kind string) {
 	t.Helper()
 	for _, status := range []int{200, 302, 401, 429, 500} {

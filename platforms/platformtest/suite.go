@@ -41,7 +41,7 @@ type Suite struct {
 	Channels map[platforms.Type]Sample
 }
 
-// Sample is a channel and what its platform sends, in the platform's own form.
+// Sample is a channel with the deliveries and answers of its platform, in the platform's own form.
 type Sample struct {
 	// ExternalID is empty with [platforms.Description.ChannelWebhooks].
 	ExternalID  string
@@ -64,7 +64,7 @@ type Sample struct {
 	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and, if there are refresh tokens, %r; empty
 	// for types without.
 	Refreshed string
-	// Failures are answers to a message that was not taken.
+	// Failures are answers to a message that was not accepted.
 	Failures []Failure
 }
 
@@ -117,7 +117,7 @@ var checks = []check{
 	{"concurrency", Suite.concurrency},
 }
 
-// New returns the platform of a driver for the options, whose client is closed at the end of the test.
+// New returns the platform of a driver for the options. Its client is closed at the end of the test.
 func New(t testing.TB, driver platforms.Driver, options map[string]string) platforms.Platform {
 	t.Helper()
 	client := platforms.NewClient(platforms.ClientConfig{})
@@ -171,7 +171,7 @@ func (s Suite) types() (all []platforms.Type) {
 	return all
 }
 
-// The description is complete, always the same, and what it says about the platform is true.
+// The description is complete, always the same, and true of the platform.
 func (s Suite) description(t testing.TB) {
 	t.Helper()
 	d := s.Driver.Describe()

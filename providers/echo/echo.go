@@ -102,14 +102,14 @@ func (p *Echo) Open(ctx context.Context, req *providers.Request) (providers.Even
 
 // answer returns the text up to the first stop sequence and the token limit.
 func answer(req *providers.Request) (text, finish string) {
-	said := ""
+	question := ""
 	for _, message := range slices.Backward(req.Messages) {
 		if message.Role == "user" {
-			said = message.Content.Text()
+			question = message.Content.Text()
 			break
 		}
 	}
-	text = "You said: " + said
+	text = "You said: " + question
 	for _, stop := range req.Stop {
 		if i := strings.Index(text, stop); stop != "" && i >= 0 {
 			text = text[:i]

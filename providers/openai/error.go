@@ -151,7 +151,7 @@ func (f *vendorFault) addWord(raw json.RawMessage) {
 	}
 }
 
-func (f *vendorFault) says(words ...string) bool {
+func (f *vendorFault) hasWord(words ...string) bool {
 	for _, have := range f.words {
 		if slices.Contains(words, have) {
 			return true
@@ -198,15 +198,15 @@ func classify(f vendorFault, status int, header http.Header) *providers.Error {
 // judgeByWords classifies an error without a meaningful status.
 func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool) {
 	switch {
-	case f.says("overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "unavailable",
+	case f.hasWord("overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "unavailable",
 		"service_unavailable", "resource_exhausted", "rate_limit", "rate_limit_exceeded", "rate_limit_error",
 		"rate_limited", "too_many_requests", "capacity_exceeded"),
 		f.mentions("overloaded", "over capacity"):
 		return providers.FailureOverloaded, false
-	case f.says("timeout", "timeout_error", "deadline_exceeded", "request_timeout", "gateway_timeout"):
+	case f.hasWord("timeout", "timeout_error", "deadline_exceeded", "request_timeout", "gateway_timeout"):
 		return providers.FailureTimeout, false
 	}
-	return providers.FailureRefused, f.says("invalid_request_error", "authentication_error", "permission_error",
+	return providers.FailureRefused, f.hasWord("invalid_request_error", "authentication_error", "permission_error",
 		"not_found_error", "invalid_api_key", "model_not_found")
 }
 
@@ -214,7 +214,7 @@ func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool)
 // OpenAI's text of this error for its limit per minute and adds a time to retry, so the text alone proves nothing.
 func (f *vendorFault) outOfFunds(status int) bool {
 	return status == http.StatusPaymentRequired ||
-		f.says("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error",
+		f.hasWord("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error",
 			"enforced_spend_limit_reached", "insufficient_credits", "insufficient_balance") ||
 		f.mentions("credit balance is too low", "insufficient balance")
 }
@@ -228,7 +228,7 @@ var (
 // contextTooLong recognizes the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI, xAI, MiniMax, LM Studio and
 // Groq.
 func (f *vendorFault) contextTooLong() bool {
-	return f.says("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
+	return f.hasWord("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
 		f.mentions("maximum context length", "context_length_exceeded", "prompt is too long", "exceed context limit",
 			"exceeds the context window", "exceeds the available context size", "input is too long for requested model",
 			"maximum prompt length", "exceeds the maximum number of tokens", "`inputs` tokens + `max_new_tokens` must be",

@@ -127,7 +127,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 		return providers.Piece{}, err
 	}
 	if finish == "" && !doc.counted {
-		e.last.learn(data, &doc)
+		e.last.remember(data, &doc)
 	}
 	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported(), Model: e.dialect.modelName(doc.model)}, nil
 }
@@ -139,8 +139,8 @@ const maxFrame = 1 << 10
 // text is compared instead of parsed, because parsing took a quarter of a stream's processor time.
 type frame struct{ head, tail []byte }
 
-// learn remembers the frame of an event, unless its text was put together from several parts.
-func (f *frame) learn(data []byte, doc *chunk) {
+// remember stores the frame of an event, unless its text was put together from several parts.
+func (f *frame) remember(data []byte, doc *chunk) {
 	end := doc.contentAt + len(doc.content)
 	if doc.contentAt == 0 || len(data)-len(doc.content) > maxFrame {
 		return

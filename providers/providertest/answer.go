@@ -13,7 +13,7 @@ import (
 // Answer is an answer that was read to its end.
 type Answer struct {
 	Text, FinishReason string
-	// Usage is the last one that was reported.
+	// Usage is the last reported usage.
 	Usage *providers.Usage
 	// Err is nil after a complete answer.
 	Err error

@@ -30,7 +30,7 @@ type Suite struct {
 	Driver providers.Driver
 	// Options are values for the driver's options, as in [providers.Config].
 	Options map[string]string
-	// Vendor writes what the vendor sends. It is nil for a local protocol.
+	// Vendor writes the vendor's response. It is nil for a local protocol.
 	Vendor *Vendor
 }
 
@@ -363,7 +363,7 @@ func (s Suite) timeouts(t *testing.T) {
 	}
 }
 
-// The end of the caller's context ends the call, with its cause, and the vendor sees it.
+// The end of the caller's context ends the call with its cause, and the vendor notices it.
 func (s Suite) cancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
