@@ -11,8 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-	// Registers the log format svc.
-	_ "github.com/caddy-svc/caddy-svc/caddymodule/logformat"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 
@@ -73,6 +74,18 @@ func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	return nil
 }
 
+// Parts of paths. Our paths match plainPath, and no part of them is as long as longPart.
+var (
+	plainPath = regexp.MustCompile(`^[\w./~-]{0,200}`)
+	longPart  = regexp.MustCompile(`[\w.~-]{41,}`)
+)
+
+// loggedPath returns the part of a path that a log may show: a client may have put a key into it, or a query with wrong signs.
+// Caddyfile.example does the same for Caddy's own lines.
+func loggedPath(path string) string {
+	return longPart.ReplaceAllString(plainPath.FindString(path), "REDACTED")
+}
+
 // publicError returns the error that the client gets for cause.
 func publicError(cause error) *handlers.Error {
 	if answer, ok := errors.AsType[*handlers.Error](cause); ok && answer.Code.Status() != 0 {
@@ -94,7 +107,7 @@ func (h *Error) log(r *http.Request, id string, answer *handlers.Error) {
 			zap.String("code", string(answer.Code)),
 			zap.Int("status", answer.Code.Status()),
 			zap.String("method", r.Method),
-			zap.String("path", r.URL.Path),
+			zap.String("path", loggedPath(r.URL.Path)),
 			zap.Error(answer),
 		}
 		for _, who := range callerFields(caller) {

@@ -202,7 +202,8 @@ func (a *App) newDashboard(
 func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
 	attrs := append([]slog.Attr{
 		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
-		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", answer),
+		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
+		slog.Any("error", answer),
 	}, callerFields(answer.Caller)...)
 	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
 }

@@ -141,5 +141,5 @@ func (h *Webhook) isRewritten(r *http.Request) bool {
 
 func (h *Webhook) logRewritten(r *http.Request) {
 	h.app.log.Error("a rewrite or uri before svc_webhook changes the path of deliveries, which all end with not_found; "+
-		"exclude the webhooks from it", "platform", h.Platform, "path", r.URL.Path)
+		"exclude the webhooks from it", "platform", h.Platform, "path", loggedPath(r.URL.Path))
 }

@@ -23,7 +23,7 @@ func TestPlantedMessageSecrets(t *testing.T) {
 	up, platform := startUpstream(t), platformfake.Start(t)
 	d := deploy(t, store.SQLite, up).receiving(t, platform)
 	p := prepareProduct(t, d)
-	const format = "format svc\n"
+	format := exampleLogFormat(t)
 	text := strings.Replace(d.caddyfile(t), "access.log\n", "access.log\n"+format, 1)
 	text = strings.Replace(text, "level DEBUG", "level INFO", 1)
 	p.writeCaddyfile(strings.Replace(text, "format json\n", format, 1))

@@ -29,7 +29,13 @@ var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
 	# How long a stop or a reload waits for running answers.
 	grace_period 60s
 	log {
-		format svc
+		# No headers and no query, in which clients send keys, and no part of a path that is as long as a key.
+		format filter {
+			request>headers delete
+			resp_headers delete
+			request>uri regexp "(?s)^([\w./~-]{0,200}).*" $1
+			request>uri regexp "[\w.~-]{41,}" REDACTED
+		}
 	}
 {{- if .Email}}
 	# For the certificate authority.
