@@ -138,10 +138,10 @@ func TestReaderKeepsItsQueries(t *testing.T) {
 	reader := p.all[0].Reader()
 	reader.SetMaxOpenConns(1)
 	const text = "SELECT plan FROM organizations WHERE id = $1 LIMIT $2"
-	kept := func() (conn *readerConn) {
+	kept := func() (conn *preparedConn) {
 		lent, err := reader.Conn(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, lent.Raw(func(raw any) error { conn = raw.(*readerConn); return nil }))
+		require.NoError(t, lent.Raw(func(raw any) error { conn = raw.(*preparedConn); return nil }))
 		require.NoError(t, lent.Close())
 		return conn
 	}
@@ -151,7 +151,7 @@ func TestReaderKeepsItsQueries(t *testing.T) {
 		require.Equal(t, strconv.Itoa(p.plan), plan)
 		p.change(t, p.all[1])
 	}
-	query := kept().queries[text]
+	query := kept().statements[text]
 	require.NotNil(t, query)
 	p.write(t, p.all[1], "ALTER TABLE organizations ADD COLUMN more TEXT") // a schema of another process
 
@@ -165,13 +165,13 @@ func TestReaderKeepsItsQueries(t *testing.T) {
 		require.NoError(t, rows.Err())
 	}
 	require.NoError(t, tx.Rollback())
-	require.Same(t, query, kept().queries[text])
+	require.Same(t, query, kept().statements[text])
 	require.False(t, query.open)
 
 	for n := range 2 * maxReads {
 		var got int
 		require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT "+strconv.Itoa(n)).Scan(&got))
 		require.Equal(t, n, got)
-		require.LessOrEqual(t, len(kept().queries), maxReads)
+		require.LessOrEqual(t, len(kept().statements), maxReads)
 	}
 }

@@ -65,17 +65,34 @@ type keptStatement struct {
 	changes parts
 	erases  bool // it deletes what is stored about customers
 	news    bool // it may change rows that others wait for
+	open    bool // database/sql is reading its rows
 }
 
-// maxStatements bounds the prepared statements a connection keeps; our SQL texts are fewer.
-const maxStatements = 512
+// The bounds of the prepared statements that a connection keeps. Our own SQL texts are fewer than maxStatements.
+const (
+	maxStatements = 512
+	maxReads      = 128 // of a connection in a pool, which also runs texts that were put together
+)
 
-// preparedConn is one connection of the driver, without database/sql, which costs several times what a prepared
-// statement costs. It keeps every statement prepared. One goroutine uses it at a time.
+// driverConn is a connection of the SQLite driver with the methods that database/sql looks for.
+type driverConn interface {
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.Pinger
+	sqldriver.QueryerContext
+	sqldriver.SessionResetter
+	sqldriver.Validator
+}
+
+// preparedConn is one connection of the driver that keeps its statements prepared, because SQLite needs more time to prepare most of ours
+// than to run them. Its own methods run them without database/sql, which costs several times as much as a prepared statement; database/sql
+// may use it as well ([openReader]). One goroutine uses it at a time.
 type preparedConn struct {
-	conn       sqldriver.Conn
-	preparer   sqldriver.ConnPrepareContext
-	statements map[string]keptStatement
+	driverConn
+	statements map[string]*keptStatement // by text
+	most       int
 	changed    parts // by the statements of the transaction
 	erased     bool  // one of them deletes what is stored about customers
 	news       bool  // one of them changed a row that others may wait for
@@ -87,40 +104,61 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 	if err != nil {
 		return nil, fmt.Errorf("open SQLite: %w", err)
 	}
-	conn, err := connector.Connect(ctx)
+	return connect(ctx, connector, maxStatements)
+}
+
+// connect opens a connection that keeps at most so many statements.
+func connect(ctx context.Context, connector sqldriver.Connector, most int) (*preparedConn, error) {
+	opened, err := connector.Connect(ctx)
 	if err != nil {
 		return nil, driver.WrapError("open SQLite", err)
 	}
-	preparer, ok := conn.(sqldriver.ConnPrepareContext)
+	conn, ok := opened.(driverConn)
 	if !ok {
-		return nil, errors.Join(errors.New("open SQLite: the driver can't prepare"), conn.Close())
+		return nil, errors.Join(errors.New("open SQLite: the driver's connection lacks methods"), opened.Close())
 	}
-	return &preparedConn{conn: conn, preparer: preparer, statements: map[string]keptStatement{}}, nil
+	return &preparedConn{driverConn: conn, statements: map[string]*keptStatement{}, most: most}, nil
 }
 
-// prepare returns the kept statement of a text, or prepares it, and notes what it changes.
-func (c *preparedConn) prepare(text string) (keptStatement, error) {
-	c.ran++
-	if statement, ok := c.statements[text]; ok {
-		c.note(statement)
+// openReader returns a pool of connections that only read.
+func openReader(path string) (*sql.DB, error) {
+	connector, err := newConnector(path, readerPragmas)
+	if err != nil {
+		return nil, fmt.Errorf("open SQLite: %w", err)
+	}
+	pool := sql.OpenDB(readerConnector{connector})
+	pool.SetMaxOpenConns(maxReaders)
+	pool.SetMaxIdleConns(maxReaders)
+	return pool, nil
+}
+
+type readerConnector struct{ sqldriver.Connector }
+
+// Connect implements [sqldriver.Connector].
+func (c readerConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	return connect(ctx, c.Connector, maxReads)
+}
+
+// prepare returns the kept statement of a text, or prepares it.
+func (c *preparedConn) prepare(text string) (*keptStatement, error) {
+	if statement := c.statements[text]; statement != nil {
 		return statement, nil
 	}
-	prepared, err := c.preparer.PrepareContext(context.Background(), steady(text))
+	if len(c.statements) >= c.most {
+		if err := c.forget(); err != nil {
+			return nil, err
+		}
+	}
+	prepared, err := c.PrepareContext(context.Background(), steady(text))
 	if err != nil {
-		return keptStatement{}, driver.WrapError("prepare", err)
+		return nil, driver.WrapError("prepare", err)
 	}
 	statement, ok := prepared.(preparedStatement)
 	if !ok {
-		return keptStatement{}, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
+		return nil, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
 	}
-	if len(c.statements) >= maxStatements {
-		if err := c.forget(); err != nil {
-			return keptStatement{}, errors.Join(err, prepared.Close())
-		}
-	}
-	kept := keptStatement{statement, partsChanged(text), erasing.MatchString(text), isNews(text)}
+	kept := &keptStatement{statement, partsChanged(text), erasing.MatchString(text), isNews(text), false}
 	c.statements[text] = kept
-	c.note(kept)
 	return kept, nil
 }
 
@@ -132,12 +170,6 @@ var (
 // isNews reports whether a statement may change rows that others wait for. The signs of life of processes are none: they would wake every
 // idle process, several times a minute.
 func isNews(text string) bool { return writing.MatchString(text) && !signsOfLife.MatchString(text) }
-
-// note adds a statement to what the transaction changes.
-func (c *preparedConn) note(statement keptStatement) {
-	c.changed.add(statement.changes)
-	c.erased = c.erased || statement.erases
-}
 
 // limits finds the parameters of LIMIT.
 var limits = regexp.MustCompile(`\bLIMIT (\$|\?)`)
@@ -167,10 +199,22 @@ func positional(text string) string {
 	}
 }
 
+// statement prepares a text of the transaction, and records the effects of running it.
+func (c *preparedConn) statement(text string) (*keptStatement, error) {
+	c.ran++
+	statement, err := c.prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	c.changed.add(statement.changes)
+	c.erased = c.erased || statement.erases
+	return statement, nil
+}
+
 // exec runs a statement and returns how many rows it changed. The context has no Done channel, because the driver
 // starts a goroutine for any other: it can't be interrupted.
 func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int64, error) {
-	statement, err := c.prepare(text)
+	statement, err := c.statement(text)
 	if err != nil {
 		return 0, err
 	}
@@ -185,7 +229,7 @@ func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int6
 
 // query runs a statement and hands each row to each, whose error ends it. It can't be interrupted, as exec.
 func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each func(driver.Row) error) (err error) {
-	statement, err := c.prepare(text)
+	statement, err := c.statement(text)
 	if err != nil {
 		return err
 	}
@@ -213,18 +257,58 @@ func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each
 	}
 }
 
-// forget drops the prepared statements.
+// QueryContext implements [sqldriver.QueryerContext]. Statements other than SELECT, such as a PRAGMA, may act when they are prepared, and
+// are not kept. Neither is a second statement of a text whose rows are being read.
+func (c *preparedConn) QueryContext(ctx context.Context, text string, arguments []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	if !strings.HasPrefix(text, "SELECT") && !strings.HasPrefix(text, "WITH") {
+		return c.driverConn.QueryContext(ctx, text, arguments)
+	}
+	statement, err := c.prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	if statement.open {
+		return c.driverConn.QueryContext(ctx, text, arguments)
+	}
+	rows, err := statement.QueryContext(ctx, arguments)
+	if err != nil {
+		return nil, err
+	}
+	statement.open = true
+	return &keptRows{rows, statement}, nil
+}
+
+// keptRows are the rows of a kept statement that database/sql reads.
+type keptRows struct {
+	sqldriver.Rows
+	statement *keptStatement
+}
+
+// Close implements [sqldriver.Rows].
+func (r *keptRows) Close() error {
+	r.statement.open = false
+	return r.Rows.Close()
+}
+
+// forget closes and drops all statements except the ones whose rows are being read.
 func (c *preparedConn) forget() error {
+	var failed error
+	for text, statement := range c.statements {
+		if !statement.open {
+			failed = errors.Join(failed, statement.Close())
+			delete(c.statements, text)
+		}
+	}
+	return failed
+}
+
+// Close implements [sqldriver.Conn]. SQLite keeps a connection open that has statements.
+func (c *preparedConn) Close() error {
 	var failed error
 	for _, statement := range c.statements {
 		failed = errors.Join(failed, statement.Close())
 	}
-	clear(c.statements)
-	return failed
-}
-
-func (c *preparedConn) close() error {
-	return errors.Join(c.forget(), c.conn.Close())
+	return errors.Join(failed, c.driverConn.Close())
 }
 
 // bindArgs appends a statement's arguments as the SQLite driver wants them.

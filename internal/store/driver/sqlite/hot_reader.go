@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,13 +58,10 @@ func (r *hotReader) Key(ctx context.Context, hash [32]byte) (driver.KeyRecord, b
 }
 
 func (r *hotReader) readKey(ctx context.Context, hash [32]byte) (record driver.KeyRecord, found bool, err error) {
-	argument := []sqldriver.NamedValue{{Ordinal: 1, Value: hash[:]}}
-	err = r.use(ctx, func(conn *preparedConn) error {
-		return conn.query("SELECT "+driver.KeyColumns+driver.KeyTables+"= $1", argument, func(row driver.Row) error {
-			found = true
-			return driver.ScanKey(row, &record)
-		})
-	})
+	err = r.read(ctx, func(row driver.Row) error {
+		found = true
+		return driver.ScanKey(row, &record)
+	}, "SELECT "+driver.KeyColumns+driver.KeyTables+"= $1", hash[:])
 	return record, found, err
 }
 
@@ -79,32 +75,24 @@ func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, 
 }
 
 func (r *hotReader) readModels(ctx context.Context, orgID string) (map[string]bool, error) {
-	argument := []sqldriver.NamedValue{{Ordinal: 1, Value: orgID}}
 	exceptions := map[string]bool{}
-	err := r.use(ctx, func(conn *preparedConn) error {
-		return conn.query("SELECT model, enabled FROM org_models WHERE org_id = $1", argument, func(row driver.Row) error {
-			var model string
-			var enabled bool
-			if err := row.Scan(&model, &enabled); err != nil {
-				return err
-			}
-			exceptions[model] = enabled
-			return nil
-		})
-	})
+	err := r.read(ctx, func(row driver.Row) error {
+		var model string
+		var enabled bool
+		err := row.Scan(&model, &enabled)
+		exceptions[model] = enabled
+		return err
+	}, "SELECT model, enabled FROM org_models WHERE org_id = $1", orgID)
 	return exceptions, err
 }
 
 // ProviderKey implements [driver.HotReader].
 func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) (sealed []byte, found bool, err error) {
 	sealed, found, err = r.providerKeys.get(r, id, func() (sealed []byte, found bool, err error) {
-		arguments := []sqldriver.NamedValue{{Ordinal: 1, Value: id.OrgID}, {Ordinal: 2, Value: id.Provider}}
-		err = r.use(ctx, func(conn *preparedConn) error {
-			return conn.query("SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2", arguments, func(row driver.Row) error {
-				found = true
-				return row.Scan(&sealed)
-			})
-		})
+		err = r.read(ctx, func(row driver.Row) error {
+			found = true
+			return row.Scan(&sealed)
+		}, "SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2", id.OrgID, id.Provider)
 		return sealed, found, err
 	})
 	return bytes.Clone(sealed), found, err
@@ -142,15 +130,19 @@ func (r *hotReader) isClosed() bool {
 	}
 }
 
-// use lends one of the connections.
-func (r *hotReader) use(ctx context.Context, run func(*preparedConn) error) error {
+// read runs a query on one of the connections and hands each row to each, whose error ends it.
+func (r *hotReader) read(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
+	bound, err := bindArgs(nil, arguments)
+	if err != nil {
+		return err
+	}
 	if r.isClosed() {
 		return driver.ErrClosed
 	}
 	select {
 	case conn := <-r.idle:
 		defer func() { r.idle <- conn }()
-		return run(conn)
+		return conn.query(text, bound, each)
 	case <-r.closed:
 		return driver.ErrClosed
 	case <-ctx.Done():
@@ -172,7 +164,7 @@ func (r *hotReader) Close() error {
 func (r *hotReader) closeIdle(n int) error {
 	var failed error
 	for range n {
-		failed = errors.Join(failed, (<-r.idle).close())
+		failed = errors.Join(failed, (<-r.idle).Close())
 	}
 	return failed
 }
@@ -204,12 +196,9 @@ func (r *hotReader) eachRoute(text string, wanted any, each func(*driver.Route))
 	if err != nil {
 		return fmt.Errorf("look up: list the keys: %w", err)
 	}
-	argument := []sqldriver.NamedValue{{Ordinal: 1, Value: string(list)}}
-	return r.use(context.Background(), func(conn *preparedConn) error {
-		return conn.query(text, argument, func(row driver.Row) error {
-			route, err := driver.ScanRoute(row)
-			each(route)
-			return err
-		})
-	})
+	return r.read(context.Background(), func(row driver.Row) error {
+		route, err := driver.ScanRoute(row)
+		each(route)
+		return err
+	}, text, string(list))
 }

@@ -95,7 +95,7 @@ func (s *scrubber) attempt() (emptied bool) {
 	if err != nil {
 		return false
 	}
-	defer conn.close() //nolint:errcheck // it holds nothing
+	defer conn.Close() //nolint:errcheck // it holds nothing
 	turns, err := openWriteLock(s.path)
 	if err != nil {
 		return false

@@ -96,14 +96,14 @@ func (w *writerConn) abandon() {
 	if w.conn == nil {
 		return
 	}
-	w.conn.close() //nolint:errcheck // it is given up because it failed
+	w.conn.Close() //nolint:errcheck // it is given up because it failed
 	w.conn = nil
 }
 
 func (w *writerConn) Close() error {
 	var failed error
 	if w.conn != nil {
-		failed = w.conn.close()
+		failed = w.conn.Close()
 		w.conn = nil
 	}
 	return errors.Join(failed, w.writeLock.close())
