@@ -1,3 +1,21 @@
+// Package identity authenticates requests and decides what they may do: organizations, API keys with scopes and expiry, users
+// with roles, passwords, login sessions and one-time links, and the organizations' own provider keys.
+//
+// Invariants:
+//   - a raw API key exists in memory only when it is made and when it is presented; the store has its SHA-256;
+//   - every request reads its key from the store, without a cache, so that a revocation, a suspension, another plan or other
+//     scopes hold from the next request on, on every node;
+//   - tokens of sessions and links are 256 random bits, stored as SHA-256; passwords are stored as argon2id hashes, of which
+//     only a few are computed at a time;
+//   - a session is read at each use, and ends with a sign-out, a new password, another role and the user's removal;
+//   - a sign-in is counted in the store before its password is checked, so that the bounds hold over all nodes together;
+//     sign-ins from a known device are counted and queued apart;
+//   - an organization keeps an owner who can sign in, and no principal grants rights that it lacks;
+//   - a fault of the store is never reported as an error of the credential;
+//   - a provider key is sealed for its row as soon as it is checked; the package opens it only to seal it again ([Rekey]).
+//
+// The package sends no e-mail: one-time links are returned to their maker. HTTP statuses, cookies, prices, configuration and
+// rate limits belong to its callers: handlers map its errors to codes, commands check plan, model and provider names.
 package identity
 
 import (
@@ -7,6 +25,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -110,4 +130,44 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		HasOrgModels: record.HasOrgModels,
 		Permit:       record.Permit,
 	}, nil
+}
+
+// Credential returns the raw key of a request's headers (docs/contract.md#sending-a-key):
+//
+//   - `X-Api-Key` wins over `Authorization`, where SDKs put a placeholder; an empty one counts as absent;
+//   - either header given twice is [ErrInvalidKey], because it is unclear which value a proxy in front has checked;
+//   - `Authorization` counts only as `Bearer`, in any case, one space, the key. Another scheme or an empty key is no key; a tab
+//     as separator is [ErrInvalidKey].
+//
+// Without a key it returns [ErrNoKey]. [Authenticator.Authenticate] checks the form of the key. h must have canonical names.
+func Credential(h http.Header) (raw string, err error) {
+	apiKeys, authorizations := h["X-Api-Key"], h["Authorization"]
+	if len(apiKeys) > 1 || len(authorizations) > 1 {
+		return "", errHeaderTwice
+	}
+	if len(apiKeys) == 1 && apiKeys[0] != "" {
+		return apiKeys[0], nil
+	}
+	if len(authorizations) == 1 {
+		return bearer(authorizations[0])
+	}
+	return "", ErrNoKey
+}
+
+func bearer(authorization string) (raw string, err error) {
+	const scheme = "Bearer"
+	if len(authorization) < len(scheme) || !strings.EqualFold(authorization[:len(scheme)], scheme) {
+		return "", ErrNoKey
+	}
+	rest := authorization[len(scheme):]
+	switch {
+	case rest == "" || rest == " ":
+		return "", ErrNoKey
+	case rest[0] == ' ':
+		return rest[1:], nil
+	case rest[0] == '\t':
+		return "", errMalformed
+	default: // a longer scheme name
+		return "", ErrNoKey
+	}
 }

@@ -3,8 +3,12 @@ package knowledge
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -99,4 +103,201 @@ func clean(text string) string {
 			return c
 		}
 	}, text)
+}
+
+// htmlText returns the visible text of an HTML source, roughly: headings begin with # as in Markdown, paragraphs are separated
+// by an empty line, items of a list begin with a hyphen, cells of a table with a bar. Scripts, styles, templates, pictures and
+// attributes are left out. It accepts any input, as browsers do, and loads nothing. It calls pass every few KB, and ends with its error.
+func htmlText(source string, pass func() error) (string, error) {
+	t := &htmlReader{tokens: html.NewTokenizer(&passingReader{source, pass})}
+	for t.next() { //nolint:revive // next does the work
+	}
+	if err := t.tokens.Err(); !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("reading HTML: %w", err)
+	}
+	return t.out.String(), nil
+}
+
+// passBytes is how much of an HTML source is read before other work may go on, in some milliseconds.
+const passBytes = 16 << 10
+
+// passingReader reads a text. It calls pass before each piece.
+type passingReader struct {
+	rest string
+	pass func() error
+}
+
+// Read implements io.Reader.
+func (r *passingReader) Read(into []byte) (int, error) {
+	if r.rest == "" {
+		return 0, io.EOF
+	}
+	if err := r.pass(); err != nil {
+		return 0, err
+	}
+	n := copy(into[:min(len(into), passBytes)], r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// htmlReader extracts the text of an HTML source.
+type htmlReader struct {
+	tokens *html.Tokenizer
+	out    strings.Builder
+	// hidden counts the open elements whose content isn't shown, pre those that preserve white space.
+	hidden, pre int
+	// Before the next text: lines is how many line ends are due, space whether a space is, prefix what follows them.
+	lines  int
+	space  bool
+	prefix string
+}
+
+// next handles the next token. It returns false at the end.
+func (t *htmlReader) next() bool {
+	switch t.tokens.Next() {
+	case html.ErrorToken: // the end of the text, or an error of pass
+		return false
+	case html.TextToken:
+		if t.hidden == 0 {
+			t.text(string(t.tokens.Text()))
+		}
+	case html.StartTagToken:
+		name, _ := t.tokens.TagName()
+		t.open(atom.Lookup(name))
+	case html.SelfClosingTagToken:
+		name, _ := t.tokens.TagName()
+		if tag := atom.Lookup(name); !isHidden(tag) && tag != atom.Pre {
+			t.open(tag)
+		}
+	case html.EndTagToken:
+		name, _ := t.tokens.TagName()
+		t.close(atom.Lookup(name))
+	default: // comments and the doctype
+	}
+	return true
+}
+
+func (t *htmlReader) open(tag atom.Atom) {
+	switch {
+	case isHidden(tag):
+		t.hidden++
+	case t.hidden > 0:
+	case headingMark(tag) != "":
+		t.lines, t.prefix = 2, headingMark(tag)+" "
+	case tag == atom.Li || tag == atom.Dt:
+		t.breakLines(1)
+		t.prefix = "- "
+	case tag == atom.Td || tag == atom.Th:
+		t.prefix = "| "
+		t.space = true
+	case tag == atom.Br || tag == atom.Tr || tag == atom.Dd || tag == atom.Option:
+		t.breakLines(1)
+	case isBlock(tag):
+		t.breakLines(2)
+		if tag == atom.Pre {
+			t.pre++
+		}
+	}
+}
+
+func (t *htmlReader) close(tag atom.Atom) {
+	switch {
+	case isHidden(tag):
+		t.hidden = max(0, t.hidden-1)
+	case t.hidden > 0:
+	case headingMark(tag) != "":
+		t.lines, t.prefix = 2, ""
+	case tag == atom.Pre:
+		t.pre = max(0, t.pre-1)
+		t.breakLines(2)
+	case tag == atom.Li || tag == atom.Tr || tag == atom.Dt || tag == atom.Dd || tag == atom.Option:
+		t.breakLines(1)
+	case isBlock(tag):
+		t.breakLines(2)
+	}
+}
+
+// breakLines makes at least n line ends due before the next text.
+func (t *htmlReader) breakLines(n int) {
+	t.lines = max(t.lines, n)
+	if n > 1 {
+		t.prefix = ""
+	}
+}
+
+// text writes what is due, then the text, whose white space is collapsed unless it is preformatted.
+func (t *htmlReader) text(text string) {
+	if t.pre > 0 {
+		if strings.TrimSpace(text) != "" {
+			t.due()
+			t.out.WriteString(text)
+			t.space = false
+		}
+		return
+	}
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		t.space = t.space || text != ""
+		return
+	}
+	t.space = t.space || strings.TrimLeft(text, " \t\r\n\f") != text
+	t.due()
+	for i, word := range words {
+		if i > 0 {
+			t.out.WriteByte(' ')
+		}
+		t.out.WriteString(word)
+	}
+	t.space = strings.TrimRight(text, " \t\r\n\f") != text
+}
+
+// due writes the line ends, the space and the prefix that are due.
+func (t *htmlReader) due() {
+	switch {
+	case t.out.Len() == 0:
+	case t.lines > 0:
+		t.out.WriteString("\n\n"[:min(t.lines, 2)])
+	case t.space:
+		t.out.WriteByte(' ')
+	}
+	t.out.WriteString(t.prefix)
+	t.lines, t.space, t.prefix = 0, false, ""
+}
+
+// isHidden reports whether an element's content isn't shown.
+func isHidden(tag atom.Atom) bool {
+	switch tag {
+	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Noembed, atom.Noframes, atom.Svg, atom.Object:
+		return true
+	default:
+		return false
+	}
+}
+
+// headingMark returns the beginning of the heading in Markdown, "" for another element. A page's title is its first heading.
+func headingMark(tag atom.Atom) string {
+	switch tag {
+	case atom.Title, atom.H1:
+		return "#"
+	case atom.H2:
+		return "##"
+	case atom.H3:
+		return "###"
+	case atom.H4, atom.H5, atom.H6:
+		return "####"
+	default:
+		return ""
+	}
+}
+
+// isBlock reports whether an element begins a new paragraph.
+func isBlock(tag atom.Atom) bool {
+	switch tag {
+	case atom.P, atom.Div, atom.Section, atom.Article, atom.Aside, atom.Header, atom.Footer, atom.Main, atom.Nav,
+		atom.Ul, atom.Ol, atom.Dl, atom.Table, atom.Caption, atom.Blockquote, atom.Pre, atom.Form, atom.Fieldset, atom.Hr,
+		atom.Figure, atom.Figcaption, atom.Details, atom.Summary, atom.Address, atom.Body, atom.Html, atom.Head, atom.Select:
+		return true
+	default:
+		return false
+	}
 }

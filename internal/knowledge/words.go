@@ -4,7 +4,9 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -134,4 +136,166 @@ func indexWords(mark, text string) []string {
 		return true
 	})
 	return words
+}
+
+// foldTableSize is the first code point beyond foldTable, which has the alphabets of Europe and the Near East, and Vietnamese
+// with all its accents.
+const foldTableSize = 0x2000
+
+// letter describes a code point.
+type letter struct {
+	isLetter bool
+	// folded is the small letter without accents, or dropped, or unknown; a text with unknown letters is folded by [foldLong].
+	folded rune
+}
+
+const (
+	dropped rune = -1
+	unknown rune = 0
+)
+
+// foldTable describes the letters before [foldTableSize].
+var foldTable = sync.OnceValue(func() *[foldTableSize]letter {
+	var table [foldTableSize]letter
+	for c := range rune(foldTableSize) {
+		entry := letter{isLetter: inWord(c)}
+		folded := []rune(foldLong(string(c)))
+		switch {
+		case len(folded) == 1 && unicode.IsLower(c):
+			entry.folded = folded[0]
+		case unicode.IsMark(c) && len(folded) == 0:
+			entry.folded = dropped
+		}
+		table[c] = entry
+	}
+	return &table
+})
+
+// isLetter reports whether a code point belongs to a word: letters, digits and combining accents.
+func isLetter(c rune) bool {
+	if c >= 0 && c < foldTableSize {
+		return foldTable()[c].isLetter
+	}
+	return inWord(c)
+}
+
+func inWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) || unicode.IsMark(c) }
+
+// fold removes the accents of small letters, and keeps the first [maxWordRunes] of them.
+func fold(lower string) string {
+	if !isASCII(lower) {
+		lower = foldAll(lower)
+	}
+	if len(lower) <= maxWordRunes {
+		return lower
+	}
+	runes := 0
+	for i := range lower {
+		if runes == maxWordRunes {
+			return lower[:i]
+		}
+		runes++
+	}
+	return lower
+}
+
+// foldAll folds a word letter by letter if the table has all of them.
+func foldAll(lower string) string {
+	table := foldTable()
+	text := make([]byte, 0, len(lower))
+	for _, c := range lower {
+		switch {
+		case c < utf8.RuneSelf:
+			text = append(text, byte(c))
+			continue
+		case c >= foldTableSize || table[c].folded == unknown:
+			return foldLong(lower)
+		case table[c].folded != dropped:
+			text = utf8.AppendRune(text, table[c].folded)
+		}
+	}
+	return string(text)
+}
+
+// foldLong folds any text by Unicode's compatibility decomposition.
+func foldLong(lower string) string {
+	folded := strings.Map(func(c rune) rune {
+		switch {
+		case unicode.IsMark(c):
+			return -1
+		case c == 'đ': // Unicode doesn't decompose it; Vietnamese readers take it for an accented d
+			return 'd'
+		default:
+			return unicode.ToLower(c) // a decomposition may contain capital letters
+		}
+	}, norm.NFKD.String(lower))
+	// Some signs decompose into letters with other signs between them: ½, ㏂.
+	return strings.Map(func(c rune) rune {
+		if !inWord(c) {
+			return -1
+		}
+		return c
+	}, folded)
+}
+
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// Says reports whether a text contains one of some phrases, word by word and in order. Case doesn't matter, and a text without accents
+// matches a phrase with them. A phrase without letters is never said. It takes a time that grows with the text and with the words of
+// the phrases.
+func Says(text string, phrases []string) bool {
+	wanted := make([]*spoken, 0, len(phrases))
+	for _, phrase := range phrases {
+		p := &spoken{}
+		eachWord(phrase, func(w word) bool {
+			p.words = append(p.words, w)
+			return true
+		})
+		if len(p.words) > 0 {
+			wanted = append(wanted, p)
+		}
+	}
+	said := false
+	eachWord(text, func(w word) bool {
+		for _, p := range wanted {
+			said = said || p.hears(w)
+		}
+		return !said
+	})
+	return said
+}
+
+// spoken is a phrase that is looked for in a text.
+type spoken struct {
+	words []word
+	// begun are the numbers of words by which the text so far may have begun the phrase.
+	begun []int
+}
+
+// hears takes the next word of the text, and reports whether the phrase is complete.
+func (p *spoken) hears(w word) bool {
+	going := p.begun[:0]
+	for _, heard := range append(p.begun, 0) {
+		if !p.words[heard].saidBy(w) {
+			continue
+		}
+		if heard+1 == len(p.words) {
+			return true
+		}
+		going = append(going, heard+1)
+	}
+	p.begun = going
+	return false
+}
+
+// saidBy reports whether the word of a text is this one: with the same accents, or without any.
+func (w word) saidBy(text word) bool {
+	return w.folded == text.folded && (w.exact == text.exact || !text.accented())
 }

@@ -1,14 +1,20 @@
 package limit
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 // RedisServer is one Redis server, or the sentinels that know its master, or a cluster.
@@ -116,4 +122,151 @@ func NewRedisClient(s RedisServer) redis.UniversalClient {
 		PoolTimeout:      connecting,
 		ConnMaxIdleTime:  idleConnection,
 	})
+}
+
+const (
+	// firstPause and longestPause bound the time between two looks for Redis' return; each pause has jitter, and doubles while
+	// Redis stays down or fails again soon.
+	firstPause   = 500 * time.Millisecond
+	longestPause = 4 * time.Second
+	// calm is how long Redis must have answered before the next pause is firstPause again.
+	calm = time.Minute
+	// connecting bounds a look: it may need a new connection, its handshake and, in a cluster, the map of the slots.
+	connecting = time.Second
+	// keyTelling is the shortest time between two log lines about keys that hold no window.
+	keyTelling = time.Minute
+)
+
+var errLate = errors.New("limit: Redis answered too late")
+
+// probeOrg is no organization's id: those look different.
+const probeOrg = "probe"
+
+// watch looks for Redis at the start, and for its return each time the breaker has opened.
+func (r *Redis) watch() {
+	if err := r.look(); err != nil && r.ctx.Err() == nil && r.breaker.trip() {
+		r.giveUp(err)
+	}
+	var pause time.Duration
+	var back time.Time
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.opened:
+		}
+		gone := time.Now()
+		pause = min(2*pause, longestPause)
+		if gone.Sub(back) > calm {
+			pause = firstPause
+		}
+		for repeat.Pause(r.ctx, pause/2+repeat.Jitter(pause/2)) == nil {
+			if r.look() == nil {
+				back = time.Now()
+				r.breaker.close()
+				r.log.Info("Redis answers again: rate limits are counted there", "after", back.Sub(gone).Round(time.Millisecond))
+				break
+			}
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// giveUp is called when a failure opened the breaker.
+func (r *Redis) giveUp(fault error) {
+	r.log.Error("Redis doesn't answer: rate limits are counted in this process until it does", "error", fault, "nodes", r.nodes)
+	select {
+	case r.opened <- struct{}{}:
+	default:
+	}
+}
+
+// look takes a window as requests do, so that a Redis that answers but can't be written to doesn't pass: first with the time
+// that a new connection takes, then as quickly as requests need it.
+func (r *Redis) look() error {
+	ctx, cancel := context.WithTimeout(r.ctx, connecting)
+	defer cancel()
+	if cluster, ok := r.client.(*redis.ClusterClient); ok {
+		// Organizations are spread over all masters.
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+		if err != nil {
+			return fmt.Errorf("asking each master of the cluster: %w", err)
+		}
+	}
+	if err := r.probe(ctx); err != nil {
+		return err
+	}
+	quick, cancel := context.WithTimeout(ctx, r.patience/2)
+	defer cancel()
+	return r.probe(quick)
+}
+
+func (r *Redis) probe(ctx context.Context) error {
+	c := &scriptCall{key: windowKey(probeOrg), limit: 1 << 50, asks: make([]*ask, 1)}
+	r.exec(ctx, []*scriptCall{c})
+	if err := c.cmd.Err(); err != nil {
+		return fmt.Errorf("counting in Redis: %w", err)
+	}
+	return nil
+}
+
+// tellKey logs a key that holds no window, at most once a minute.
+func (r *Redis) tellKey(key string, fault error) {
+	now, told := r.clock().Unix(), r.keyTold.Load()
+	if now-told < int64(keyTelling/time.Second) || !r.keyTold.CompareAndSwap(told, now) {
+		return
+	}
+	r.log.Error("a key in Redis holds no rate-limit window; delete it", "key", key, "error", fault)
+}
+
+const (
+	// The breaker judges by the last remembered pipelines, of which tooMany may not fail. A ratio survives the one slow
+	// pipeline that a fork or a full log of Redis causes; under load ten pipelines pass quickly, and without load few requests
+	// wait.
+	remembered = 10
+	tooMany    = remembered / 2
+	// onTrial is the history of a breaker that has just closed: one more failure opens it again.
+	onTrial = 1<<(tooMany-1) - 1
+)
+
+// breaker keeps requests away from a failing Redis. It opens when half of the last pipelines failed, and is closed when a look
+// finds that Redis answers. The zero value is closed. It is safe for concurrent use.
+type breaker struct {
+	open atomic.Bool
+	mu   sync.Mutex
+	// outcomes has one bit for each of the last pipelines, the latest lowest: 1 if it failed.
+	outcomes uint16
+}
+
+// report records the outcome of a pipeline and reports whether that opened the breaker.
+func (b *breaker) report(failed bool) (opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open.Load() {
+		return false // of a pipeline that began before
+	}
+	b.outcomes = b.outcomes << 1 & (1<<remembered - 1)
+	if failed {
+		b.outcomes |= 1
+	}
+	if bits.OnesCount16(b.outcomes) < tooMany {
+		return false
+	}
+	b.open.Store(true)
+	return true
+}
+
+// trip opens the breaker, and reports whether it was closed.
+func (b *breaker) trip() (opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.open.Swap(true)
+}
+
+// close lets requests through again, on trial.
+func (b *breaker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outcomes = onTrial
+	b.open.Store(false)
 }

@@ -10,7 +10,14 @@ package driver
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MigrationLockTimeout bounds how long a statement of a migration waits for a table on PostgreSQL. Every later statement
@@ -66,4 +73,172 @@ type Migration struct {
 	Conn *sql.DB
 	// Done closes the connection. Nothing else that migrates a SQLite file runs until it is called.
 	Done func() error
+}
+
+// Row is the current row of a [Tx.Query]. Scan copies its columns into dest: *int64, *int, *string, *[]byte,
+// *bool, *sql.NullInt64 and *sql.NullString; anything else, and NULL into one that can't hold it, is an error.
+type Row interface {
+	Scan(dest ...any) error
+}
+
+// AnyRows as the wanted count of [Tx.Queue] accepts every number of affected rows.
+const AnyRows int64 = -1
+
+// Tx is one kind's view of the writer's open transaction. Both engines speak the same SQL text with $n parameters
+// that bind by number. Arguments are int64, int, bool, string (or a type made of it), []byte (nil is
+// NULL), sql.NullInt64, sql.NullString and nil; a text with NUL or invalid UTF-8 is refused with [ErrText]. A Tx is
+// used by one goroutine and is dead after Apply returned. PostgreSQL also takes []string, [][]byte, []int64, []bool and []sql.NullInt64.
+//
+// After a statement failed nothing more runs, on either engine: every later call returns its error, and the kind's
+// savepoint is rolled back, whatever Apply returns.
+type Tx interface {
+	// Query flushes what is queued, then runs one statement that returns rows and hands each row to each. The first
+	// error of each ends it and is returned; each must not use the Tx.
+	Query(ctx context.Context, each func(Row) error, sql string, args ...any) error
+	// Queue adds a writing statement without RETURNING that must affect exactly want rows ([AnyRows]: any number; else
+	// [ErrRows]). It may run at once (SQLite) or with the next Flush or Query in one round trip (PostgreSQL); its error
+	// comes from there. PostgreSQL counts by a statement around it; where a constraint says the same, AnyRows is cheaper.
+	Queue(want int64, sql string, args ...any)
+	// QueueQuery adds a statement that returns rows, in order with those of Queue. It runs when they do, and each, which must
+	// not use the Tx, has got its rows after the next Flush or Query. An error of each fails the statement.
+	QueueQuery(each func(Row) error, sql string, args ...any)
+	// Flush runs what is queued. The writer does so after Apply, together with COMMIT when it can, so that a Flush at the end
+	// of Apply costs PostgreSQL a round trip.
+	Flush(ctx context.Context) error
+	// Now is the database's clock in epoch milliseconds, read once when the transaction began. Asked before the first
+	// statement it costs PostgreSQL a round trip.
+	Now() int64
+	// LockRows returns the end of a SELECT that locks the rows it reads: " FOR UPDATE" on PostgreSQL, "" on SQLite,
+	// whose only writer holds the lock already. Rows are read in key order, so that nodes can't deadlock.
+	LockRows() string
+}
+
+// Writer is the writer's connection to one of the two engines.
+type Writer interface {
+	// TakeTurn waits, with a bound, until this process may write; closing hurry ends the wait.
+	TakeTurn(hurry <-chan struct{}) (release func())
+	// Begin begins a transaction, which ctx bounds.
+	Begin(ctx context.Context) (Transaction, error)
+	// InFlight returns how many transactions may be open at a time. More than one needs an engine that locks single rows.
+	InFlight() int
+	// MaxTime returns how long a transaction may take from its beginning until COMMIT; 0 is no bound.
+	MaxTime() time.Duration
+	Close() error
+}
+
+// Transaction is an open transaction with one savepoint at a time. After an error of Savepoint or RollbackTo it is
+// lost as a whole. It ends with exactly one Commit or Rollback.
+type Transaction interface {
+	Tx
+	// Context bounds the transaction.
+	Context() context.Context
+	// Savepoint begins a group.
+	Savepoint() error
+	// Release flushes and keeps what was done since the savepoint. After the last group it may commit, too.
+	Release(ctx context.Context, last bool) error
+	// RollbackTo undoes what was done since the savepoint.
+	RollbackTo(ctx context.Context) error
+	// Commit commits. It fails with [ErrCommitUnknown] when the outcome is unknown.
+	Commit(ctx context.Context) error
+	// Rollback undoes the transaction.
+	Rollback()
+}
+
+// ErrWriteSlow is why a transaction was cut.
+var ErrWriteSlow = errors.New("store: the transaction took too long")
+
+// ErrNestedStatement is the error of a statement inside the callback of a query: it would disturb the rows still to come.
+var ErrNestedStatement = errors.New("store: the callback of a query runs no statements")
+
+// CheckRows compares the number of rows that a queued statement affected with the expected one.
+func CheckRows(text string, affected, want int64) error {
+	if want == AnyRows || affected == want {
+		return nil
+	}
+	return fmt.Errorf("%w: %s affected %d, wanted %d", ErrRows, Verb(text), affected, want)
+}
+
+// Verb returns the first word of a statement, for errors, which must not repeat what was written.
+func Verb(text string) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	word, _, _ = strings.Cut(word, "\n")
+	return word
+}
+
+// BindValue converts an argument of a statement into one of the five types that both engines' drivers accept: nil, int64, bool,
+// string, []byte; or into a slice, which only PostgreSQL's accepts. A nil []byte is NULL, an empty one is an empty value. It fails with
+// [ErrText] on a text that PostgreSQL couldn't keep, and on any other type.
+func BindValue(argument any) (sqldriver.Value, error) {
+	switch value := argument.(type) {
+	case nil:
+		return nil, nil
+	case int64, bool:
+		return value, nil
+	case int:
+		return int64(value), nil
+	case string:
+		if !IsText(value) {
+			return nil, ErrText
+		}
+		return argument, nil // value would be copied into a new interface
+	case Env:
+		return bindText(string(value))
+	case []byte:
+		if value == nil {
+			return nil, nil
+		}
+		return argument, nil
+	case sql.NullInt64:
+		if !value.Valid {
+			return nil, nil
+		}
+		return value.Int64, nil
+	case sql.NullString:
+		if !value.Valid {
+			return nil, nil
+		}
+		return bindText(value.String)
+	case [][]byte, []int64, []bool:
+		return argument, nil
+	case []string:
+		if slices.ContainsFunc(value, func(text string) bool { return !IsText(text) }) {
+			return nil, ErrText
+		}
+		return argument, nil
+	case []sql.NullInt64:
+		pointers := make([]*int64, len(value))
+		for i := range value {
+			if value[i].Valid {
+				pointers[i] = &value[i].Int64
+			}
+		}
+		return pointers, nil
+	}
+	if kind := reflect.ValueOf(argument); kind.Kind() == reflect.String {
+		return bindText(kind.String()) // a kind's own text type, such as a status
+	}
+	return nil, fmt.Errorf("store: an argument of type %T can't be bound", argument)
+}
+
+func bindText(text string) (sqldriver.Value, error) {
+	if !IsText(text) {
+		return nil, ErrText
+	}
+	return text, nil
+}
+
+// IsText reports whether PostgreSQL could keep the text.
+func IsText(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
+
+// BindArgs converts a statement's arguments, see [BindValue].
+func BindArgs(arguments []any) ([]any, error) {
+	bound := make([]any, len(arguments))
+	for i, argument := range arguments {
+		value, err := BindValue(argument)
+		if err != nil {
+			return nil, fmt.Errorf("argument $%d: %w", i+1, err)
+		}
+		bound[i] = value
+	}
+	return bound, nil
 }

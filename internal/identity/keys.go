@@ -1,0 +1,219 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"hash/crc32"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// A raw key is prefix (8) + 32 random bytes in base62 (43) + CRC-32 of everything before it in base62 (6). The checksum
+// identifies a mistyped key without a look-up.
+const (
+	livePrefix = "ck_live_"
+	testPrefix = "ck_test_"
+
+	secretBytes    = 32
+	secretDigits   = 43 // 62^43 > 2^256
+	checksumDigits = 6  // 62^6 > 2^32
+	keyLength      = len(livePrefix) + secretDigits + checksumDigits
+
+	hintDigits = 4
+)
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// NewKey returns a raw key of 256 random bits for env, its SHA-256, which the store keeps, and a hint: the prefix and the first
+// four secret characters, for lists.
+func NewKey(env store.Env) (raw string, hash [sha256.Size]byte, hint string) {
+	var secret [secretBytes]byte
+	_, _ = rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
+	prefix := livePrefix
+	if env == store.Test {
+		prefix = testPrefix
+	}
+	body := prefix + encodeBase62(new(big.Int).SetBytes(secret[:]), secretDigits)
+	raw = body + checksum(body)
+	return raw, sha256.Sum256([]byte(raw)), body[:len(prefix)+hintDigits] + "…"
+}
+
+// ParseKey checks prefix, length, alphabet and checksum of a raw key without the database and returns the hash for its look-up.
+// ok is false for a malformed key.
+func ParseKey(raw string) (hash [sha256.Size]byte, env store.Env, ok bool) {
+	if len(raw) != keyLength {
+		return hash, "", false
+	}
+	switch raw[:len(livePrefix)] {
+	case livePrefix:
+		env = store.Live
+	case testPrefix:
+		env = store.Test
+	default:
+		return hash, "", false
+	}
+	key := []byte(raw) // converted once: this runs on every request
+	for _, digit := range key[len(livePrefix):] {
+		if strings.IndexByte(base62, digit) < 0 {
+			return hash, "", false
+		}
+	}
+	if !checksumMatches(key[:keyLength-checksumDigits], key[keyLength-checksumDigits:]) {
+		return hash, "", false
+	}
+	return sha256.Sum256(key), env, true
+}
+
+// checksum returns the CRC-32 (IEEE) of body in base62.
+func checksum(body string) string {
+	return encodeBase62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
+}
+
+// checksumMatches reports whether sum is checksum(body). It doesn't allocate.
+func checksumMatches(body, sum []byte) bool {
+	rest := crc32.ChecksumIEEE(body)
+	for i := checksumDigits - 1; i >= 0; i-- {
+		if sum[i] != base62[rest%62] {
+			return false
+		}
+		rest /= 62
+	}
+	return true
+}
+
+// encodeBase62 writes n with exactly width digits, the most significant first; n must fit.
+func encodeBase62(n *big.Int, width int) string {
+	digits := make([]byte, width)
+	base, digit := big.NewInt(62), new(big.Int)
+	for i := width - 1; i >= 0; i-- {
+		n.DivMod(n, base, digit)
+		digits[i] = base62[digit.Int64()]
+	}
+	return string(digits)
+}
+
+// KeyRequest describes a new API key.
+type KeyRequest struct {
+	OrgID string
+	// Name is optional; among an organization's keys that are not revoked it is unique.
+	Name string
+	// Env is live when empty.
+	Env store.Env
+	// Scopes are names of scopes; none means DefaultScopes.
+	Scopes []string
+	// ExpiresAt is nil for a key that never expires; it may lie in the past.
+	ExpiresAt *time.Time
+}
+
+// IssuedKey is a new key with its raw text, which is stored nowhere and can't be shown again.
+type IssuedKey struct {
+	store.APIKey
+	Raw string
+}
+
+// CreateAPIKey makes a key; only its hash is stored. A key made by a key expires no later than its maker: a later expiry is
+// [store.ErrOutlives]. Other errors are, wrapped, a [FieldError] for a refused value, [store.ErrNotFound] for an unknown
+// organization, [store.ErrConflict] for a name that is taken, or the store's.
+func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRequest) (IssuedKey, error) {
+	key, err := request.key()
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	var raw string
+	raw, key.Hash, key.Hint = NewKey(key.Env)
+	key.ID = store.NewID("key")
+	key.CreatedAt = time.Now().UnixMilli()
+	if err := db.APIKeys.Create(ctx, actor, key); err != nil {
+		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
+	}
+	// The store bounds the expiry by the maker's.
+	if key, err = db.APIKeys.ByID(ctx, key.OrgID, key.ID); err != nil {
+		return IssuedKey{}, fmt.Errorf("reading the new API key: %w", err)
+	}
+	return IssuedKey{APIKey: key, Raw: raw}, nil
+}
+
+// key validates the request and returns the row without its hash.
+func (r KeyRequest) key() (store.APIKey, error) {
+	key := store.APIKey{OrgID: r.OrgID, Env: r.Env}
+	if strings.TrimSpace(r.Name) != "" {
+		name, err := CleanName("name", r.Name)
+		if err != nil {
+			return store.APIKey{}, err
+		}
+		key.Name = name
+	}
+	if key.Env == "" {
+		key.Env = store.Live
+	}
+	if !key.Env.Valid() {
+		return store.APIKey{}, &FieldError{"env", fmt.Sprintf("%q is not live or test", clip(string(r.Env)))}
+	}
+	scopes, err := ParseScopes(r.Scopes)
+	if err != nil {
+		return store.APIKey{}, err
+	}
+	for _, scope := range scopes {
+		key.Scopes = append(key.Scopes, string(scope))
+	}
+	if r.ExpiresAt != nil {
+		key.ExpiresAt = sql.NullInt64{Int64: r.ExpiresAt.UnixMilli(), Valid: true}
+	}
+	return key, nil
+}
+
+// MaxProviderKeyBytes bounds a provider key; the longest known vendors' keys have some 200 bytes, tokens a few
+// thousand.
+const MaxProviderKeyBytes = 8 << 10
+
+// PutProviderKey stores or replaces an organization's own key for a provider (BYOK), sealed for its row; the caller has checked
+// that the provider is configured. White space around the key, such as a file's last newline, is dropped. It returns a
+// [FieldError] that doesn't contain the key, [store.ErrNotFound] for an unknown organization, or the store's error.
+func PutProviderKey(ctx context.Context, db *store.DB, ring *vault.Ring, actor, orgID, provider, key string) error {
+	key = strings.TrimSpace(key)
+	if err := checkProviderKey(key); err != nil {
+		return err
+	}
+	row := store.ProviderKey{
+		OrgID:    orgID,
+		Provider: provider,
+		Sealed:   ring.Seal([]byte(key), vault.ProviderKey(orgID, provider)),
+		Hint:     providerKeyHint(key),
+	}
+	if err := db.ProviderKeys.Put(ctx, actor, row); err != nil {
+		return fmt.Errorf("storing the key of organization %q for %q: %w", clip(orgID), clip(provider), err)
+	}
+	return nil
+}
+
+// checkProviderKey requires a text that can stand in an Authorization header.
+func checkProviderKey(key string) error {
+	switch {
+	case key == "":
+		return &FieldError{"key", "is empty"}
+	case len(key) > MaxProviderKeyBytes:
+		return &FieldError{"key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(key), MaxProviderKeyBytes)}
+	}
+	for _, c := range []byte(key) {
+		if c <= ' ' || c > '~' {
+			return &FieldError{"key", "may hold visible ASCII characters only: one key, without spaces or line breaks"}
+		}
+	}
+	return nil
+}
+
+// providerKeyHint returns the end of a long key; four characters of a short one would reveal too much.
+func providerKeyHint(key string) string {
+	const shown, shortest = 4, 20
+	if len(key) < shortest {
+		return "…"
+	}
+	return "…" + key[len(key)-shown:]
+}
