@@ -185,11 +185,13 @@ func TestLinks(t *testing.T) {
 // TestArchitectureNamesEveryRoom: the page links to the folder of every package of the product.
 func TestArchitectureNamesEveryRoom(t *testing.T) {
 	t.Parallel()
-	page := read(t, "architecture.md")
+	var named []string
+	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(read(t, "architecture.md"), -1) {
+		named = append(named, link[1])
+	}
 	walkGo(t, func(path, _ string) {
-		folder := filepath.Dir(path)
-		if !notProduct.MatchString(folder) {
-			require.True(t, strings.Contains(page, "]("+folder+")"), "architecture.md doesn't name %s", folder)
+		if folder := filepath.Dir(path); !notProduct.MatchString(folder) {
+			require.Contains(t, named, folder)
 		}
 	})
 }
