@@ -489,34 +489,3 @@ func (q *Queue) Resend(ctx context.Context, actor, orgID, conversationID, messag
 		return nil
 	}))
 }
-
-// selectReconnected reads the conversations in which parts wait for a channel that is active again.
-const selectReconnected = `SELECT DISTINCT v.id FROM conversations v CROSS JOIN outbound_messages o
-	JOIN channels c ON c.id = v.channel_id WHERE v.run_at > $1 AND o.conversation_id = v.id AND o.created_at >= v.unsent_since
-		AND o.state = 'pending' AND o.code = 'channel_needs_reauth' AND c.state = 'active' LIMIT CAST($2 AS BIGINT)`
-
-// Reconnected makes conversations due in which parts wait for a channel that is active again, up to limit, and returns their
-// number. The error is a wrapped one of the store.
-func (q *Queue) Reconnected(ctx context.Context, limit int) (woken int, err error) {
-	now, err := q.db.Now(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("look for reconnected channels: %w", err)
-	}
-	ids, err := store.ReadRows(ctx, q.db, "look for reconnected channels", store.ScanValue[string], selectReconnected, now, limit)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		wake := &operation{conversation: id, run: func(s *session, c *conversationRow) error {
-			if c != nil {
-				c.runBy(s.now)
-			}
-			return nil
-		}}
-		if err := q.do(ctx, "wake a conversation", wake); err != nil {
-			return woken, err
-		}
-		woken++
-	}
-	return woken, nil
-}

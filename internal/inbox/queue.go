@@ -1,16 +1,58 @@
+// Package inbox is the durable queue of customer messages: messages from the platforms, the leases of conversations, the turns
+// that answer messages, and the delivery of every part of an answer. The rows of the conversation are the queue; there is no
+// other.
+//
+// # The path of a message
+//
+//	Enqueue ─→ message ─ Lease, Open ─→ BeginCall ─→ turn asking ─ Answer ─→ outbound pending ─ Sending ─→ sending ─ Sent ─→ sent
+//	                                                  │                                                   └ SendFailed → failed, delivery_unknown
+//	                                                  └ GiveWay, Stand
+//
+// # Invariants
+//
+//   - A message is accepted once: (channel, platform message id) is unique, and [Queue.Enqueue] returns only after the commit.
+//   - A conversation is with one worker at a time. A lease carries a token that only grows; every write of a worker locks the
+//     conversation and compares it, so that a worker that has lost the lease changes nothing ([ErrLeaseLost]). Leases run out
+//     by the database's clock.
+//   - A text is answered by at most one turn, and a turn has one answer. A turn takes all waiting texts, in order of platform
+//     time, then arrival. A conversation has one running turn, which its row names.
+//   - A turn names its last call ([Call]), the only one that can be charged: hold and charge are durable with its beginning and its end.
+//   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
+//     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
+//   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]), but the last words with which it gave the
+//     conversation to people.
+//   - Bodies, names and requests are sealed before they reach the writer, and never logged.
+//
+// [Check] verifies the invariants that rows can show.
+//
+// # Transactions
+//
+// [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
+// that what its operations depend on, decides arrivals in plain Go, writes them with few statements, runs
+// the workers' operations one after the other on the locked rows, then leases with SKIP LOCKED. What is leased is read in the same
+// transaction ([Queue.OpenLeased]). Where turns begin or end with their calls, the ledger's kind applies the whole batch before its own, so
+// that a transaction locks all of its conversations in one order, and then wallets: nodes can't deadlock.
+//
+// # What it does not do
+//
+// The worker calls models and platforms, builds prompts, splits texts, chooses pauses and judges whether a message may be sent.
+// The webhook verifies signatures and resolves routes.
 package inbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -109,3 +151,78 @@ var (
 	// ErrInvalid: the caller's arguments can't be stored.
 	ErrInvalid = errors.New("inbox: invalid")
 )
+
+// minWakeInterval is the shortest time between two returns of Wait for due work: a worker that may not take the work, because
+// the organization has its share, doesn't spin.
+const minWakeInterval = 20 * time.Millisecond
+
+// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. The transaction that made the
+// conversation due wakes it on PostgreSQL, and on SQLite within a tenth of a second. A lease that ran out is noticed after idle at the
+// latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the caller should wait a little and call it
+// again.
+func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
+	if err := q.pauseSinceWake(ctx); err != nil {
+		return err
+	}
+	ctxIdle, cancel := context.WithTimeout(ctx, idle)
+	defer cancel()
+	switch err := q.listen(ctxIdle); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && ctxIdle.Err() == nil:
+		return fmt.Errorf("wait for work: %w", err)
+	}
+	q.mu.Lock()
+	q.awoke = time.Now()
+	q.mu.Unlock()
+	return nil
+}
+
+// Committed returns [store.DB.Committed] of the queue's database.
+func (q *Queue) Committed() <-chan struct{} { return q.db.Committed() }
+
+// pauseSinceWake waits until minWakeInterval has passed since the last return for due work.
+func (q *Queue) pauseSinceWake(ctx context.Context) error {
+	q.mu.Lock()
+	left := minWakeInterval - time.Since(q.awoke)
+	q.mu.Unlock()
+	return repeat.Pause(ctx, left)
+}
+
+func (q *Queue) listen(ctx context.Context) error {
+	return q.db.Listen(ctx, wakeChannel, func(wait func(context.Context, time.Duration) (bool, error)) error {
+		for {
+			next, err := q.next(ctx) // after the subscription, so that nothing falls in between
+			if err != nil || next == 0 {
+				return err
+			}
+			if heard, err := wait(ctx, next); err != nil || !heard {
+				return err
+			}
+		}
+	})
+}
+
+// farAway is longer than any wait.
+const farAway = time.Hour
+
+// nextDue reads the time at which the next conversation is due. {but} leaves some out.
+const nextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1{but}) THEN $1
+	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1{but}) END`
+
+// next returns how long it takes until a conversation is due; 0 when one is now.
+func (q *Queue) next(ctx context.Context) (time.Duration, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	but, args := q.skip([]any{now})
+	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[sql.NullInt64], strings.ReplaceAll(nextDue, "{but}", but), args...)
+	if err != nil {
+		return 0, err
+	}
+	if !due.Valid {
+		return farAway, nil
+	}
+	return max(0, time.Duration(due.Int64-now)*time.Millisecond), nil
+}

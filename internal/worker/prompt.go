@@ -1,12 +1,22 @@
 package worker
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rivo/uniseg"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
+	"github.com/caddy-svc/caddy-svc/internal/media"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 const (
@@ -126,4 +136,178 @@ func tail(text string, size int64) string {
 		_, text, _, state = uniseg.FirstGraphemeClusterInString(text, state)
 	}
 	return text
+}
+
+// storedRequest is a turn's request as it is stored, sealed, with the turn. A repeated turn sends exactly this, however its
+// agent or history has changed.
+type storedRequest struct {
+	Model            string    `json:"model"`
+	Messages         []message `json:"messages"`
+	MaxTokens        int64     `json:"maxTokens,omitempty"`
+	TemperatureMilli *int64    `json:"temperatureMilli,omitempty"`
+	BYOK             bool      `json:"byok,omitempty"`
+	// History is the range of earlier messages, and of documents after them, that may be dropped: [From, To).
+	History span `json:"history"`
+	// Since is when the first of the turn's texts was stored, in epoch milliseconds by the database's clock.
+	Since int64 `json:"since"`
+	// First is the platform's id of the first text.
+	First string `json:"first"`
+	// MayHandOver: the instructions name the mark that hands the conversation over.
+	MayHandOver bool `json:"mayHandOver,omitempty"`
+	// Person is the reason to hand the conversation over without asking the model; then there are no messages.
+	Person string `json:"person,omitempty"`
+}
+
+// message is one message of a prompt.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// span is a range of messages, To excluded.
+type span struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// newRequest returns the request that answers the waiting texts of a conversation.
+func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
+	p.Instructions = instructed(agent)
+	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
+	if agent.MaxTokens > 0 {
+		p.MaxOutput = min(p.MaxOutput, agent.MaxTokens)
+	}
+	r := &storedRequest{Model: agent.Model, MaxTokens: agent.MaxTokens, BYOK: agent.UseBYOK, MayHandOver: agent.Handover}
+	r.Messages, r.History = p.build()
+	if agent.TemperatureMilli.Valid {
+		r.TemperatureMilli = &agent.TemperatureMilli.Int64
+	}
+	return r
+}
+
+func (r *storedRequest) encode() ([]byte, error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a turn's request: %w", err)
+	}
+	return encoded, nil
+}
+
+// decodeRequest parses what encode wrote.
+func decodeRequest(encoded []byte) (*storedRequest, error) {
+	r := &storedRequest{}
+	if err := json.Unmarshal(encoded, r); err != nil {
+		return nil, fmt.Errorf("reading a turn's stored request: %w", err)
+	}
+	if h := r.History; len(r.Messages) == 0 && r.Person == "" || h.From < 0 || h.To < h.From || h.To > len(r.Messages) {
+		return nil, errors.New("a turn's stored request makes no sense")
+	}
+	return r, nil
+}
+
+// halve drops the older half of the history, rounded up. It returns false when there is none left.
+func (r *storedRequest) halve() bool {
+	length := r.History.To - r.History.From
+	if length == 0 {
+		return false
+	}
+	drop := (length + 1) / 2
+	kept := make([]message, 0, len(r.Messages)-drop)
+	kept = append(kept, r.Messages[:r.History.From]...)
+	kept = append(kept, r.Messages[r.History.From+drop:]...)
+	r.Messages, r.History.To = kept, r.History.To-drop
+	return true
+}
+
+// call returns the gateway's form of the request. The worker spends the live wallet.
+func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
+	call := &gateway.Request{
+		RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
+		Messages: make([]providers.Message, len(r.Messages)),
+	}
+	for i, m := range r.Messages {
+		call.Messages[i] = providers.Message{Role: m.Role, Content: providers.Quote(m.Content)}
+	}
+	if r.TemperatureMilli != nil {
+		temperature := float64(*r.TemperatureMilli) / 1000
+		call.Temperature = &temperature
+	}
+	return call
+}
+
+// PlaygroundCall returns the call that would answer waiting texts if they were a customer's, so that the playground shows what
+// customers get. snippets are the results of [knowledge.Library.Search] for the waiting texts in the agent's knowledge bases,
+// at most [knowledge.PromptSnippets]; history is the earlier conversation, oldest first. The caller sets RequestID, KeyID and
+// Stream; there is no turn.
+func PlaygroundCall(
+	agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message,
+) *gateway.Request {
+	p := prompt{History: history, Waiting: waiting, Knowledge: snippets}
+	return newRequest(agent, model, p).call(agent.OrgID, "")
+}
+
+const (
+	// threadTime bounds a look at what people wrote.
+	threadTime = 5 * time.Second
+	// threadAge is how old a person's message is taken in: one from before doesn't pause the assistant any more.
+	threadAge = 24 * time.Hour
+)
+
+// looksFirst reports whether the platform has to be asked before an answer is sent what people wrote there meanwhile.
+func (p *pass) looksFirst() bool { return p.Platforms.ReadsThreads(p.channelType()) }
+
+// lookForPeople takes in what people of the business wrote to the customer in the platform's own app, as if the platform had reported it.
+// If a person has the conversation then, the queue refuses to mark the answer as being sent. A platform that doesn't tell holds up no
+// answer: to be silent for good would be worse.
+func (p *pass) lookForPeople(ctx context.Context) error {
+	if !p.looksFirst() || p.credentials == nil { // without credentials nothing can be sent either
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, threadTime)
+	found, err := p.Platforms.ReadThread(bounded, platforms.Thread{
+		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef, Credentials: p.credentials,
+	})
+	cancel()
+	if err != nil {
+		p.Logger.WarnContext(ctx, "what people of the business wrote can't be read", "channel", p.work.Channel.ID, "error", err)
+		return nil
+	}
+	var items []inbox.Item
+	for i := range found {
+		if in := &found[i]; p.Now().Sub(in.SentAt) < threadAge {
+			items = append(items, echoOf(in))
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	bounded, cancel = storing(ctx)
+	defer cancel()
+	route, known, err := p.DB.Routes.ByID(bounded, p.work.Channel.ID)
+	if err == nil && known {
+		err = p.Queue.Enqueue(bounded, []inbox.Arrival{{Route: route, Items: items}})
+	}
+	if err != nil {
+		return fmt.Errorf("storing what people of the business wrote: %w", err)
+	}
+	return nil
+}
+
+// echoOf returns the queue's form of a message of the business.
+func echoOf(in *platforms.Inbound) inbox.Item {
+	kind := inbox.HumanEcho
+	if in.Kind == platforms.AutomaticEcho {
+		kind = inbox.AutomaticEcho
+	}
+	item := inbox.Item{
+		Kind: kind, Unmarked: in.Kind == platforms.UnmarkedEcho, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID,
+		Text: in.Text, Other: &inbox.OtherIDs{Business: in.OtherIDs().Business}, SentAt: in.SentAt.UnixMilli(),
+	}
+	if in.Wordless {
+		item.Text, item.Media = "", in.Text
+	}
+	for _, a := range in.Attachments() {
+		item.Files = append(item.Files, media.Reference(a))
+	}
+	return item
 }

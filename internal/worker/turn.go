@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
-	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -178,226 +176,6 @@ func (p *pass) waitingIDs() []string {
 	return ids
 }
 
-// ask calls the model for the turn, with less history when the vendor finds it too long, and handles the outcome.
-func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
-	for range maxHalvings + 1 {
-		end, failure := p.call(ctx, turn, request)
-		switch {
-		case end != nil:
-			return end()
-		case !tooLong(failure.Outcome):
-			return p.failed(ctx, turn, request, failure)
-		case !request.halve():
-			return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
-		}
-		turn.Request = nil // the shorter one is stored with the next call
-	}
-	return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
-}
-
-// tooLong reports whether a shorter request may be answered.
-func tooLong(outcome gateway.Outcome) bool {
-	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
-}
-
-// ending is how the pass goes on when a turn has ended, or can't begin.
-type ending func() (wait time.Duration, err error)
-
-// ends is the ending of a pass that has nothing more to do.
-func ends(err error) (ending, error) { return func() (time.Duration, error) { return 0, err }, err }
-
-// call calls the gateway once. The turn begins with the call's hold and ends with its settlement; without an ending the call has failed. When a
-// person takes the conversation or writes in it, the call ends at once.
-func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (end ending, failure *gateway.Failure) {
-	held, watch, unwatch := p.untilInterrupted(ctx, turn.ID)
-	defer unwatch() // after a panic, too
-	stopSignal := func() {}
-	defer func() { stopSignal() }()
-	req := p.gatewayRequest(turn, request)
-	var id string
-	var refused error
-	req.Turn = &gateway.Turn{
-		Begin: func(ctx context.Context, callID string, commit gateway.Commit) error {
-			again := id == callID
-			id, refused = callID, p.beginCall(ctx, turn, request, inboxCall(callID, commit))
-			if refused == nil && !again {
-				watch()
-				stopSignal = p.signal(held)
-			}
-			return refused
-		},
-		End: func(text string, commit gateway.Commit) (err error) {
-			if req.Stream {
-				text = p.live.sink.whole.String()
-			}
-			p.lease.Call = inboxCall(id, commit)
-			defer func() { p.lease.Call = nil }()
-			end, err = p.answer(ctx, turn, request, text)
-			return err
-		},
-		Cut: func(commit gateway.Commit) error {
-			p.lease.Call = inboxCall(id, commit)
-			defer func() { p.lease.Call = nil }()
-			err := p.giveWay(ctx, turn.ID, inbox.Interruption{}) // an ended turn, too: its call's charge goes with the look at it
-			end, _ = ends(err)
-			return err
-		},
-	}
-	var sink gateway.Sink
-	if req.Stream {
-		sink = p.live.sink
-	}
-	_, err := p.Gateway.Call(held, req, sink)
-	seen := unwatch()
-	switch {
-	case end != nil:
-		if err == nil && sink != nil {
-			p.live.sink.end()
-		}
-		return end, nil
-	case over(refused), errors.Is(refused, inbox.ErrLeaseLost):
-		end, _ = ends(refused)
-		return end, nil
-	case seen.Ended, seen.Person:
-		return func() (time.Duration, error) { return 0, p.giveWay(ctx, turn.ID, seen) }, nil
-	}
-	failure, ok := errors.AsType[*gateway.Failure](err)
-	if !ok {
-		failure = &gateway.Failure{Outcome: gateway.OutcomeInternalError, Cause: err}
-	}
-	return nil, failure
-}
-
-// gatewayRequest returns the call of a turn. It is streamed to the visitor who waits for it.
-func (p *pass) gatewayRequest(turn *inbox.Turn, request *storedRequest) *gateway.Request {
-	req := request.call(p.lease.OrgID, turn.ID)
-	req.AllModels = !p.work.HasOrgModels
-	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
-	if p.live.waitsFor(turn.ID) && !p.work.Channel.Answers.Drafts {
-		req.Stream = true
-		p.live.sink.marked = request.MayHandOver
-	}
-	return req
-}
-
-// inboxCall returns the queue's form of a call.
-func inboxCall(id string, commit gateway.Commit) *inbox.Call {
-	call := &inbox.Call{ID: id}
-	if commit != nil {
-		call.Commit = func(ctx context.Context, step inbox.Step) error { return commit(ctx, step) }
-	}
-	return call
-}
-
-// beginCall begins the turn, or another call of a turn that has begun.
-func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedRequest, call *inbox.Call) (err error) {
-	lease, begins := p.lease, inbox.Turn{ID: turn.ID, AgentID: turn.AgentID}
-	lease.Call = call
-	var texts []string
-	if turn.State == "" {
-		texts = p.waitingIDs()
-		request.Since, request.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
-	}
-	if turn.Request == nil {
-		if begins.Request, err = request.encode(); err != nil {
-			return err
-		}
-	}
-	if err := p.Turns.BeginCall(ctx, lease, begins, texts); err != nil {
-		return fmt.Errorf("beginning a turn: %w", err)
-	}
-	if turn.Request == nil {
-		turn.Request = begins.Request
-	}
-	if turn.State == "" {
-		turn.State = inbox.TurnAwaiting
-		p.traceJoined(p.work.Waiting)
-		p.Observer.TurnBegan(p.work.Channel.Type, p.waited(request.Since))
-	}
-	return nil
-}
-
-// failed handles a call that gave no answer.
-func (p *pass) failed(
-	ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure,
-) (wait time.Duration, err error) {
-	if ctx.Err() != nil {
-		p.turnEnded(endedReleased)
-		return 0, context.Cause(ctx)
-	}
-	if pause := postponement(failure); pause > 0 {
-		p.postponed = true
-		p.turnEnded(endedPostponed)
-		return pause + repeat.Jitter(pause), nil
-	}
-	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
-	code := string(failure.Outcome)
-	switch failure.Outcome {
-	case gateway.OutcomeInsufficientCredits:
-		return p.outOfFunds(ctx, turn, request)
-	case gateway.OutcomeUnsupportedModel:
-		return 0, p.stand(ctx, turn, code, nil)
-	case gateway.OutcomeExiting:
-		if p.stopping() {
-			p.turnEnded(endedReleased)
-			return 0, nil
-		}
-	default:
-	}
-	switch {
-	case failure.NoRetry:
-		return 0, p.dead(ctx, turn, code)
-	case turn.Attempts+1 < maxTries:
-		p.turnEnded(endedRetried)
-		return backoff(turn.Attempts, failure.RetryAfter), nil
-	}
-	return 0, p.stand(ctx, turn, code, nil)
-}
-
-// postponement returns the pause after a call that never began, because this process or the store is overloaded; 0 for any
-// other. Such a try isn't counted: otherwise none would be left when the load is over.
-func postponement(failure *gateway.Failure) time.Duration {
-	switch failure.Outcome {
-	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
-		return failure.RetryAfter
-	case gateway.OutcomeInternalError:
-		if failure.RetryAfter > 0 {
-			return busyStorePause
-		}
-	default:
-	}
-	return 0
-}
-
-// outOfFunds stalls a turn until the wallet has more than it has now. The refusal and the balance are read one after the other,
-// and a top-up may come between: so the model is called once more after the balance was read, and the smaller of the balances
-// around that refusal counts.
-func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
-	before, err := p.freeBalance(ctx)
-	if err != nil {
-		return 0, err
-	}
-	end, failure := p.call(ctx, turn, request)
-	switch {
-	case end != nil:
-		return end()
-	case failure.Outcome != gateway.OutcomeInsufficientCredits:
-		return p.failed(ctx, turn, request, failure)
-	}
-	after, err := p.freeBalance(ctx)
-	if err != nil {
-		return 0, err
-	}
-	balance := min(before, after)
-	return 0, p.stand(ctx, turn, codes.InsufficientCredits, &balance)
-}
-
-func (p *pass) freeBalance(ctx context.Context) (int64, error) {
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	return p.Gateway.FreeBalance(ctx, p.lease.OrgID, store.Live)
-}
-
 // answer ends the turn with the model's answer, in one transaction with the call's settlement. Newer messages may discard it, once, if the
 // agent is set so. Without an error the call is settled.
 func (p *pass) answer(ctx context.Context, turn *inbox.Turn, request *storedRequest, text string) (end ending, err error) {
@@ -524,4 +302,28 @@ func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outco
 	}
 	p.turnEnded(outcome + standing.Code)
 	return nil
+}
+
+// tooOld reports whether the customer wrote, or a person had what stood tried again, longer ago than the channel's assistant still
+// answers. Only the time since the business opened counts.
+func (p *pass) tooOld() bool {
+	most := time.Duration(p.work.Channel.Answers.MaxAgeMinutes) * time.Minute
+	c := &p.work.Conversation
+	if most == 0 || p.waited(max(c.LastCustomerAt, c.RetriedAt)) <= most {
+		return false
+	}
+	open, since := p.openNow()
+	return open && (since.IsZero() || p.waited(since.UnixMilli()) > most)
+}
+
+// unsendable returns the code of a part that must not be sent, "" for any other. Of an answer that has become too old nothing is sent,
+// but one that has begun is sent to its end, and so is what a person has sent again.
+func (p *pass) unsendable(row *inbox.Outbound) string {
+	switch {
+	case row.Unreadable:
+		return codes.Unreadable
+	case row.Author == inbox.AuthorAssistant && row.Part == 0 && row.Resends == 0 && p.tooOld():
+		return codes.TooOld
+	}
+	return ""
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/hours"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -64,4 +67,62 @@ func (p *pass) belongToTexts() bool {
 		}
 	}
 	return true
+}
+
+// longestClosed bounds how long a conversation rests while its business is closed: then it looks whether the hours were changed.
+const longestClosed = 15 * time.Minute
+
+// openNow returns whether the channel's business is open, and since when or when it opens next, zero for any time. Hours that can't be
+// read, which no version writes, keep nobody from being answered.
+func (p *pass) openNow() (open bool, change time.Time) {
+	rules := &p.work.Channel.Answers
+	if rules.OpeningHours == "" {
+		return true, time.Time{}
+	}
+	when, err := hours.Parse(rules.TimeZone, strings.Split(rules.OpeningHours, "\n"))
+	if err != nil {
+		p.Logger.Error("a channel's opening hours can't be read", "channel", p.work.Channel.ID, "error", err)
+		return true, time.Time{}
+	}
+	return when.At(time.UnixMilli(p.work.ReadAt).Add(time.Since(p.opened)))
+}
+
+// opening returns when the business opens, zero while it is open. A turn that was begun is answered, and for a suspended organization
+// nothing is sent.
+func (p *pass) opening() time.Time {
+	if p.work.Turn != nil || p.work.Suspended {
+		return time.Time{}
+	}
+	open, change := p.openNow()
+	if open {
+		return time.Time{}
+	}
+	return change
+}
+
+// untilOpening lets the texts wait until the business opens, and tells the customer once. No model is called. In draft mode nothing is sent
+// by itself.
+func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.Duration, err error) {
+	var notice []string
+	if rules := &p.work.Channel.Answers; !rules.Drafts {
+		kind, _ := p.Platforms.Find(p.work.Channel.Type)
+		notice = platforms.Split(kind.Limit, rules.ClosedNotice)
+	}
+	bounded, cancel := storing(ctx)
+	rows, err := p.Turns.SayClosed(bounded, p.lease, notice, opening)
+	cancel()
+	switch {
+	case over(err):
+		p.turnEnded(endedDiscarded)
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("telling a customer that the business is closed: %w", err)
+	}
+	if wait, err := p.send(ctx, rows, false); wait > 0 || err != nil {
+		return wait, err
+	}
+	p.postponed = true
+	p.turnEnded(endedClosed)
+	left := time.Duration(opening.UnixMilli()-p.work.ReadAt)*time.Millisecond - time.Since(p.opened)
+	return min(max(left, time.Second), longestClosed+repeat.Jitter(time.Minute)), nil
 }
