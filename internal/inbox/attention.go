@@ -35,11 +35,11 @@ const (
 		WHERE ` + standing + ` AND state = 'dead' ORDER BY updated_at LIMIT $1`
 )
 
-// standingShare bounds the turns of one organization with one code in a read: one cause mostly holds up all of them, and when it ends
-// the next ones move up. So no organization hides the turns of others, and no cause those of another.
+// standingShare bounds the turns of one organization with one code in a read: one cause mostly holds up all of them, and when it ends the
+// next ones move up. So no organization hides the turns of others, and no cause hides another.
 const standingShare = 200
 
-// StandingTurns reads turns that worker or customer may end and that have stood since newerThan or later, at most limit: for each
+// StandingTurns reads turns that worker or customer may end and that have stood since newerThan or later, up to limit: for each
 // organization and code the longest standing one first, then the second of each. The time is by the database's clock.
 func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit int) ([]StandingTurn, error) {
 	now, err := q.db.Now(ctx)
@@ -61,8 +61,8 @@ func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit in
 }
 
 // Resume lets a standing turn that isn't dead run again, with the request it has; without one its texts wait for a new turn. Its
-// conversation is due at once. The turn counts as tried attempts times. A turn in another state is left alone. It needs no lease: a
-// worker that has the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
+// conversation is immediately due. The turn counts as tried attempts times. A turn in another state is left alone. It needs no lease: a
+// worker that has the conversation finds the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
 func (q *Queue) Resume(ctx context.Context, turnID string, attempts int64) error {
 	err := q.revive(ctx, "resume a turn", turnID, TurnNeedsAttention, attempts, "")
 	if errors.Is(err, ErrEnded) {
@@ -79,7 +79,7 @@ type DeadTurn struct {
 	CreatedAt, UpdatedAt                     int64 // epoch milliseconds; UpdatedAt is when it died
 }
 
-// DeadTurns reads at most limit dead turns of all organizations, the longest dead first.
+// DeadTurns reads up to limit dead turns of all organizations, the longest dead first.
 func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
 	return store.ReadRows(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
 		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
@@ -195,8 +195,8 @@ func (q *Queue) Reconnected(ctx context.Context, limit int) (woken int, err erro
 const codeDismissed = "dismissed"
 
 // RetryStanding lets the standing turns of an organization's conversation run again, oldest first, as [Queue.Retry] does for one, except
-// turns with a draft, which a person sends or discards. code selects turns that stand for this reason; empty means all. It returns
-// [store.ErrNotFound], [ErrEnded] if no turn stands, [ErrHandedOver] while the assistant may not answer there, or a wrapped error of the store.
+// turns with a draft, which a person sends or discards. code selects turns with this code; empty means all. It returns [store.ErrNotFound],
+// [ErrEnded] if no turn stands, [ErrHandedOver] while the assistant may not answer there, or a wrapped error of the store.
 func (q *Queue) RetryStanding(ctx context.Context, actor, orgID, id, code string) error {
 	return q.do(ctx, "retry what stands", onOwn(orgID, id, func(s *session, c *conversationRow) error {
 		turns, err := s.standingTurns(c)
@@ -222,8 +222,8 @@ func (q *Queue) RetryStanding(ctx context.Context, actor, orgID, id, code string
 }
 
 // Dismiss ends the standing turns of an organization's conversation without an answer, and its attention: a person has acknowledged that
-// customers weren't answered or messages not delivered. Running turns and pending messages continue. code selects turns that stand for
-// this reason; empty means all. It returns [store.ErrNotFound], [ErrEnded] if there is nothing to dismiss, or a wrapped error of the store.
+// customers weren't answered or messages not delivered. Running turns and pending messages continue. code selects turns with this code;
+// empty means all. It returns [store.ErrNotFound], [ErrEnded] if there is nothing to dismiss, or a wrapped error of the store.
 func (q *Queue) Dismiss(ctx context.Context, actor, orgID, id, code string) error {
 	return q.do(ctx, "dismiss what stands", onOwn(orgID, id, func(s *session, c *conversationRow) error {
 		turns, err := s.standingTurns(c)
@@ -261,10 +261,9 @@ func (s *session) dismissTurn(id, code string) {
 	s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, id, code, s.now)
 }
 
-// ForEachStanding applies [Queue.RetryStanding] or [Queue.Dismiss] to a page of the conversations that [Queue.Conversations] lists
-// with the filter and Attention, in order of id, each in a transaction of its own. It returns how many were changed and, when there
-// may be more, the last conversation of the page; those that act refuses are passed over. After an error the conversations before
-// it stay changed.
+// ForEachStanding applies [Queue.RetryStanding] or [Queue.Dismiss] to a page of the conversations that [Queue.Conversations] lists with the
+// filter and Attention, in order of id, each in a transaction of its own. It returns how many were changed and, when there may be more, the
+// last conversation of the page; conversations that act refuses are passed over. After an error the conversations before it stay changed.
 func (q *Queue) ForEachStanding(
 	ctx context.Context, actor, orgID string, filter ConversationFilter, page store.Page,
 	act func(ctx context.Context, actor, orgID, id, code string) error,
@@ -350,7 +349,7 @@ const selectDepth = `SELECT
 	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'needs_attention'),
 	(SELECT min(run_at) FROM conversations WHERE run_at <= $1 AND lease_until < $1)`
 
-// Depth reads the queue's depth. It reads conversations with work and turns that stand still, not the others.
+// Depth reads the queue's depth. It reads only conversations with work and standing turns.
 func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {
@@ -402,8 +401,8 @@ const selectLags = `WITH RECURSIVE walk (org_id) AS (
 		FROM walk WHERE org_id IS NOT NULL) AS oldest
 	WHERE due_at <= $1 ORDER BY due_at, org_id LIMIT CAST($2 AS BIGINT)`
 
-// Lags returns the organizations that wait longest for a worker, at most limit, the longest first. Conversations whose worker died
-// don't count until another has them.
+// Lags returns the organizations that wait longest for a worker, up to limit, the longest first. Conversations of a dead worker don't count
+// until another worker has them.
 func (q *Queue) Lags(ctx context.Context, limit int) ([]Lag, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {

@@ -81,10 +81,9 @@ var sentences = []sentence{
 			AND o.state = 'sending' AND CAST($1 AS BIGINT) > 0 GROUP BY c.id || '' HAVING count(*) > 1`}, // by the bare id all are read
 }
 
-// Check looks for rows that break the queue's invariants: every text is answered by at most one turn of its own conversation,
-// an answered turn has its parts and no other has any, what is unfinished is due, and no part has been sending for more than 15
-// minutes without a worker. It reads page by page while the database is in use, writes nothing, and reports at most 20 findings
-// of each sort. The error is one of reading.
+// Check looks for rows that break the queue's invariants: every text is answered by one turn of its own conversation only, an answered turn
+// has its parts and no other has any, unfinished work is due, and no part has been sending for more than 15 minutes without a worker. It
+// reads page by page while the database is in use, writes nothing, and reports up to 20 findings of each sort. The error is one of reading.
 func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
 	now, err := db.Now(ctx)
 	if err != nil {

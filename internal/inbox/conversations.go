@@ -22,8 +22,8 @@ const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, addres
 	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason, retried_at,
 	attention_told`
 
-// scanConversation reads conversationColumns, then further columns of the row into more. A name or an id that doesn't open is left
-// empty, like one that the platform didn't send: the rest of the conversation is of use without it. [Queue.loadIDs] must have run.
+// scanConversation reads conversationColumns, then further columns of the row into more. A name or an id that doesn't open is left empty,
+// as if the platform hadn't sent it: the rest of the conversation is of use without it. [Queue.loadIDs] must have run.
 func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, err error) {
 	var name []byte
 	err = row.Scan(append([]any{
@@ -59,8 +59,7 @@ type ConversationFilter struct {
 	Recent bool
 }
 
-// laterOfOrganization selects the conversations of an organization after the one with an id. The last condition is that of the index
-// conversations_org.
+// laterOfOrganization selects the conversations of an organization after an id. The last condition is that of the index conversations_org.
 const laterOfOrganization = `org_id = $1 AND id > $2 AND id > ''`
 
 // Conversations reads a page of an organization's conversations. In the order Recent, a page after an unknown conversation is
@@ -233,7 +232,7 @@ func (q *Queue) messages(
 	all := slices.Concat(came, went)
 	slices.SortFunc(all, order)
 	all = all[:min(len(all), rows)]
-	// Behind the end of a direction that was not read to its end there may be messages of it between those of the other.
+	// Behind the end of a direction that was not read to its end there may be messages of it between the other's.
 	if cameFull {
 		all = upTo(all, came[len(came)-1].ID)
 	}
@@ -263,7 +262,7 @@ func readDirection(
 	return read, false, err
 }
 
-// upTo returns the messages up to the one with the id, if it is among them.
+// upTo returns the messages up to an id, if it is among them.
 func upTo(all []placedMessage, id string) []placedMessage {
 	end := slices.IndexFunc(all, func(m placedMessage) bool { return m.ID == id })
 	return all[:cmp.Or(end+1, len(all))]
@@ -291,11 +290,11 @@ type Reply struct {
 	// MessageID and ConversationID are the text's; ReceivedAt is in epoch milliseconds.
 	MessageID, ConversationID string
 	ReceivedAt                int64
-	// TurnID is the turn that answers it, "" for none yet, and TurnState its state.
+	// TurnID is the turn for it and TurnState the turn's state. They are empty before the turn begins.
 	TurnID, TurnState string
-	// Text is the answer as it was sent; "" while there is none.
+	// Text is the answer as it was sent, or empty.
 	Text string
-	// handled: the text needs no answer. silent: the assistant answers nothing in the conversation now.
+	// handled: the text needs no answer. silent: the assistant may not write in the conversation now.
 	handled, silent bool
 	// claimable is the result of Claimable.
 	claimable error

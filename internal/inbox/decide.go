@@ -90,7 +90,7 @@ func (d *delivery) decide(item *arrivedItem) {
 	}
 }
 
-// meet updates what the customer's own message shows: address, name, time.
+// meet updates the customer's address, name and last time from their own message.
 func (d *delivery) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
 	c.markUpdated(d.s.now)
 	c.lastCustomerAt = max(c.lastCustomerAt, sentAt)
@@ -122,8 +122,8 @@ func (d *delivery) message(c *conversationRow, item *arrivedItem, kind string, s
 }
 
 // schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it
-// falls into; it delays no retry, and nothing that is due already. While a worker has the conversation the pause doesn't count: if the worker
-// dies, another one goes on at once. [conversationRow.reschedule] adds the pause when the conversation is given back.
+// falls into; it delays no retry, and nothing that is due already. While a worker has the conversation the pause doesn't count: if the
+// worker dies, another one continues immediately. [conversationRow.reschedule] adds the pause when the conversation is given back.
 func (d *delivery) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	if item.Kind == Media {
@@ -173,7 +173,7 @@ func (d *delivery) echo(c *conversationRow, item *arrivedItem, key messageKey, s
 }
 
 // personWrote silences the assistant after a person's message, unless its agent never pauses. A late echo reports a person who is no longer
-// writing: the assistant goes on with what is younger.
+// writing: the assistant continues with younger messages.
 func (d *delivery) personWrote(c *conversationRow, item *arrivedItem, sentAt int64) {
 	pause := item.route.PauseMS
 	if pause <= 0 && pause != store.NoPause {
@@ -190,8 +190,8 @@ func (d *delivery) personWrote(c *conversationRow, item *arrivedItem, sentAt int
 	d.answeredBy(c, item, sentAt, pauses)
 }
 
-// fail records that the platform has not delivered a message that it had accepted. The report may be here before the answer to
-// the send is stored, and also come for a message that the answer itself refused, which changes nothing any more.
+// fail records that the platform has not delivered a message that it had accepted. The report may be here before the answer to the send is
+// stored, and also come for a message that the answer itself refused, which changes nothing.
 func (d *delivery) fail(sent *sentRow, code string) {
 	if sent == nil || d.s.rows[sent.conversationID] == nil {
 		return
@@ -231,7 +231,7 @@ const (
 	automaticDays = 90
 	// ownWithin is how long, in milliseconds, a part that was sent is recognized by the text of its echo; its id is known by then.
 	ownWithin = 10 * 60 * 1000
-	// writtenParts bounds the parts whose texts are compared with an echo's.
+	// writtenParts bounds the parts that are compared with an echo.
 	writtenParts = 20
 )
 
@@ -246,7 +246,7 @@ type writtenPart struct {
 const selectWritten = `SELECT id, state, body, created_at FROM outbound_messages WHERE conversation_id = $1
 	ORDER BY created_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
 
-// readEchoes reads what decides about echoes whose ids aren't those of parts: mostly a person wrote, and the read is rare.
+// readEchoes reads the parts that an echo without a part's id may repeat: mostly a person wrote, and the read is rare.
 func (d *delivery) readEchoes() error {
 	unknown := false
 	for item := range d.items() {
@@ -290,7 +290,7 @@ func (d *delivery) collectWritten(c *conversationRow, ring *vault.Ring) func(sto
 	}
 }
 
-// ours reports whether an echo repeats one of our parts, by its text. One whose delivery was unknown has arrived, so that it is sent.
+// ours reports whether an echo repeats one of our parts, by its text. A part of unknown delivery has arrived, so that it is sent.
 func (d *delivery) ours(c *conversationRow, item *arrivedItem) bool {
 	said := lettersOf(item.Text)
 	for _, part := range d.written[c.id] {
@@ -328,7 +328,7 @@ func (d *delivery) settle(c *conversationRow) {
 }
 
 // automaticReply reports whether an echo is an automatic reply that its platform doesn't mark: it came sooner than a person could have
-// answered the customer, or repeats the text of such a one.
+// answered the customer, or repeats the text of an earlier automatic reply.
 func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
 	if !item.Unmarked {
 		return false
@@ -348,7 +348,7 @@ func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
 	return true
 }
 
-// automaticDigest is the hash that is kept of an automatic reply of a channel, among those of deleted messages. It reveals nothing.
+// automaticDigest is the hash that is kept of an automatic reply of a channel, among the hashes of deleted messages. It reveals nothing.
 func automaticDigest(item *arrivedItem) [sha256.Size]byte {
 	return sha256.Sum256([]byte("automatic\n" + item.key.channelID + "\n" + strings.TrimSpace(item.Text)))
 }
@@ -366,8 +366,8 @@ func (d *delivery) writeEchoes() {
 	d.s.queueTombstones(d.learned, automaticDays)
 }
 
-// lettersOf returns the letters and digits of a text in lower case, because platforms change the rest of what they are sent: white
-// space, marks of formatting. A text without any is taken as it is.
+// lettersOf returns the letters and digits of a text in lower case, because platforms change white space and marks of formatting. A text
+// without any is taken as it is.
 func lettersOf(text string) string {
 	kept := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -42,7 +42,7 @@ type delivery struct {
 	businesses map[[sha256.Size]byte]bool
 	// learned are new automatic replies and businesses.
 	learned []tombstoneRow
-	// reads is set when queries were queued whose results change conversations.
+	// reads is set when queries were queued that change conversations by their results.
 	reads bool
 }
 
@@ -82,7 +82,7 @@ func (d *delivery) items() iter.Seq[*arrivedItem] {
 	}
 }
 
-// wroteAt is when the last message of a part's customer arrived, 0 without any.
+// wroteAt is when the last message of a part's customer arrived, or 0.
 const wroteAt = `coalesce((SELECT received_at FROM messages WHERE conversation_id = outbound_messages.conversation_id
 	AND author = 'customer' ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
 
@@ -102,7 +102,7 @@ var (
 
 // find queues the reading of the arrivals' conversations. All transactions lock conversations in the order of their ids. So find locks them
 // itself only if one statement covers everything that this transaction locks. Otherwise it reads now, and returns the ids of the
-// conversations to lock; a failed delivery names only its message, whose conversation has to be read first.
+// conversations to lock; a failed delivery names only its message, and the conversation has to be read first.
 func (d *delivery) find(alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
 	named := d.namedByAlias()
@@ -146,8 +146,8 @@ func (d *delivery) markedIDs() (ids []string) {
 	return ids
 }
 
-// nameBegun gives the conversations that begin their ids, in the order of arrival: of those that are due since the same moment, the one with
-// the first id is leased first.
+// nameBegun gives the conversations that begin their ids, in the order of arrival: of two that are due since the same moment, the first id
+// is leased first.
 func (d *delivery) nameBegun() {
 	if len(d.begun) == 0 {
 		return
@@ -179,8 +179,8 @@ func (d *delivery) queueRoutes() {
 	store.QueueRoutes(d.s.tx, slices.Compact(channels), d.routes)
 }
 
-// withoutChanged returns the delivery without the operations of which a remembered route is no longer that of its channel. What they contain
-// must decide nothing about the others, so the others are looked up anew. Their conversations are locked already.
+// withoutChanged returns the delivery without the operations with a remembered route that its channel no longer has. Their content must
+// decide nothing about the others, so the others are looked up anew. Their conversations are locked already.
 func (d *delivery) withoutChanged() (*delivery, error) {
 	var rest []*enqueueOp
 	for _, op := range d.ops {
@@ -245,8 +245,8 @@ func (d *delivery) store() error {
 }
 
 // insertBegun inserts the new conversations once, in the state that the arrivals leave them in. If another process has inserted one of them
-// meanwhile, that conversation's arrivals are left out, and their operations run again. Every transaction inserts after it has locked
-// the existing conversations, and in the order of the keys, so that two processes with the same new customers can't deadlock.
+// at the same time, that conversation's arrivals are left out, and their operations run again. Every transaction inserts after it has
+// locked the existing conversations, and in the order of the keys, so that two processes with the same new customers can't deadlock.
 func (d *delivery) insertBegun() error {
 	// One that is unchanged has no new message: all of its messages were stored before, or deleted.
 	d.begun = slices.DeleteFunc(d.begun, func(c *conversationRow) bool { return !c.changed })

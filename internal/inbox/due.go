@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// leaseSpares is how many conversations beyond the wanted number are locked where rows are locked one by one, for those that
-	// another worker takes at the same moment.
+	// leaseSpares is how many conversations beyond the wanted number are locked where rows are locked one by one, because another worker
+	// may lease some at the same moment.
 	leaseSpares = 16
-	// walkSpares is how many organizations beyond the wanted number of leases are visited, for those with nothing due.
+	// walkSpares is how many organizations beyond the wanted number of leases are visited, because some have nothing due.
 	walkSpares = 8
 	// maxLeases bounds the leases of one transaction.
 	maxLeases = 256
@@ -24,9 +24,9 @@ const (
 	oldestDue = 512
 )
 
-// walkOrganizations visits $3 organizations with work, in order of id from the one after $2 on, and after the last from the first.
-// Each costs a few look-ups in the index conversations_ready, however much waits. leased is how many of its conversations workers
-// have, of all processes; expired is the end of a lease that ran out, or 0.
+// walkOrganizations visits $3 organizations with work, in order of id beginning after $2, and after the last from the first. Each costs a
+// few look-ups in the index conversations_ready, however much waits. leased is how many of its conversations workers have, of all
+// processes; expired is the end of a lease that ran out, or 0.
 const walkOrganizations = `WITH RECURSIVE walk (org_id, step, first_id) AS (
 		SELECT org_id, 1, org_id FROM (SELECT coalesce(
 			(SELECT org_id FROM conversations WHERE run_at IS NOT NULL AND org_id > $2 ORDER BY org_id LIMIT 1),
@@ -46,9 +46,9 @@ const walkOrganizations = `WITH RECURSIVE walk (org_id, step, first_id) AS (
 // walkSizes are the lengths of the list in dueOf.
 var walkSizes = store.ListSizes{maxWalk, 16, 4, 1}
 
-// dueOf returns the statement that reads conversations of some organizations, those that have been due for longest. The list is of
-// an organization, the lease_until of its conversations, which is 0 or the end of a lease that ran out, and how many to read. skip
-// is how many parameters stand before the list.
+// dueOf returns the statement that reads conversations of some organizations that have been due for longest. The list is of an
+// organization, the lease_until of its conversations, which is 0 or the end of a lease that ran out, and how many to read. skip is how many
+// parameters stand before the list.
 func dueOf(rows, skip int, but string) string {
 	var text strings.Builder
 	for i := range rows {
@@ -85,13 +85,13 @@ type dueOrganization struct {
 	more bool
 }
 
-// dueWork is what one lease chooses from, with the organizations in the order of their turns.
+// dueWork is the due work that one lease chooses from, with the organizations in the order of their turns.
 type dueWork struct {
 	organizations []*dueOrganization
 	byID          map[string]*dueOrganization
 }
 
-// leases is how many leases the organization has with what it gets now.
+// leases is how many leases the organization has, including its new ones.
 func (o *dueOrganization) leases() int64 { return o.leased + int64(o.read) }
 
 func (w *dueWork) add(o *dueOrganization) *dueOrganization {
@@ -102,9 +102,9 @@ func (w *dueWork) add(o *dueOrganization) *dueOrganization {
 
 // Places are the free places of a worker, and which organizations may have them.
 type Places struct {
-	// Free is how many conversations may be leased; a call leases 256 at most.
+	// Free is how many conversations may be leased; a call leases up to 256.
 	Free int
-	// Most is how many places one organization may have at the worker, 0 for any number. Taken is how many each has already.
+	// Most is how many places one organization may have at the worker; 0 means any number. Taken is how many each has already.
 	Most  int
 	Taken map[string]int
 }
@@ -123,8 +123,8 @@ func (p *Places) clone() Places {
 	return Places{Free: p.Free, Most: p.Most, Taken: taken}
 }
 
-// due returns the wanted conversations for free Places, in the order in which they should be leased, and after them some spares where
-// other workers may take them. It begins with the organization after the last one that a lease of this queue served.
+// due returns the wanted conversations for free Places, in the order in which they should be leased, and after them some spares where other
+// workers may take them. It begins after the organization that a lease of this queue served last.
 func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string, wanted int, err error) {
 	steps := min(free.Free+walkSpares, maxWalk)
 	work := &dueWork{byID: map[string]*dueOrganization{}}
@@ -162,8 +162,8 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 	return ids, wanted, nil
 }
 
-// readDue reads what is due of the visited organizations: of each as many as it gets when all have enough, one more, and its part of
-// the spares.
+// readDue reads the due conversations of the visited organizations: of each as many as it gets when all have enough, one more, and its part
+// of the spares.
 func (q *Queue) readDue(ctx context.Context, tx store.Tx, work *dueWork, free Places, spares int) error {
 	work.divide(free.clone())
 	var list []dueOrganization
@@ -198,7 +198,7 @@ func (q *Queue) readDue(ctx context.Context, tx store.Tx, work *dueWork, free Pl
 	return err
 }
 
-// readOldest reads what has been due for longest of organizations that were not visited.
+// readOldest reads the longest due conversations of organizations that were not visited.
 func (q *Queue) readOldest(ctx context.Context, tx store.Tx, work *dueWork) error {
 	but, args := q.skip([]any{tx.Now(), oldestDue})
 	visited := work.byID
@@ -260,8 +260,8 @@ func (w *dueWork) divide(free Places) {
 	}
 }
 
-// next returns the organization that gets the next place, of those that are ready, and its index: it has the fewest leases, and is
-// the first of several. It is nil when none may.
+// next returns the ready organization that gets the next place, and its index: it has the fewest leases, and is the first of several. It is
+// nil when none may.
 func (w *dueWork) next(free *Places, ready func(*dueOrganization) bool) (next *dueOrganization, index int) {
 	for i, o := range w.organizations {
 		if ready(o) && free.may(o.id) && (next == nil || o.leases() < next.leases()) {
@@ -271,8 +271,8 @@ func (w *dueWork) next(free *Places, ready func(*dueOrganization) bool) (next *d
 	return next, index
 }
 
-// choose takes conversations out of what is due, for the free places. It ends early when the next organization may have more that
-// was not read. last is the index of the last organization that got a place, or -1.
+// choose removes conversations from the due work for the free places. It ends early when the next organization may have more that was not
+// read. last is the index of the last organization that got a place, or -1.
 func (w *dueWork) choose(free Places) (ids []string, last int) {
 	last = -1
 	for {

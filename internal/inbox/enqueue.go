@@ -80,19 +80,19 @@ func (i *Item) business() string {
 // of its conversation or channel.
 const enqueueTries = 5
 
-// Enqueue stores a delivery, of any number of channels and messages, and returns once that is durable: the platform may be answered only
-// then. It takes one transaction, and another one for a conversation that another process has begun at this moment. Repeating it, whole or
-// in part, changes nothing.
+// Enqueue stores a delivery, of any number of channels and messages, and returns once that is durable: the platform gets its answer only
+// after that. It takes one transaction, and another one for a conversation that another process has begun at this moment. Repeating it,
+// whole or in part, changes nothing.
 //
-// Texts make the conversation due after its agent's quiet window, [Media] after some seconds, in which a text may come. While a person
-// has the conversation they stay open, and in a pause until its end. An echo is ours when its id or its text is that of a part, and
-// automatic by the platform's mark or, where that has none, its time or an earlier one with its text; any other means that a person has
-// written: that answers what the customer had sent before, the assistant is silent for the agent's pause, and its unsent answers are
-// discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
-// again. Of a message that its sender has taken back, [WithdrawnText] is left.
+// Texts make the conversation due after its agent's quiet window, [Media] after some seconds, in which a text may come. While a person has
+// the conversation they stay open, and in a pause until its end. An echo is ours when its id or its text is that of a part, and automatic
+// by the platform's mark or, where that has none, its time or an earlier one with its text; any other means that a person has written: that
+// closes the customer's earlier texts, the assistant is silent for the agent's pause, and its unsent messages are discarded. A part of
+// unknown delivery is sent when its echo arrives. A block closes the conversation until the customer writes again. Of a message that its
+// sender has taken back, [WithdrawnText] is left.
 //
 // It returns [ErrInvalid] for a text without message id or conversation, and [ErrRouteChanged] if a remembered route is no longer its
-// channel's; nothing is stored then. It returns a wrapped error of the store, after which it may be repeated.
+// channel's; in both cases nothing is stored. It returns a wrapped error of the store, after which it may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	op, err := q.seal(ctx, arrivals)
 	if err != nil {
@@ -121,7 +121,7 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	return q.refuse(ctx, arrivals)
 }
 
-// refuse marks the channels whose platform reports that they may not send. It is rare, and has a transaction of its own.
+// refuse marks the channels that may not send, by the platform's report. It is rare, and has a transaction of its own.
 func (q *Queue) refuse(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
@@ -143,7 +143,7 @@ func met(err error) bool {
 	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, errVanished)
 }
 
-// enqueueOp is a delivery whose bodies are sealed and whose ids are assigned.
+// enqueueOp is a delivery with sealed bodies and assigned ids.
 type enqueueOp struct {
 	ring  *vault.Ring // for the names of new customers
 	items []*arrivedItem
@@ -162,7 +162,7 @@ func (op *enqueueOp) Size() (bytes int) {
 	return bytes
 }
 
-// arrivedItem is an item with what it needs in the database. The platform's ids in it are sealed.
+// arrivedItem is an item with its values in the database. The platform's ids in it are sealed.
 type arrivedItem struct {
 	Item
 
@@ -308,7 +308,7 @@ func (d *delivery) queueAliases(keys []conversationKey) {
 }
 
 // resolveAliases finds the conversations of customers by any of their ids. A customer who is named by the other id alone may have begun a
-// conversation with it before both were known: what is known now counts.
+// conversation with it before both were known: the later knowledge counts.
 func (d *delivery) resolveAliases() {
 	for item := range d.items() {
 		if item.alias() == "" {
@@ -341,7 +341,7 @@ func (d *delivery) writeAliases() {
 	}
 }
 
-// attribute turns messages of which the platform doesn't say who wrote them into echoes if the business did, and learns the ids of
+// attribute turns messages of which the platform doesn't say who wrote them into echoes if the business did, and records the ids of
 // businesses. Otherwise the assistant would answer its own shop.
 func (d *delivery) attribute() {
 	for _, item := range d.withBusiness() {
@@ -389,9 +389,9 @@ func (d *delivery) queueBusinesses() {
 	}
 }
 
-// byBusiness reports whether the business wrote an unsure message. Where nothing is known, a message to whom the conversation's answers go
-// is the business's. An id that was learned from such a message of a new conversation may be the customer's: if both ids are known, the
-// customer wrote, so that nobody waits in vain.
+// byBusiness reports whether the business wrote an unsure message. Where neither id is known, a message to the recipient of the
+// conversation's answers is the business's. An id from a new conversation may be the customer's: if both ids are known, the customer wrote,
+// so that no customer waits in vain.
 func (d *delivery) byBusiness(item *arrivedItem) bool {
 	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.business())]
 	c := d.byKey[item.key]
@@ -413,7 +413,7 @@ func (i *arrivedItem) becomeEcho() {
 	i.Address, i.Other = i.business(), &OtherIDs{Alias: i.alias(), Business: i.Address}
 }
 
-// businessDigest is the hash that is kept of a business's id on a channel, among those of deleted messages. It reveals nothing.
+// businessDigest is the hash that is kept of a business's id on a channel, among the hashes of deleted messages. It reveals nothing.
 func businessDigest(item *arrivedItem, id string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("business\n" + item.key.channelID + "\n" + id))
 }

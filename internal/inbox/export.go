@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// exportedCustomer is what is stored about a customer besides messages and turns.
+// exportedCustomer is the stored data about a customer besides messages and turns.
 type exportedCustomer struct {
 	ID             string   `json:"id"`
 	ChannelID      string   `json:"channelId"`
@@ -74,7 +74,7 @@ type exportedTurn struct {
 	UpdatedAt string `json:"updatedAt"`
 }
 
-// exportTime returns a time in RFC 3339, "" for 0.
+// exportTime returns a time in RFC 3339, or nothing if it isn't set.
 func exportTime(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -150,7 +150,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	return nil
 }
 
-// exportList writes what stands before a list, and its elements.
+// exportList writes the text before a list, and its elements.
 func exportList[T any](
 	w io.Writer, out *json.Encoder, before string, id func(*T) string, read func(store.Page) ([]T, error),
 ) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// idKeys are the keys under which the database has what platforms call customers and messages. Outside of this package's methods an id is
+// idKeys are the keys under which the database has the platforms' ids of customers and messages. Outside of this package's methods an id is
 // plain; inside, from [Queue.seal] to the rows, it is sealed: equal ids of an organization are sealed alike, so that sealed ids are
 // compared. Without keys nothing was stored yet.
 type idKeys struct {
@@ -131,7 +131,7 @@ func (k *idKeys) open(sealed string, place vault.AAD) (id string, err error) {
 	return id, err
 }
 
-// openID opens an id of a row. One that doesn't open is left empty, like one that the platform didn't send.
+// openID opens an id of a row. One that doesn't open is left empty, as if the platform hadn't sent it.
 func (q *Queue) openID(what, sealed string, place vault.AAD) string {
 	id, err := q.ids.Load().open(sealed, place)
 	if err != nil {

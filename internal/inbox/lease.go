@@ -12,15 +12,15 @@ import (
 )
 
 // listSizes are the lengths of the lists in this package's statements. The largest is that of a full transaction of deliveries, which so
-// finds and locks its conversations at once. Each is half of the one before: the rows of any list are written by few statements, and a
-// look-up is padded to less than twice its keys.
+// finds and locks its conversations with one statement. Each is half of the one before: the rows of any list are written by few statements,
+// and a look-up is padded to less than twice its keys.
 var listSizes = store.ListSizes{256, 128, 64, 32, 16, 8, 4, 2, 1}
 
-// Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more
-// may be due. Organizations take turns: the one that has the fewest leases, in all processes, gets the next, each time for its
-// conversation that has been due for longest. A lease that ran out is taken again; that counts as a failed attempt of its
-// conversation and running turn, because its worker died or stalled. Two workers never get the same conversation. Conversations of
-// types that are left out ([Queue.SkipUnknown]) aren't due.
+// Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more may be
+// due. Organizations take turns: the organization with the fewest leases in all processes gets the next, each time for its conversation
+// that has been due for longest. A lease that ran out is taken again; that counts as a failed attempt of its conversation and running turn,
+// because its worker died or stalled. Two workers never get the same conversation. Conversations of types that are left out
+// ([Queue.SkipUnknown]) aren't due.
 func (q *Queue) Lease(ctx context.Context, free Places, life time.Duration) ([]Lease, error) {
 	if free.Free <= 0 {
 		return nil, nil
@@ -43,7 +43,7 @@ func (q *Queue) Lease(ctx context.Context, free Places, life time.Duration) ([]L
 	return op.leases, nil
 }
 
-// opened returns a lease whose customer's id is opened.
+// opened returns a lease with the customer's id opened.
 func (q *Queue) opened(lease Lease) Lease {
 	lease.CustomerRef = q.openID("the customer's id of "+lease.ConversationID, lease.CustomerRef, vault.CustomerID(lease.OrgID))
 	return lease
@@ -59,7 +59,7 @@ type leaseOp struct {
 var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
 
-// run leases conversations, and with read reads them, too.
+// run leases conversations, and with read also reads them.
 func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	op.leases = nil
 	now := tx.Now()
@@ -159,8 +159,8 @@ func (q *Queue) Release(ctx context.Context, lease Lease) error {
 	}, left.read(lease.ConversationID, "")))
 }
 
-// Backoff gives a conversation back after a failed attempt: it is due after wait, whatever arrives until then, and its
-// attempts and those of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Backoff gives a conversation back after a failed attempt: it is due after wait, even if something arrives earlier, and its attempts and
+// those of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) error {
 	return q.do(ctx, "back off from a conversation", onLease(lease, func(s *session, c *conversationRow) error {
 		c.putOff(s.now, wait)
@@ -170,8 +170,8 @@ func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) er
 	}))
 }
 
-// Postpone gives a conversation back whose turn must wait without a failure: it is due after wait, or when something arrives. 0 is
-// [Queue.Release]. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Postpone gives a conversation back because its turn must wait without a failure: it is due after wait, or when something arrives. Without
+// a wait it is [Queue.Release]. It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Postpone(ctx context.Context, lease Lease, wait time.Duration) error {
 	if wait <= 0 {
 		return q.Release(ctx, lease)
@@ -209,7 +209,7 @@ func (w *workLeft) read(conversationID, without string) func(*session) {
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
 }
 
-// reschedule makes a conversation due by what its rows say. Texts wait for the end of a pause, and for the hand-back by a person.
+// reschedule makes a conversation due by its rows. Texts wait for the end of a pause, and for the hand-back by a person.
 func (c *conversationRow) reschedule(left workLeft, now int64) {
 	c.changed = true
 	c.unsentSince = c.updatedAt

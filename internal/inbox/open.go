@@ -87,16 +87,16 @@ type Work struct {
 	// silent. Those of
 	// a running turn are not among them. They are texts, and of [KindEvent] such as need a notice or a person.
 	Waiting []Message
-	// WaitingSince is when the first of Waiting was stored, 0 without any; ReadAt is when Work was read. Both are epoch
-	// milliseconds by the database's clock.
+	// WaitingSince is when the first of Waiting was stored, or 0; ReadAt is when Work was read. Both are epoch milliseconds by the
+	// database's clock.
 	WaitingSince, ReadAt int64
-	// History is the conversation before, both directions, oldest first, without Waiting and what was never sent.
+	// History is the conversation before, both directions, oldest first, without Waiting and unsent messages.
 	History []Message
-	// RecentReplies counts the answers the assistant wrote here in the last 10 minutes (loop guard).
+	// RecentReplies counts the replies of the assistant in the conversation in the last 10 minutes (loop guard).
 	RecentReplies int
 }
 
-// Conversation is one customer on one channel. Times are epoch milliseconds, 0 for never.
+// Conversation is one customer on one channel. Times are epoch milliseconds; 0 means never.
 type Conversation struct {
 	ID, OrgID, ChannelID, CustomerRef, Address, CustomerName string
 	State                                                    string // assistant | human | closed
@@ -132,7 +132,7 @@ type Message struct {
 	Handled           bool   // incoming, and needs no answer
 	Edited            bool   // incoming, and its sender has changed it
 	Unreadable        bool   // Text is [UnreadableText]
-	// Files are those that the customer sent with it, or that a person sent as it, where messages are listed.
+	// Files are the files that the customer sent with it, or that a person sent, where messages are listed.
 	Files []media.File
 }
 
@@ -155,9 +155,9 @@ type Outbound struct {
 	Since                           int64 // when the first of the texts arrived that it answers, epoch milliseconds; 0 for what people write
 	Resends                         int64 // how often a person had it sent again; Attempts begin anew each time
 	Unreadable                      bool  // it doesn't open, so that Text is empty
-	// Template is the template to send, as it was given to [Queue.SendTemplate]; nil for a text.
+	// Template is the template to send, as it was given to [Queue.SendTemplate]. It is nil for a text.
 	Template []byte
-	// FileID is the file to send, "" for a text or a template. Text is then its kind.
+	// FileID is the file to send. It is empty for a text or a template. Text is then its kind.
 	FileID string
 }
 
@@ -175,8 +175,8 @@ func markOf(id string, resends, attempts int64) string {
 const (
 	// LoopWindow is how far back [Work.RecentReplies] looks.
 	LoopWindow = 10 * time.Minute
-	// maxWaiting bounds the texts that are read for one turn, the newest. A turn with so many includes those before them, too:
-	// a flood isn't answered line by line, and texts left over would make the conversation due at once, for ever.
+	// maxWaiting bounds the texts that are read for one turn, the newest. A turn with this number of texts also includes the earlier ones:
+	// a flood isn't answered line by line, and leftover texts would make the conversation due again immediately, for ever.
 	maxWaiting = 1000
 )
 
@@ -205,11 +205,11 @@ const (
 		FROM conversations WHERE id = $1 AND org_id = $2`
 )
 
-// leasedTexts bounds the waiting texts that the transaction of a lease reads of a conversation. When so many wait, [Queue.Open] reads.
+// leasedTexts bounds the waiting texts that the transaction of a lease reads of a conversation. When that number waits, [Queue.Open] reads.
 const leasedTexts = 8
 
 // The statements by which the transaction of a lease reads a conversation. Their cost doesn't grow with the texts that wait. An earlier
-// message is looked for among the oldest leasedTexts only: while fewer texts wait, one of these is such a message if there is any.
+// message is looked for among the oldest leasedTexts only: while fewer texts wait, one of these is an earlier message if there is any.
 var (
 	selectLeased = openedColumns + `EXISTS (SELECT 1 FROM (SELECT handled, turn_id FROM messages WHERE conversation_id = $1
 		ORDER BY received_at, id LIMIT ` + strconv.Itoa(leasedTexts) + `) AS oldest WHERE handled OR turn_id IS NOT NULL)` + openedRow
@@ -229,10 +229,10 @@ type reading struct {
 	failed               bool // something could not be read
 }
 
-// Open reads the conversation of a lease, with at most history earlier messages. It reads without locks: an operation that
-// depends on what it saw is checked again when it is written. What doesn't open blocks nothing: waiting texts and unsent parts say so
-// ([Message.Unreadable], [Outbound.Unreadable]), a running turn has no request, and the history leaves such messages out. It returns
-// [ErrLeaseLost], [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store.
+// Open reads the conversation of a lease, with up to history earlier messages. It reads without locks: every later operation is checked
+// again when it is written. What doesn't open blocks nothing: waiting texts and unsent parts say so ([Message.Unreadable],
+// [Outbound.Unreadable]), a running turn has no request, and the history leaves such messages out. It returns [ErrLeaseLost],
+// [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
 	_, err := q.loadIDs(ctx, false)
 	var r *reading
@@ -249,10 +249,10 @@ func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error
 	return work, nil
 }
 
-// OpenLeased is [Queue.Open] for a conversation that [Queue.Lease] has just leased. It returns the conversation as the transaction of
-// the lease read it, and reads only the history. So it doesn't notice that the lease was lost since; the next write does. Where a dead
-// worker has left a turn or a part, the next step may be a call of a model or a platform: then OpenLeased is Open, as it is for what
-// that transaction could not read.
+// OpenLeased is [Queue.Open] for a conversation that [Queue.Lease] has just leased. It returns the conversation as the transaction of the
+// lease read it, and reads only the history. So it doesn't notice that the lease was lost since; the next write does. Where a dead worker
+// has left a turn or a part, the next step may be a call of a model or a platform: in that case, and for everything that the transaction
+// could not read, OpenLeased is Open.
 func (q *Queue) OpenLeased(ctx context.Context, lease Lease, history int) (Work, error) {
 	r := lease.reading
 	if r == nil || r.failed || r.asking || r.unsent || r.channel.Err != nil || len(r.waiting) == leasedTexts {
@@ -333,8 +333,8 @@ func (q *Queue) readChannel(ctx context.Context, lease Lease) (*store.ChannelAge
 	return read, nil
 }
 
-// queueReading queues the reading of a conversation in the transaction that leases it. What can't be scanned fails no other lease.
-// On PostgreSQL a NULL that can't be scanned would: no column may be one, whatever rows of other tables are missing.
+// queueReading queues the reading of a conversation in the transaction that leases it. A row that can't be scanned fails no other lease. On
+// PostgreSQL a NULL that can't be scanned would: no column may be one, whatever rows of other tables are missing.
 func (q *Queue) queueReading(tx store.Tx, lease Lease, channel *store.ChannelAgent) *reading {
 	r := &reading{work: Work{ReadAt: tx.Now()}, channel: channel}
 	tx.QueueQuery(func(row store.Row) error {
@@ -354,7 +354,7 @@ func (q *Queue) queueReading(tx store.Tx, lease Lease, channel *store.ChannelAge
 // note records a fault.
 func (r *reading) note(err error) { r.failed = r.failed || err != nil }
 
-// arguments are those of selectOpened and selectLeased.
+// arguments returns the arguments of selectOpened and selectLeased.
 func (r *reading) arguments(lease Lease) []any {
 	return []any{lease.ConversationID, lease.OrgID, r.work.ReadAt - LoopWindow.Milliseconds()}
 }
@@ -408,7 +408,7 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 	}, selectUnsent, lease.ConversationID)
 }
 
-// openHistory reads the last messages, without those that wait for an answer or belong to the running turn.
+// openHistory reads the last messages, without messages that wait for an answer or belong to the running turn.
 func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Work) ([]Message, error) {
 	if most <= 0 {
 		return nil, nil

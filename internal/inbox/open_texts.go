@@ -8,21 +8,23 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// A customer's text is open until the business has really sent something that is younger. This file decides that, for all operations and
-// arrivals. An open text has no turn and isn't handled; the assistant answers it when it may speak, so a pause, a handover and an outage keep
-// it open.
+// A customer's text is open until the business has really sent something younger. This file decides that, for all operations and arrivals.
+// An open text has no turn and isn't handled; the assistant's turn follows when it may speak, so a pause, a handover and an outage keep it
+// open.
 //
 //   - The assistant's answer binds its texts to its turn. [session.discard] opens them again if the answer is discarded before any of it was
 //     sent.
-//   - A person's message from the platform's app closes what the customer had sent before it, by the platform's clock ([delivery.answeredBy]).
-//   - A person's message from here closes what had arrived before it was written, once it is sent ([session.recordDelivery]), if the assistant was
-//     silent then. Otherwise the assistant still answers, with knowledge of the message. The assistant's last words close as a person's do.
+//   - A person's message from the platform's app closes the texts that the customer had sent before it, by the platform's clock
+//     ([delivery.answeredBy]).
+//   - A person's message from here closes the texts that had arrived before it was written, once it is sent ([session.recordDelivery]), if
+//     the assistant was silent then. Otherwise the assistant still replies, with the message in its prompt. The assistant's last words
+//     close as a person's do.
 //   - Where nothing can or may be answered, [session.silence] closes all texts.
 //
 // unanswered_since is the arrival of the first text to which nothing was sent.
 
-// Conditions on the turns of a conversation $1. The first has turns without an answer, which may still get one, the second turns whose
-// answer waits with nothing of it sent.
+// Conditions on the turns of a conversation $1. The first has turns without an answer, which may still get one, the second turns with an
+// answer of which nothing was sent.
 const (
 	withoutAnswer = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention', 'dead')`
 	withoutPart   = `SELECT t.id FROM outbound_messages o JOIN turns t ON t.id = o.turn_id WHERE o.conversation_id = $1
@@ -44,7 +46,7 @@ func (s *session) retract(c *conversationRow, code string) {
 	c.markUpdated(s.now)
 }
 
-// discard is retract where the assistant may not write any longer: what is left of an answer isn't sent either.
+// discard is retract where the assistant may not write: the rest of an answer isn't sent either.
 func (s *session) discard(c *conversationRow, code string) {
 	s.retract(c, code)
 	s.tx.Queue(store.AnyRows, discardParts, c.id, code, s.now)
@@ -54,8 +56,8 @@ func (s *session) discard(c *conversationRow, code string) {
 const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
 	WHERE ` + unsentOf + ` AND state = 'pending' AND author = 'assistant'`
 
-// discardPart discards a part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
-// answers the customer.
+// discardPart discards a part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if no
+// reply may follow.
 func (s *session) discardPart(c *conversationRow, p *partRow) {
 	s.tx.Queue(1, setPart, p.id, OutboundDiscarded, codeHandedOver, s.now)
 	if p.part > 0 || p.resends > 0 || p.turnCode != "" && p.turnCode != codeNotice {
@@ -67,7 +69,7 @@ func (s *session) discardPart(c *conversationRow, p *partRow) {
 	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, c.id, codeHandedOver, s.now, p.turnID)
 }
 
-// silence discards the assistant's work where nobody answers: the open texts are closed.
+// silence discards the assistant's work and closes the open texts, because no reply may follow.
 func (s *session) silence(c *conversationRow, code string) {
 	s.discard(c, code)
 	s.closeTexts(c, math.MaxInt64, math.MaxInt64)
@@ -80,8 +82,8 @@ func (s *session) close(c *conversationRow, code string) {
 	s.silence(c, code)
 }
 
-// closeTexts closes the open texts that were sent before a time by the platform's clock and had arrived at another by ours, and those whose
-// answer is being sent: they stay closed if it isn't sent after all.
+// closeTexts closes the open texts that were sent before a time by the platform's clock and had arrived at another by ours, also texts with
+// an answer that is being sent: they stay closed if it isn't sent after all.
 func (s *session) closeTexts(c *conversationRow, sentBefore, arrivedUntil int64) {
 	for _, m := range s.arrived {
 		if m.conversationID == c.id && m.sentAt < sentBefore && m.at <= arrivedUntil {
@@ -100,7 +102,7 @@ const selectUnansweredSince = `SELECT coalesce(min(received_at), 0) FROM (
 	SELECT received_at FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND sent_at >= $2
 	UNION ALL SELECT received_at FROM messages WHERE turn_id IN (` + unsaid + `) AND NOT handled AND sent_at >= $2) AS texts`
 
-// countUnanswered sets since when the customer waits by what is unanswered now, after texts were closed.
+// countUnanswered sets the beginning of the customer's wait to the first unanswered text, after texts were closed.
 func (s *session) countUnanswered(c *conversationRow) error {
 	var since int64
 	err := s.value("look for unanswered texts", &since, selectUnansweredSince, c.id, 0)
@@ -108,8 +110,8 @@ func (s *session) countUnanswered(c *conversationRow) error {
 	return err
 }
 
-// shortenWait moves the beginning of the customer's wait to the arrival of a text; 0 ends the wait. It begins no wait, and leaves one that begins
-// later, when the business opens.
+// shortenWait moves the beginning of the customer's wait to the arrival of a text; 0 ends the wait. It begins no wait, and keeps a wait
+// that begins later, when the business opens.
 func (c *conversationRow) shortenWait(since int64) {
 	waits := &c.people.unansweredSince
 	if *waits > 0 && (since == 0 || since > *waits) {
@@ -117,9 +119,9 @@ func (c *conversationRow) shortenWait(since int64) {
 	}
 }
 
-// answeredBy closes the customer's texts, stored ones and those of this batch, from before a person's message that the platform reports,
-// if the assistant leaves them to the person. The customer continues to wait only for an answer to younger texts. A platform that gives no
-// time reports in order.
+// answeredBy closes the customer's texts, stored ones and new ones, from before a person's message that the platform reports, if the
+// assistant leaves them to the person. The customer continues to wait only for an answer to younger texts. A platform that gives no time
+// reports in order.
 func (d *delivery) answeredBy(c *conversationRow, item *arrivedItem, sentAt int64, closes bool) {
 	s := d.s
 	timed := item.SentAt > 0 && item.SentAt <= s.now
@@ -165,11 +167,13 @@ func (s *session) recordDelivery(c *conversationRow, p *partRow) {
 	}
 }
 
-// giveBackLife is how old the customer's last message may be that the assistant answers by itself when a person gives the conversation back.
+// giveBackLife is the age of the customer's last message after which the assistant doesn't answer by itself when a person gives the
+// conversation back.
 const giveBackLife = codes.Life
 
-// giveBack lets the assistant answer what is open in a conversation that a person has given back, in one reply. What the person has
-// written, and is still being sent, answers what had arrived before. If the customer wrote last too long ago, the texts stand instead.
+// giveBack lets the assistant answer the open texts of a conversation that a person has given back, in one reply. The person's messages
+// that are still being sent answer the texts that had arrived before them. If the customer wrote last too long ago, the texts stand
+// instead.
 func (s *session) giveBack(c *conversationRow) error {
 	var answers int64 // the place of the last of a person's messages on their way
 	var open bool

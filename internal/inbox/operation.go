@@ -33,7 +33,7 @@ type operation struct {
 	urgent bool // it continues what was begun under a lease
 	// pace is the channel on which the operation may send, or which it closes; its pace is locked.
 	pace paceKey
-	// call is the model call with whose hold or settlement the operation is committed. Nil means none. ruling is its [Step.Ruling].
+	// call is the model call that is held or settled in the operation's commit. Nil means none. ruling is its [Step.Ruling].
 	call   *Call
 	ruling func(refused error) (replaced string, lost bool, err error)
 	// before and after are the failpoints on both sides of its COMMIT.
@@ -82,9 +82,9 @@ type Step interface {
 	store.Op
 	// Kind applies the operation.
 	Kind() store.Kind
-	// Ruling returns the decision of the applied operation about the call. replaced is the turn's call before this one, whose worker is
-	// gone; empty means none. lost reports whether the turn has, or will get, another call in place of this one that has ended. refused is
-	// why the call can't begin, or hasn't ended.
+	// Ruling returns the decision of the applied operation about the call. replaced is the turn's earlier call of a dead worker; empty
+	// means none. lost reports whether the turn has, or will get, another call in place of this ended one. refused is why the call can't
+	// begin, or hasn't ended.
 	Ruling() (replaced string, lost bool, refused error)
 }
 
@@ -145,7 +145,7 @@ type session struct {
 	tx   store.Tx
 	now  int64 // the database's clock, epoch milliseconds
 	rows map[string]*conversationRow
-	// paces are those of channels, by id.
+	// paces are the paces of channels, by id.
 	paces map[paceKey]*channelPace
 	// arrived are the messages of the batch that are not inserted yet.
 	arrived []*messageRow
@@ -284,7 +284,7 @@ func (s *session) queueReads(arrived *delivery, ops []*operation) (late []bool) 
 	return late
 }
 
-// run runs an operation. A late one first reads, and what it reads may depend on the row that is left.
+// run runs an operation. A late one first reads, and its reads may depend on the row as earlier operations left it.
 func (s *session) run(op *operation, late bool) error {
 	c := s.rows[op.conversation]
 	if late && c != nil {

@@ -29,9 +29,9 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 }
 
 // AnswerAndHandOver ends a running turn with the assistant's last words, and gives the conversation to people for a reason, such as
-// [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until that person writes in it. Without
-// parts nothing is sent, and the turn is discarded. The customer continues to wait for an answer of a person; newer texts are open.
-// sendFirst, the result and the errors are those of [Queue.Answer].
+// [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until that person writes in it.
+// Without parts nothing is sent, and the turn is discarded. The customer continues to wait for an answer of a person; newer texts are open.
+// sendFirst, the result and the errors are as in [Queue.Answer].
 func (q *Queue) AnswerAndHandOver(
 	ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool,
 ) ([]Outbound, error) {
@@ -156,7 +156,7 @@ type partRow struct {
 	state, code, author, platformID string
 	part, resends                   int64
 	createdAt, changedAt            int64 // changedAt is when it got its state
-	// openSince is when the first open text arrived, of a person's part the first that is younger; 0 without any.
+	// openSince is when the first open text arrived, of a person's part the first that is younger. 0 means none.
 	openSince int64
 }
 
@@ -238,7 +238,7 @@ func (s *session) silenced(c *conversationRow, p *partRow) (bool, error) {
 	return !lastWords, err
 }
 
-// reportedCode returns the code of a part whose wait was reported to people, and otherwise an empty one.
+// reportedCode returns the code of a part that people know to be late, and otherwise an empty one.
 func (p *partRow) reportedCode() string {
 	if p.code == codes.SendFailed {
 		return p.code
@@ -336,7 +336,7 @@ func (q *Queue) SentAndRelease(ctx context.Context, lease Lease, outboundID, pla
 	return q.do(ctx, "mark the last part as sent", op)
 }
 
-// SendFailure selects what else ends with a failed send.
+// SendFailure selects the other consequences of a failed send.
 type SendFailure struct {
 	// CloseConversation: the customer has blocked the channel, unless they have written since the part was marked as sending. The
 	// assistant's unsent parts are discarded, and the customer's open texts closed.
@@ -447,11 +447,11 @@ var ErrMayArriveTwice = errors.New("inbox: the message may arrive twice")
 const resend = `UPDATE outbound_messages SET state = 'pending', code = '', platform_message_id = '', attempts = 0,
 	resends = resends + 1, updated_at = $2`
 
-// Resend puts a part that failed, or whose delivery is unknown, back to be sent on a person's request, with the later parts of the
-// same answer that failed without having been tried. They are sent even while a person has the conversation. mayArriveTwice says that the
-// person accepts that the customer may get a part twice, which only one of unknown delivery needs. The caller checks first whether the platform
-// accepts the message now. In a closed conversation they are also sent: customers unblock a channel silently, and if the platform accepts a
-// part, the conversation is open again.
+// Resend queues a part that failed, or of unknown delivery, on a person's request, with the later parts of the same answer that failed
+// without having been tried. They are sent even while a person has the conversation. mayArriveTwice says that the person accepts that the
+// customer may get a part twice, which only one of unknown delivery needs. The caller checks first whether the platform accepts the message
+// now. In a closed conversation they are also sent: customers unblock a channel silently, and if the platform accepts a part, the
+// conversation is open again.
 //
 // It returns [store.ErrNotFound], [ErrEnded] for a part in another state, [ErrMayArriveTwice], or a wrapped error of the store.
 func (q *Queue) Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error {

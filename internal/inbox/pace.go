@@ -19,7 +19,7 @@ type Pace struct {
 // processes.
 type Paces struct {
 	Channel, Customer Pace
-	// Slot is [PacedError.Slot] of the part that is marked next, 0 for none.
+	// Slot is [PacedError.Slot] of the part that is marked next, or 0.
 	Slot int64
 }
 
@@ -41,7 +41,7 @@ func (e *PacedError) Error() string {
 const (
 	// PatientFor is the longest wait that is worth a lease. It also bounds the places that a channel reserves ahead.
 	PatientFor = time.Second
-	// reopenEvery is the least time between the tries of conversations that wait for a channel whose platform has no pace.
+	// reopenEvery is the least time between the tries of conversations that wait for a channel of a platform without a pace.
 	reopenEvery = 20 * time.Millisecond
 	// slotEarly is how early a reserved place may be used: milliseconds are rounded, and clocks differ in speed.
 	slotEarly = 10
@@ -49,7 +49,7 @@ const (
 
 func (p Pace) every() int64 { return p.Every.Milliseconds() }
 
-// depth is the time that a whole burst takes up at the pace.
+// depth is the duration of a whole burst at the pace.
 func (p Pace) depth() int64 { return max(0, int64(p.Burst-1)) * p.every() }
 
 // free returns from when on the next message is in time, while those before keep the pace until until.
@@ -58,7 +58,7 @@ func (p Pace) free(until int64) int64 { return until - p.depth() }
 // next returns until when messages keep the pace with another one at a time.
 func (p Pace) next(until, at int64) int64 { return max(until, at) + p.every() }
 
-// closed returns until when messages keep the pace of a platform that takes none before end, and then no burst.
+// closed returns until when messages keep the pace of a platform that accepts none before end, and no burst after it.
 func (p Pace) closed(until, end int64) int64 { return max(until, end+p.depth()) }
 
 // paceKey is the key of a channel's pace.
@@ -72,13 +72,13 @@ func (k paceKey) compare(other paceKey) int {
 type channelPace struct {
 	paceKey
 	// pacedUntil is until when its messages keep the pace; queuedUntil is when the last conversation is tried again that was sent away;
-	// closedUntil is when the platform takes messages again.
+	// closedUntil is when the platform accepts messages again.
 	pacedUntil, queuedUntil, closedUntil int64
 	changed                              bool
 }
 
-// take takes a place among the channel's messages now, or returns when to try again. first is set for a part that hasn't waited:
-// it goes behind those that do.
+// take reserves a place among the channel's messages now, or returns when to try again. first is set for a part that hasn't waited: it goes
+// behind parts that do.
 func (c *channelPace) take(paces Paces, now int64, first bool) *PacedError {
 	if slot := paces.Slot; slot > 0 && slot >= c.closedUntil && slot <= now+slotEarly {
 		return nil
@@ -134,7 +134,7 @@ func (s *session) pace(c *conversationRow) *channelPace {
 	return pace
 }
 
-// takePlace takes places for a message to the customer now, or returns when to try again.
+// takePlace reserves places for a message to the customer now, or returns when to try again.
 func (s *session) takePlace(c *conversationRow, paces Paces, first bool) *PacedError {
 	if wait := paces.Customer.free(c.pacedUntil) - s.now; wait > 0 {
 		return &PacedError{Wait: milliseconds(wait)}
@@ -167,8 +167,8 @@ var (
 			closed_until = excluded.closed_until`, 5, 0)
 )
 
-// queuePaces reads and locks the paces of the channels that operations send on, after the conversations: every transaction takes its
-// locks in this order. A channel that never sent has no row to lock; the first places of two processes may be the same.
+// queuePaces reads and locks the paces of the channels that operations send on, after the conversations: every transaction locks in this
+// order. A channel that never sent has no row to lock; the first places of two processes may be the same.
 func (s *session) queuePaces(ops []*operation) {
 	var channels []paceKey
 	for _, op := range ops {
@@ -210,8 +210,8 @@ func (s *session) writePaces() {
 }
 
 // Unanswered counts the messages of the leased conversation that the platform has certainly taken since its customer's last message
-// arrived. One whose delivery is unknown doesn't count, nor one that was made before that message: a platform that counts more refuses
-// by itself. The times compared are our own, because those of platforms are coarse and of another clock. The error is one of the store.
+// arrived. A message of unknown delivery doesn't count, nor an older message: a platform that counts more refuses by itself. The times
+// compared are our own, because platforms' times are coarse and of another clock. The error is one of the store.
 func (q *Queue) Unanswered(ctx context.Context, lease Lease) (sent int, err error) {
 	return store.ReadRow(ctx, q.db, "count unanswered messages", store.ScanValue[int], selectUnanswered, lease.ConversationID, lease.OrgID)
 }

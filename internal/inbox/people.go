@@ -137,8 +137,8 @@ func (c *conversationRow) queueEvents(tx store.Tx) {
 	}
 }
 
-// waitsForPeople is the condition of the index conversations_unanswered, and behind it, because an index knows no time, that a pause lasts at
-// the time {now}.
+// waitsForPeople is the condition of the index conversations_unanswered, and behind it, because an index has no clock, that a pause lasts
+// at the time {now}.
 const waitsForPeople = `(attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0)))
 	AND (attention <> '' OR state = 'human' OR paused_until > {now})`
 

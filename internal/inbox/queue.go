@@ -14,11 +14,11 @@
 //   - A conversation is with one worker at a time. A lease carries a token that only grows; every write of a worker locks the
 //     conversation and compares it, so that a worker that has lost the lease changes nothing ([ErrLeaseLost]). Leases run out
 //     by the database's clock.
-//   - A text is answered by at most one turn, and a turn has one answer. A turn takes all waiting texts, in order of platform
-//     time, then arrival. A conversation has one running turn, which its row names.
-//   - A turn names its last call ([Call]), the only one that can be charged: hold and charge are durable with its beginning and its end.
-//   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
-//     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
+//   - A text is answered by one turn only, and a turn has one answer. A turn is for all waiting texts, in order of platform time, then
+//     arrival. A conversation has one running turn, which its row names.
+//   - A turn names its last call ([Call]). No other call can be charged: hold and charge are durable with its beginning and its end.
+//   - `sending` is committed before the platform is called. A worker that finds a sending part marks it delivery_unknown, because its own
+//     worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
 //   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]), but the last words with which it gave the
 //     conversation to people.
 //   - Bodies, names and requests are sealed before they reach the writer, and never logged.
@@ -27,11 +27,11 @@
 //
 // # Transactions
 //
-// [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
-// that what its operations depend on, decides arrivals in plain Go, writes them with few statements, runs
-// the workers' operations one after the other on the locked rows, then leases with SKIP LOCKED. What is leased is read in the same
-// transaction ([Queue.OpenLeased]). Where turns begin or end with their calls, the ledger's kind applies the whole batch before its own, so
-// that a transaction locks all of its conversations in one order, and then wallets: nodes can't deadlock.
+// [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads in the same
+// round trip the rows that its operations depend on, decides arrivals in plain Go, writes them with few statements, runs the workers'
+// operations one after the other on the locked rows, then leases with SKIP LOCKED. Leased conversations are read in the same transaction
+// ([Queue.OpenLeased]). Where turns begin or end with their calls, the ledger's kind applies the whole batch before its own, so that a
+// transaction locks all of its conversations in one order, and wallets after them: nodes can't deadlock.
 //
 // # What it does not do
 //
@@ -60,8 +60,8 @@ import (
 // Queue is the inbox of one database. It holds no rows; any number of them, in any number of processes, may work on the same
 // database. It is safe for concurrent use.
 type Queue struct {
-	// Log gets a warning, once a minute at most, when lists show a placeholder for a text that doesn't open. Nil discards it.
-	// It must be set before the queue is used.
+	// Log gets up to one warning a minute when lists show a placeholder for a text that doesn't open. Nil discards it. It must be set
+	// before the queue is used.
 	Log *slog.Logger
 
 	db *store.DB
@@ -78,8 +78,8 @@ type Queue struct {
 	served    string    // the organization after which the next lease begins, see due
 }
 
-// New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens what
-// customers and assistants write; nil suffices for reads of states ([Queue.Depth], [Queue.DeadTurns]).
+// New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens the texts of customers
+// and assistants; nil suffices for reads of states ([Queue.Depth], [Queue.DeadTurns]).
 func New(db *store.DB, ring *vault.Ring) *Queue {
 	return &Queue{
 		db: db, ring: ring, files: media.NewKeeper(db, ring),
@@ -144,7 +144,7 @@ var (
 	ErrEnded = errors.New("inbox: the turn or message has ended")
 	// ErrConversationClosed: the customer has blocked the channel, so that nothing can be sent.
 	ErrConversationClosed = errors.New("inbox: the conversation is closed")
-	// ErrDraftMode: the channel's answers are drafts, see [Queue.Propose].
+	// ErrDraftMode: the assistant of the channel writes drafts, see [Queue.Propose].
 	ErrDraftMode = errors.New("inbox: the channel's answers are drafts")
 	// ErrRouteChanged: the remembered route of a delivery is no longer its channel's. Nothing was stored.
 	ErrRouteChanged = errors.New("inbox: the route of the channel has changed")
@@ -156,9 +156,9 @@ var (
 // the organization has its share, doesn't spin.
 const minWakeInterval = 20 * time.Millisecond
 
-// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. The transaction that made the
-// conversation due wakes it on PostgreSQL, and on SQLite within a tenth of a second. A lease that ran out is noticed after idle at the
-// latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the caller should wait a little and call it
+// Wait returns nil when work may be due: immediately when some is, when a conversation becomes due, or after idle. The transaction that
+// made the conversation due wakes it on PostgreSQL, and on SQLite within a tenth of a second. A lease that ran out is noticed after idle at
+// the latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the caller should wait a little and call it
 // again.
 func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 	if err := q.pauseSinceWake(ctx); err != nil {
@@ -210,7 +210,7 @@ const farAway = time.Hour
 const nextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1{but}) THEN $1
 	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1{but}) END`
 
-// next returns how long it takes until a conversation is due; 0 when one is now.
+// next returns the time until a conversation is due, which is not positive when one is due now.
 func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 const (
 	// retentionPage is how many conversations one read of a sweep covers.
 	retentionPage = 500
-	// retentionRows bounds what one transaction deletes of each sort of a conversation's rows; a turn counts with all its rows.
+	// retentionRows bounds the rows of each sort that one transaction deletes of a conversation; a turn counts with all its rows.
 	retentionRows = 50
 	// retentionDay is a day in milliseconds.
 	retentionDay = 24 * 60 * 60 * 1000
 )
 
-// Swept counts what a sweep has deleted.
+// Swept counts the rows that a sweep has deleted.
 type Swept struct {
 	Conversations int64 // of which nothing is left
 	Messages      int64 // of both directions
@@ -35,15 +35,14 @@ func (s *Swept) add(more Swept) {
 	s.Turns += more.Turns
 }
 
-// SweepRetention deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so
-// many days ago, with the messages they answered and the answers; other messages of that age that need no answer or delivery;
-// and conversations of which nothing is left and that are idle for so long. What still waits to be answered or delivered stays
-// until it has ended, however old it is, and so does a leased conversation.
+// SweepRetention deletes the conversations that organizations no longer keep ([store.Organizations.SetRetention]): turns that ended before
+// the organization's number of days, with the messages they answered and the answers; other messages of that age that need no answer or
+// delivery; and empty conversations that are idle since then. Texts that wait for an answer and messages that wait for their delivery stay
+// until that has ended, however old it is, and so does a leased conversation.
 //
-// It reads page by page and deletes in small transactions, each of one conversation under its lock, so that deliveries, workers
-// and other sweeps don't wait long, and any number of processes may sweep at once. Time is the database's. The audit log has
-// what was deleted of an organization. What is left of deleted conversations ends here, too. An error ends the sweep; what was
-// deleted stays deleted.
+// It reads page by page and deletes in small transactions, each of one conversation under its lock, so that deliveries, workers and other
+// sweeps don't wait long, and any number of processes may sweep at the same time. Time is the database's. The audit log has the numbers of
+// an organization. Tombstones of deleted conversations also end here. An error ends the sweep; deleted rows stay deleted.
 func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 	if err := sweepTombstones(ctx, db); err != nil {
 		return all, err
@@ -67,7 +66,7 @@ func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 	}
 }
 
-// sweepOrganization sweeps an organization and writes what was deleted into the audit log.
+// sweepOrganization sweeps an organization and writes the numbers into the audit log.
 func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (Swept, error) {
 	all, err := sweepConversations(ctx, db, retention)
 	if all == (Swept{}) {
@@ -103,7 +102,7 @@ func sweepConversations(ctx context.Context, db *store.DB, retention store.Reten
 }
 
 // selectSweepable selects the conversations of a page that may have something old enough; a false positive costs a read of the
-// conversation. PostgreSQL would compute EXISTS for all conversations at once, from whole tables.
+// conversation. PostgreSQL would compute EXISTS for all conversations together, from whole tables.
 const selectSweepable = `SELECT page.id,
 		(SELECT 1 FROM messages WHERE conversation_id = page.id AND received_at < $3 AND turn_id IS NULL AND (handled OR page.run_at IS NULL)
 			LIMIT 1) IS NOT NULL
@@ -173,7 +172,7 @@ var (
 )
 
 func (w *rowSweep) run(s *session, c *conversationRow, before int64) error {
-	// Messages and answers are deleted with their turn and not before it: a turn that answers nothing, or has no answer, would break an
+	// Messages and answers are deleted with their turn and not before it: a turn without texts or without an answer would break an
 	// invariant ([Check]).
 	turns, err := w.old(s, c, selectOldTurns, before)
 	for _, rows := range []struct {
@@ -242,8 +241,8 @@ func (s *session) deleteListed(texts store.ListStatement, ids []string, count *i
 // SweepInterval is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 const SweepInterval = time.Hour
 
-// StartRetention runs [SweepRetention] and [media.Sweep] at once and about every [SweepInterval], until the task is
-// stopped, which finishes a transaction that runs. The database was opened with [Kind] among its kinds.
+// StartRetention runs [SweepRetention] and [media.Sweep] immediately and about every [SweepInterval], until the task is stopped, which
+// finishes a transaction that runs. The database was opened with [Kind] among its kinds.
 func StartRetention(db *store.DB, logger *slog.Logger) *repeat.Task {
 	return repeat.Start(SweepInterval, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, SweepInterval)
@@ -268,9 +267,8 @@ const (
 	tombstoneRows = 1000
 )
 
-// tombstone returns the hash that is kept of a deleted conversation's message, or of one that was taken back before it arrived, to
-// recognize its delivery. It reveals
-// nothing.
+// tombstone returns the hash that is kept of a deleted conversation's message, or of a message that was taken back before it arrived, to
+// recognize its delivery. It reveals nothing.
 func tombstone(key messageKey) [sha256.Size]byte {
 	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))
 }
@@ -282,7 +280,7 @@ var (
 	selectSeen = listSizes.Rows(selectSeenText, "text", "text", "text", "bytea")
 )
 
-// selectSeenText returns the keys of messages that are there, or whose tombstone is. The limits make it look each up in an index.
+// selectSeenText returns the keys of messages that are stored or have a tombstone. The limits make it look each up in an index.
 const selectSeenText = `WITH asked (org_id, channel_id, platform_message_id, hash) AS ({list})
 	SELECT org_id, channel_id, platform_message_id FROM asked WHERE coalesce(
 		(SELECT 1 FROM messages m WHERE m.org_id = asked.org_id AND m.channel_id = asked.channel_id
@@ -327,7 +325,7 @@ type tombstoneRow struct {
 	hash  [sha256.Size]byte
 }
 
-// queueTombstones keeps hashes for so many days.
+// queueTombstones stores hashes for a number of days.
 func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
 	store.EachExact(listSizes, rows, func(size int, piece []tombstoneRow) {
 		args := make([]any, 0, 3*len(piece))
@@ -341,14 +339,14 @@ func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
 // spendDays is how long the turns of deleted conversations are kept: a widget's spend is bounded by the day.
 const spendDays = 2
 
-// keepSpend records the recent turns of a widget's conversation, whose cost stays in the sum of the widget's day.
+// keepSpend records the recent turns of a widget's conversation, because their cost stays in the sum of the widget's day.
 func (s *session) keepSpend(c *conversationRow) {
 	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id)
 		SELECT id, org_id, channel_id, created_at, call_id FROM turns
 		WHERE conversation_id = $1 AND created_at > $2 AND widget_id IS NOT NULL`, c.id, s.now-spendDays*retentionDay)
 }
 
-// sweepTombstones deletes expired tombstones, turns that count for no day any more, and keys of messages, in small transactions.
+// sweepTombstones deletes expired tombstones, turns of past days, and keys of messages, in small transactions.
 func sweepTombstones(ctx context.Context, db *store.DB) error {
 	return errors.Join(
 		deleteRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN

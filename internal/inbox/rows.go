@@ -79,8 +79,8 @@ func (c *conversationRow) markUpdated(now int64) {
 const mostBehind = 24 * time.Hour
 
 // position returns the time of the conversation's next message or turn: now, or right after the last change while the clock is behind that.
-// The time is also the position. So an answer stands after its question when the clock was set back in between, and the next prompt
-// doesn't ask an answered question again. A clock that is more than a day behind was wrong before, and what follows gets its right time.
+// The time is also the position. So an answer stands after its question when the clock was set back in between, and the next prompt doesn't
+// ask an answered question again. A clock that is more than a day behind was wrong before, and later messages get their right time.
 func (c *conversationRow) position(now int64) int64 {
 	if now < c.updatedAt && c.updatedAt-now <= mostBehind.Milliseconds() {
 		now = c.updatedAt + 1
@@ -278,8 +278,7 @@ func (c *conversationRow) update() (text string, args []any) {
 	return conversationUpdates[changes], append(args, c.id)
 }
 
-// queueFind reads conversations by their keys: their ids, and with lock, or on an engine whose writer has locked everything, the rows,
-// which are final then.
+// queueFind reads conversations by their keys: their ids, and with lock, or on an engine with one writer for everything, the final rows.
 func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow, lock bool) {
 	find, final := findConversations, lock || !locksRows(tx)
 	if lock && locksRows(tx) {

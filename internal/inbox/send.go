@@ -67,8 +67,8 @@ func (q *Queue) sendTexts(
 }
 
 // SendFile stores a file of 1 to [media.MaxBytes] bytes, queues it as a message that a member of the organization sends to a customer, and
-// returns the message as it is listed. A repetition with the same key sends nothing; nil means no key. Errors are those of
-// [Queue.SendKeyed], [media.ErrFull], [media.ErrBusy], and [ErrInvalid] for a file of another size.
+// returns the message as it is listed. A repetition with the same key sends nothing; A nil key means none. Errors are as in
+// [Queue.SendKeyed], also [media.ErrFull], [media.ErrBusy], and [ErrInvalid] for a file of another size.
 func (q *Queue) SendFile(
 	ctx context.Context, actor, orgID, conversationID string, file *media.Upload, key *SendKey,
 ) (sent []Message, replayed bool, err error) {
@@ -90,7 +90,8 @@ func (q *Queue) SendFile(
 
 // SendTemplate queues a template that a member of the organization sends to a customer, and returns the message as it is listed: text is
 // the template's with its variables filled in, template the form that the worker sends ([Outbound.Template]). It ends an attention that
-// requires a template, or another one. A nil key means none. Errors are those of [Queue.SendKeyed], and [ErrInvalid] without a text or a template.
+// requires a template, or another one. A nil key means none. Errors are as in [Queue.SendKeyed], and [ErrInvalid] without a text or a
+// template.
 func (q *Queue) SendTemplate(
 	ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *SendKey,
 ) (sent []Message, replayed bool, err error) {
@@ -202,7 +203,8 @@ func scanKeyUse(row store.Row) (use keyUse, err error) {
 	return use, err
 }
 
-// messageIDs returns the ids of the messages that were sent under the key, nil if it wasn't used, or [ErrKeyReused].
+// messageIDs returns the ids of the messages that were sent under the key, nil if it wasn't used. It returns [ErrKeyReused] for other
+// content.
 func (k *SendKey) messageIDs(uses []keyUse) ([]string, error) {
 	switch {
 	case len(uses) == 0:
@@ -282,7 +284,7 @@ func (q *Queue) sentMessages(ctx context.Context, orgID string, ids []string) ([
 	return q.withFiles(ctx, orgID, messages(sent))
 }
 
-// Codes of discarded turns whose draft a person has sent, as it was or changed.
+// Codes of discarded turns after a person has sent the draft, unchanged or changed.
 const (
 	codeDraftSent    = "draft_sent"
 	codeDraftChanged = "draft_changed"
@@ -305,9 +307,8 @@ type Draft struct {
 func (d *Draft) Text() string { return strings.Join(d.Parts, "\n\n") }
 
 // Propose ends a running turn with a draft in place of an answer: nothing is sent, the conversation's attention is [codes.Draft], and it
-// stands like other turns until a person sends or discards it, or the customer's next text makes it stale. When newer texts wait
-// already, the draft is stale at once: they wait together with those of the turn, for the next draft. Errors are those of
-// [Queue.Answer].
+// stands like other turns until a person sends or discards it, or the customer's next text makes it stale. When newer texts wait already,
+// the draft is immediately stale: they wait together with the turn's texts, for the next draft. Errors are as in [Queue.Answer].
 func (q *Queue) Propose(ctx context.Context, lease Lease, turnID string, parts []string) error {
 	if len(parts) == 0 {
 		return fmt.Errorf("propose: %w: the draft has no parts", ErrInvalid)
@@ -331,8 +332,8 @@ func (q *Queue) Propose(ctx context.Context, lease Lease, turnID string, parts [
 	return q.do(ctx, "propose", op)
 }
 
-// RecentRequests counts the turns of the leased conversation that asked a model within [RequestWindow], at most all that were begun.
-// Where answers become drafts it takes the place of [Work.RecentReplies].
+// RecentRequests counts the turns of the leased conversation that called a model within [RequestWindow]. It replaces [Work.RecentReplies]
+// where answers become drafts.
 func (q *Queue) RecentRequests(ctx context.Context, lease Lease) (turns int, err error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {
@@ -390,8 +391,7 @@ func (q *Queue) openDraft(sealed []byte, orgID, turnID string) (parts []string, 
 }
 
 // SendDraft queues the parts of a draft, as they were proposed or as a person has changed them, as that person's message, and ends its
-// turn. key is that of [Queue.SendKeyed], nil for none. Errors are those of [Queue.SendKeyed], and [ErrEnded] for a draft that doesn't
-// wait any more: it was sent, discarded, or replaced.
+// turn. A nil key means none. Errors are as in [Queue.SendKeyed], and [ErrEnded] for a draft that was sent, discarded or replaced.
 func (q *Queue) SendDraft(
 	ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *SendKey,
 ) (sent []Message, replayed bool, err error) {

@@ -25,11 +25,11 @@ const (
 // noticePause is the time after a notice in which the customer isn't sent another one.
 const noticePause = 15 * time.Minute
 
-// BeginCall starts the turn of waiting texts, and stores its request, sealed, before the model is called. The call is the lease's, whose hold
-// is written in the same transaction. Without texts the turn is running, and the call replaces the turn's last one; a request that
+// BeginCall starts the turn of waiting texts, and stores its request, sealed, before the model is called. The call is the lease's, and its
+// hold is written in the same transaction. Without texts the turn is running, and the call replaces the turn's last one; a request that
 // isn't nil replaces the stored one, unless that is forgotten ([Turn.Forgotten]). BeginCall may be repeated with the same turn and call. It
-// returns [ErrHandedOver] if the assistant has nothing to answer here or one of the texts needs no answer, [ErrEnded] if another
-// turn is running or this one isn't, [ErrLeaseLost], or a wrapped error of the store or the hold.
+// returns [ErrHandedOver] if the assistant has nothing to answer here or one of the texts needs no answer, [ErrEnded] if another turn is
+// running or this one isn't, [ErrLeaseLost], or a wrapped error of the store or the hold.
 func (q *Queue) BeginCall(ctx context.Context, lease Lease, turn Turn, messageIDs []string) error {
 	request := q.ring.Seal(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID))
 	if len(messageIDs) > 0 {
@@ -113,7 +113,7 @@ func (q *Queue) begin(ctx context.Context, lease Lease, messageIDs []string, tur
 		if turn.state == TurnNeedsAttention && len(open) > len(ids) {
 			return nil // newer texts arrived since, and must not be answered before these: all continue to wait
 		}
-		// The position, because a message that its sender takes back is looked for in the prompts that were made after it.
+		// The position, because only later prompts are searched for a message that its sender takes back.
 		s.insertTurn(c, &turn, c.position(s.now))
 		store.EachExact(listSizes, ids, func(size int, piece []string) {
 			s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, turn.id)...)
@@ -159,9 +159,9 @@ type turnRow struct {
 	createdAt int64
 }
 
-// onTurn returns an operation on the running turn of a leased conversation. It is a [Step] of the lease's call. A call has ended whatever the
-// queue makes of its answer, unless something else will end it. A turn whose lease is lost while it runs gets another call. A turn that people
-// have ended, or that was erased, doesn't.
+// onTurn returns an operation on the running turn of a leased conversation. It is a [Step] of the lease's call. A call has ended whatever
+// the queue makes of its answer, unless something else will end it. If the lease is lost while the turn runs, it gets another call. A turn
+// that people have ended, or that was erased, doesn't.
 func onTurn(lease Lease, turnID string, run func(s *session, c *conversationRow, t *turnRow) error, reads ...func(*session)) *operation {
 	t := &turnRow{id: turnID}
 	read := func(s *session) {
@@ -240,9 +240,9 @@ func (q *Queue) GiveWay(ctx context.Context, lease Lease, turnID string) error {
 	}))
 }
 
-// Standing ends a running turn, or one that is made for waiting texts, without an answer.
+// Standing ends a running turn, or a new turn for waiting texts, without an answer.
 type Standing struct {
-	// TurnID is the turn. Empty means one that is made of AgentID and MessageIDs.
+	// TurnID is the turn. Empty means a new turn of AgentID and MessageIDs.
 	TurnID, AgentID string
 	MessageIDs      []string
 	// Code is the reason; it selects the policy, see [codes.Reason].
@@ -269,11 +269,11 @@ func (s *Standing) state(age time.Duration) string {
 	return TurnNeedsAttention
 }
 
-// Stand ends a turn without an answer: it gets none until its policy ([codes.Reason]) or an operator ends that, and the conversation shows the
-// code. Turns that worker and customer end are listed by [Queue.StandingTurns] and ended by [Queue.Resume] or the customer's next text, which
-// is answered together with the turn's; if that has arrived already, they wait with it and no turn stands. Turns that only an operator ends are
-// listed by [Queue.DeadTurns] and ended by [Queue.Retry]; later texts get their own answer. Errors are those of [Queue.BeginCall],
-// [ErrEnded] for a turn that isn't running, and [ErrInvalid] without a code.
+// Stand ends a turn without an answer: it gets none until its policy ([codes.Reason]) or an operator ends that, and the conversation shows
+// the code. Turns that worker and customer end are listed by [Queue.StandingTurns] and ended by [Queue.Resume] or the customer's next text,
+// which is answered together with the turn's; if that has arrived already, they wait with it and no turn stands. Turns that only an
+// operator ends are listed by [Queue.DeadTurns] and ended by [Queue.Retry]; later texts get their own answer. Errors are as in
+// [Queue.BeginCall], also [ErrEnded] for a turn that isn't running, and [ErrInvalid] without a code.
 func (q *Queue) Stand(ctx context.Context, lease Lease, standing Standing) error {
 	if standing.Code == "" {
 		return fmt.Errorf("let a turn stand: %w: it needs a code", ErrInvalid)
@@ -407,7 +407,7 @@ func (s *session) reopenStanding(c *conversationRow) {
 		WHERE conversation_id = $1 AND state = 'needs_attention'`, c.id, s.now)
 }
 
-// wroteIn is the condition that a person's message waits to be sent in a conversation, whose id comes behind it.
+// wroteIn is the condition that a person's message waits to be sent in a conversation. The conversation's id follows it.
 const wroteIn = `EXISTS (SELECT 1 FROM conversations v JOIN outbound_messages o ON o.conversation_id = v.id AND o.created_at >= v.unsent_since
 	WHERE o.state = 'pending' AND o.author = 'human' AND v.id = `
 
@@ -423,8 +423,8 @@ type Interruption struct {
 // RunningTurn names a running turn.
 type RunningTurn struct{ ConversationID, TurnID string }
 
-// Interruptions returns the turns of a list that people have ended, or in whose conversations a person has written to the customer
-// since; by the turn's id. It is a cheap read, without locks.
+// Interruptions returns the turns of a list that people have ended, or that have a newer message of a person in their conversation; by the
+// turn's id. It is a cheap read, without locks.
 func (q *Queue) Interruptions(ctx context.Context, turns []RunningTurn) (map[string]Interruption, error) {
 	seen := make(map[string]Interruption, len(turns))
 	err := store.EachPadded(listSizes, turns, func(size int, piece []RunningTurn) error {
@@ -455,7 +455,7 @@ type TurnPlace struct {
 // selectTurnPlaces is written for one list length: a list is cut into pieces of it.
 var selectTurnPlaces = listSizes.Statement(`SELECT id, agent_id, conversation_id FROM turns WHERE org_id = $1 AND id IN {list}`, 1, 1)
 
-// TurnPlaces returns the agents and conversations of turns. Unknown ids, and those of other organizations, are left out.
+// TurnPlaces returns the agents and conversations of turns. Unknown ids, and ids of other organizations, are left out.
 func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]TurnPlace, error) {
 	places := make(map[string]TurnPlace, len(turnIDs))
 	err := store.EachPadded(listSizes, turnIDs, func(size int, piece []string) error {

@@ -47,7 +47,7 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	return nil
 }
 
-// eraseWanted erases a customer, whose id is sealed, if there is one.
+// eraseWanted erases the customer with a sealed id, if there is one.
 func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item) error {
 	id, err := store.ReadRow(ctx, q.db, "find a customer", store.ScanValue[string],
 		`SELECT id FROM conversations WHERE org_id = $1 AND channel_id = $2 AND customer_ref = $3`,
@@ -61,9 +61,9 @@ func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item)
 	return err
 }
 
-// takeBack deletes the text of a message that its sender has taken back, and the requests that may repeat it. A running turn begins anew
-// if it answers the message; any other continues, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives
-// later is not stored.
+// takeBack deletes the text of a message that its sender has taken back, and the requests that may repeat it. The message's running turn
+// begins anew; any other continues, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives later is not
+// stored.
 func (q *Queue) takeBack(ctx context.Context, key messageKey) error {
 	var received, sent string // the message's id, in one of the two directions
 	var storedAt int64
@@ -134,8 +134,8 @@ func findMessage(key messageKey, sent bool) func(ctx context.Context, tx store.T
 	}
 }
 
-// edit replaces the text of a message that its sender has changed. A waiting text is answered as it reads now; a turn that answers the
-// old text gives way to one that answers the new text. An answer that was made stays.
+// edit replaces the text of a message that its sender has changed. A waiting text is answered as it reads now; a turn for the old text
+// gives way to a turn for the new text. An answer that was made stays.
 func (q *Queue) edit(ctx context.Context, key messageKey, text string) error {
 	var id string // empty without such a message
 	var body []byte
