@@ -1,6 +1,6 @@
-// Package dispatch bounds how much work runs at a time and lets organizations take turns, so that one with much work, or whose work
-// hangs, keeps no other waiting. [Queue] starts the work that is due in a queue of the store. [Turns] are for work that a caller waits
-// for. What a piece of work does belongs to its callers.
+// Package dispatch bounds how much work runs at a time and lets organizations take turns, so that one with much or hanging work keeps no
+// other waiting. [Queue] starts the work that is due in a queue of the store. [Turns] are for work that a caller waits for. The work itself
+// belongs to the callers.
 package dispatch
 
 import (
@@ -30,12 +30,12 @@ type Queue[T any] struct {
 	Pause time.Duration
 	// Places is how many tries run at a time, OrgPlaces how many of them for one organization.
 	Places, OrgPlaces int
-	// Due returns the organizations after cursor that have something to try now. next is the cursor of the next look, "" for the beginning.
-	// empty: nothing waits, so that nothing becomes due before something is committed.
+	// Due returns the organizations after cursor that have something to try now. next is the cursor of the next look. An empty one is the
+	// beginning. empty: nothing waits, so that nothing becomes due before something is committed.
 	Due func(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error)
 	// Committed returns a channel that is closed after the next commit of any process, or nil if the store doesn't tell.
 	Committed func() <-chan struct{}
-	// Lease takes up to so many tries of an organization.
+	// Lease leases up to a number of tries of an organization.
 	Lease func(ctx context.Context, org string, atMost int) ([]T, error)
 	// Try makes one try. It gets the context of [Queue.Run].
 	Try func(ctx context.Context, one *T)
@@ -43,7 +43,7 @@ type Queue[T any] struct {
 	Failed func(ctx context.Context, err error)
 }
 
-// Run starts what is due until ctx ends, and returns when the tries that run have ended.
+// Run starts due work until ctx ends, and returns when the tries that run have ended.
 func (q Queue[T]) Run(ctx context.Context) {
 	d := &dispatcher[T]{Queue: q, running: map[string]int{}, freed: make(chan struct{}, 1)}
 	for cursor := ""; ctx.Err() == nil; {
@@ -81,7 +81,7 @@ type dispatcher[T any] struct {
 	tries   sync.WaitGroup
 }
 
-// pause waits, shorter if a place gets free meanwhile or the channel is closed.
+// pause waits. It ends early if a place gets free or the channel is closed.
 func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration, committed <-chan struct{}) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -93,8 +93,9 @@ func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration, committe
 	}
 }
 
-// look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or the
-// one that got the last free place, so that the next place is another's. empty reports whether the queue is empty.
+// look starts the due work of the organizations after cursor. next is where the next look goes on: the beginning after the last
+// organization, or the organization that got the last free place, so that the next place is another's. empty reports whether the queue is
+// empty.
 func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, empty bool, err error) {
 	if d.full() {
 		return cursor, false, nil

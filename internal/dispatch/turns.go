@@ -18,8 +18,8 @@ type Bounds struct {
 	Line, Lines int
 }
 
-// Turns bound the work that callers wait for. Owners whose work waits get the free places in turn, so that the work of one owner
-// delays another's by one piece for each owner in line. An owner is an organization, or a stranger's network address. Turns are safe for
+// Turns bound the work that callers wait for. Owners with waiting work get the free places in turn, so that the work of one owner delays
+// another's by one piece for each owner in line. An owner is an organization, or a stranger's network address. Turns are safe for
 // concurrent use.
 type Turns struct {
 	bounds Bounds
@@ -27,7 +27,7 @@ type Turns struct {
 	mu            sync.Mutex
 	free, waiting int
 	running       map[string]int // by owner
-	// order lists the owners whose work waits, the next one first.
+	// order lists the owners with waiting work, the next one first.
 	order []string
 	// lines are the waiting pieces of work by owner, the next one first. A closed channel is a place.
 	lines map[string][]chan struct{}
@@ -47,7 +47,7 @@ func (t *Turns) Enter(ctx context.Context, owner string) error {
 	return t.wait(ctx, owner, turn)
 }
 
-// Leave gives the owner's place to the work whose turn it is.
+// Leave gives the owner's place to the next work in line.
 func (t *Turns) Leave(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,8 +4,8 @@
 //	sat sun 09:00-12:00
 //
 // Days are mon, tue, wed, thu, fri, sat and sun, single or as a range. Times are of a day in the business's time zone; 24:00 is its end, so
-// that a business which is open beyond midnight writes two lines. Lines that overlap or touch are one time. The package knows no channel
-// and no store.
+// that a business which is open beyond midnight writes two lines. Lines that overlap or touch are one time. The package has no channels and
+// no store.
 package hours
 
 import (
@@ -23,7 +23,7 @@ const (
 	MostLines = 50
 	// mostLine bounds a line in bytes.
 	mostLine = 200
-	// daysAround is how far times are computed around a moment: every line comes back within a week, and one that a change of the clock
+	// daysAround is how far times are computed around a moment: every line comes back within a week, and a line that a change of the clock
 	// skips within two.
 	daysAround = 15
 )
@@ -74,7 +74,7 @@ func ofHost(zone string) bool {
 
 const form = `must be days and a time, such as "mon-fri 08:00-17:30"`
 
-// add adds a line, or returns what is wrong with it.
+// add adds a line, or returns its fault.
 func (h *Hours) add(line string) (problem string) {
 	words := strings.Fields(line)
 	if len(words) < 2 || len(line) > mostLine || strings.ContainsAny(line, "\r\n") {
@@ -163,7 +163,7 @@ func (h *Hours) At(moment time.Time) (open bool, change time.Time) {
 // span is a time in which the business is open, to excluded.
 type span struct{ from, to time.Time }
 
-// spans returns the times around a moment, in order, those that touch as one.
+// spans returns the times around a moment, in order. Times that touch are one.
 func (h *Hours) spans(moment time.Time) []span {
 	var all []span
 	year, month, day := moment.In(h.zone).Date()

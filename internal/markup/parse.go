@@ -1,3 +1,5 @@
+// Package markup turns the Markdown that models write into the marks of a messaging platform, so that customers don't read asterisks and
+// brackets. Texts without Markdown stay the same, byte for byte. It contains no platform: [platforms.Markup] describes one.
 package markup
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// The bounds of a text that is rendered. Whoever can make a model repeat a text writes its answers, too, so time, memory and length
-// of what is rendered must be bounded by the source's length.
+// The bounds of a text that is rendered. A person who can make a model repeat a text also writes its answers, so time, memory and length of
+// the result must be bounded by the source's length.
 const (
 	// maxSource bounds the source in bytes. The parser needs quadratic time for some texts: about 0.4 s for this many bytes.
 	maxSource = 16 << 10
@@ -66,7 +68,7 @@ func nesting(block ast.Node) (levels int) {
 	return levels
 }
 
-// boundedTable makes tables of paragraphs as long as all of a text have at most maxCells.
+// boundedTable makes tables of paragraphs as long as all of a text have up to maxCells.
 type boundedTable struct{ parser.ParagraphTransformer }
 
 var cellsKey = parser.NewContextKey()
@@ -82,7 +84,7 @@ func (b boundedTable) Transform(paragraph *ast.Paragraph, reader text.Reader, pc
 	b.ParagraphTransformer.Transform(paragraph, reader, pc)
 }
 
-// mostCells returns how many cells a table of the lines can have, with those that the parser adds. The line below its head has a column
+// mostCells returns how many cells a table of the lines can have, with the cells that the parser adds. The line below its head has a column
 // for each group of dashes.
 func mostCells(lines *text.Segments, source []byte) (cells int) {
 	const outside = "| \t\r\n\v\f"

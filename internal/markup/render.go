@@ -16,9 +16,9 @@ import (
 )
 
 // Render returns a text of Markdown as a platform shows it: emphasis and code in its characters or none, headings as strong lines, the
-// bullets of lists as "•", links with their address in brackets, tables with a line for each row. HTML and what is no Markdown
-// stay as they are. So does a whole text of more than 16 KiB, of more than 16 quotes or list items inside one another, with tables of more than
-// 2,000 cells, or that would become more than four times as long.
+// bullets of lists as "•", links with their address in brackets, tables with a line for each row. HTML and everything else that isn't
+// Markdown stay as they are. So does a whole text of more than 16 KiB, of more than 16 quotes or list items inside one another, with tables
+// of more than 2,000 cells, or that would become more than four times as long.
 func Render(markdown string, style platforms.Markup) (rendered string) {
 	if style.Markdown || strings.TrimSpace(markdown) == "" || len(markdown) > maxSource {
 		return markdown
@@ -202,7 +202,7 @@ func (r *renderer) cells(row ast.Node) {
 	}
 }
 
-// inlines renders what stands in a parent's lines.
+// inlines renders the content of a parent's lines.
 func (r *renderer) inlines(parent ast.Node) {
 	for inline := parent.FirstChild(); inline != nil; inline = inline.NextSibling() {
 		r.inline(inline)
@@ -239,7 +239,7 @@ func (r *renderer) inline(inline ast.Node) {
 	}
 }
 
-// literal returns what a text stands for, without the backslashes and entities of Markdown.
+// literal returns the meaning of a text, without the backslashes and entities of Markdown.
 func literal(text string) string {
 	if !strings.ContainsAny(text, `\&`) {
 		return text
@@ -271,7 +271,7 @@ func (r *renderer) around(mark string, parent ast.Node) {
 	r.marked(mark, func() { r.inlines(parent) })
 }
 
-// marked puts a mark on both sides of what is written by inner, if it writes anything.
+// marked puts a mark on both sides of inner's output, if there is any.
 func (r *renderer) marked(mark string, inner func()) {
 	outer, outerLines := len(r.out), r.newlines
 	r.write(mark)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -47,8 +49,9 @@ var selectBroken = `SELECT f.id, CASE
 		OR f.state = 'failed' AND p.n > 0 OR f.state = 'waiting' AND f.created_at < $3 OR m.org_id <> f.org_id)
 	ORDER BY f.id`
 
-// Check looks for files that break an invariant: a stored or sent one has all of its pieces, a failed one none, none waits for longer than it is
-// tried, and none outlives its message but for some seconds, for which Check waits. It writes nothing. The error is one of reading.
+// Check looks for files that break an invariant: a stored or sent one has all of its pieces, a failed one none, none waits for longer than
+// it is tried, and none outlives its message except for some seconds, for which Check waits. It writes nothing. The error is one of
+// reading.
 func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -114,7 +117,7 @@ func checkSent(ctx context.Context, db *store.DB) (findings []Finding, err error
 	return findings[:min(len(findings), findingLimit)], err
 }
 
-// unswept returns files whose messages are gone, if they aren't deleted while it waits.
+// unswept returns files without a message, if they aren't deleted while it waits.
 func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
 	for look := range sweepLooks {
 		if look > 0 {
@@ -138,4 +141,60 @@ func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
 func scanFinding(row store.Row) (f Finding, err error) {
 	err = row.Scan(&f.Subject, &f.Detail)
 	return f, err
+}
+
+// sweepPage is how many files one read of a sweep covers.
+const sweepPage = 50
+
+// sweeping lets a process sweep once at a time: a worker has two reasons to, and two sweeps would delete the same files.
+var sweeping sync.Mutex
+
+// Sweep deletes the files of messages that were deleted or never came, in small transactions. Any number of processes may sweep at the same
+// time. The error ends the sweep; deleted rows stay deleted.
+func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
+	sweeping.Lock()
+	defer sweeping.Unlock()
+	for {
+		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string],
+			`SELECT id FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, sweepPage)
+		if err != nil {
+			return deleted, fmt.Errorf("delete files: %w", err)
+		}
+		for _, id := range ids {
+			if err := remove(ctx, db, id); err != nil {
+				return deleted, fmt.Errorf("delete a file: %w", err)
+			}
+			deleted++
+		}
+		if len(ids) < sweepPage {
+			sent, err := sweepSent(ctx, db)
+			return deleted + sent, err
+		}
+	}
+}
+
+// remove deletes a file without a message: its pieces, some in each transaction, and with the last of them the row.
+func remove(ctx context.Context, db *store.DB, id string) error {
+	for pieces := clearedPieces; pieces == clearedPieces; {
+		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			pieces = 0
+			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM media WHERE id = $1 AND message_id IS NULL`+tx.LockRows(), id)
+			if err != nil || len(owner) == 0 {
+				return err // another process was faster
+			}
+			pieces, err = deletePieces(ctx, tx, owner[0], id)
+			if err == nil && pieces < clearedPieces {
+				makeRoom(tx, "media", id)
+				tx.Queue(store.AnyRows, `DELETE FROM media WHERE id = $1`, id)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if pieces == clearedPieces {
+			failpoint.Hit(failpoint.AfterSweptPieces)
+		}
+	}
+	return nil
 }

@@ -26,10 +26,10 @@ const (
 
 // fetchError ends a try. Its texts contain no address.
 type fetchError struct {
-	// code is that of the file if it is never fetched any more, "" if another try may succeed.
+	// code is the code of a file that is never fetched again. It is empty if another try may succeed.
 	code  string
 	cause error
-	// wait is how long the platform wants to be left alone, 0 for no wish.
+	// wait is how long the platform demands to be left alone, or 0.
 	wait time.Duration
 	// reconnect: the channel needs new credentials, and the try doesn't count.
 	reconnect bool
@@ -89,7 +89,7 @@ func (f *Fetcher) address(where platforms.Location) (*url.URL, error) {
 	return f.Policy.Check(where.Address)
 }
 
-// redirected returns the address that a response refers to, "" for one that doesn't.
+// redirected returns the address that a response refers to, or none.
 func redirected(response *http.Response, from *url.URL) (string, error) {
 	redirects := []int{
 		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
@@ -122,7 +122,7 @@ func answered(response *http.Response, stable bool, err error) (*http.Response, 
 	return nil, err
 }
 
-// networkFailure describes a failure in our own words: those of net/http may quote the address.
+// networkFailure describes a failure in our own words, because net/http's may quote the address.
 func networkFailure(err error) error {
 	var slow interface{ Timeout() bool }
 	switch {
@@ -179,8 +179,8 @@ func Types() []string {
 	return types
 }
 
-// typeOf recognizes a file of a kind by its beginning: whatever its server says, what is shown as a picture is one. It fails for what is
-// no file of the kind, such as a page that says that the address has ended.
+// typeOf recognizes a file of a kind by its beginning: whatever its server says, so that only a picture is shown as a picture. It fails for
+// another kind, such as a page that says that the address has ended.
 func typeOf(kind string, beginning []byte) (mediaType string, err error) {
 	detected, _, _ := strings.Cut(http.DetectContentType(beginning), ";")
 	mediaType = cmp.Or(recognized[detected], unknownType)

@@ -1,3 +1,28 @@
+// Package media keeps the files that customers send: it fetches them from the platforms, stores them in sealed pieces, and reads them
+// for people. It keeps the files that people send to customers in the same way ([Keeper]).
+//
+// # Invariants
+//
+//   - The row of a file is written in the transaction of its message ([Queue]), so that neither exists without the other. What deletes a
+//     message leaves its files without one ([Sweep] then deletes them), whatever process it was.
+//
+//   - A file is stored when all of its pieces are, in one commit that says so; before that, no reader finds any of it. A worker that dies
+//     between two pieces leaves a file that waits, and the next try begins with deleting them.
+//
+//   - Each piece is a transaction's share of up to [PieceBytes], and a process writes one at a time and pauses for the same time after it:
+//     money and messages wait for one piece only.
+//
+//   - A file has up to [MaxBytes], an organization [OrgBytes], a try [tryTime]. One organization has up to a quarter of a process's places,
+//     so that files that hang take no other's.
+//
+//   - Only public addresses are called, unless the operator allows others (package egress), and addresses of a platform's own interface.
+//     Nothing that a platform or another server says gets into a log or a row but the file.
+//
+//   - A file that a person sends is stored whole before its message is written ([Attach]), and is deleted like the others when it has none.
+//
+// # What it does not do
+//
+// It parses no deliveries (package platforms), shows nothing to people, and sends nothing.
 package media
 
 import (
@@ -29,8 +54,8 @@ const (
 	// sweepPauses is the time between two looks for files of deleted messages in [Config.Pause]. While nothing is committed it may be twice
 	// as long.
 	sweepPauses = 5
-	// reconnectPause and fullPause are how often a file is tried whose channel needs new credentials, or for which there is no room; a deleted
-	// file wakes some of the latter. waitingLife is for how long, because platforms keep files for about as long.
+	// reconnectPause and fullPause are how often a file is tried if its channel needs new credentials, or for which there is no room; a
+	// deleted file wakes some of the latter. waitingLife is for how long, because platforms keep files for about as long.
 	reconnectPause = 10 * time.Minute
 	fullPause      = time.Hour
 	waitingLife    = 7 * 24 * time.Hour
@@ -59,14 +84,14 @@ type Config struct {
 	Platforms Platforms
 	// Policy is which addresses that aren't the operator's may be called.
 	Policy egress.Policy
-	// Lease is how long after its last renewal another process may try a file, if this one died; 0 is a minute.
+	// Lease is how long after its last renewal another process may try a file, if this one died. 0 means a minute.
 	Lease time.Duration
 	// Pause is the time between two looks for files to fetch, and a fifth of the time between two sweeps; 0 means a second.
 	Pause time.Duration
 	// OrgBytes replaces [OrgBytes], unless it is 0.
 	OrgBytes int64
-	// Fetched is called with the outcome of every try: [Stored], [OutcomeRetried], or the code with which the file failed; nil for nobody. It must
-	// not block.
+	// Fetched is called with the outcome of every try: [Stored], [OutcomeRetried], or the code with which the file failed. It may be nil.
+	// It must not block.
 	Fetched func(outcome string)
 	// Logger gets faults, no address and no word of a customer; nil discards them.
 	Logger *slog.Logger
@@ -98,7 +123,7 @@ func New(config Config) *Fetcher {
 	return &Fetcher{Config: config, public: config.Policy.Client(tryTime), writing: make(chan struct{}, 1)}
 }
 
-// Run fetches and sweeps until ctx ends, which ends what is being fetched, to be tried again by the next fetcher.
+// Run fetches and sweeps until ctx ends, which also ends the running tries, for the next fetcher.
 func (f *Fetcher) Run(ctx context.Context) {
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { repeat.EveryChange(ctx, sweepPauses*f.Pause, 2*sweepPauses*f.Pause, f.DB.Committed, f.sweep) })

@@ -16,7 +16,7 @@ const (
 	MaxBytes = 8 << 20
 	// PieceBytes is the size of each piece but the last.
 	PieceBytes = 256 << 10
-	// OrgBytes bounds the stored files of an organization, but for those that are stored at the same moment.
+	// OrgBytes bounds the stored files of an organization, except files that are stored at the same moment.
 	OrgBytes = 1 << 30
 	// customerShare is which part of an organization's bytes one customer may have: the oldest files make room for newer ones of the same
 	// customer, so that none fills the space of all others.
@@ -52,9 +52,9 @@ type Row struct {
 	about    []byte // sealed
 }
 
-// about is what is sealed of a file besides its pieces.
+// about is the sealed data of a file besides its pieces.
 type about struct {
-	// Reference is "" when the file isn't fetched any more.
+	// Reference is empty when the file is no longer fetched.
 	Reference string `json:"reference,omitempty"`
 	Name      string `json:"name,omitempty"`
 }
@@ -85,7 +85,7 @@ func Rows(ring *vault.Ring, orgID string, references []Reference) []Row {
 	return rows
 }
 
-// Queue writes the rows of a message's files, to be fetched at once, in the transaction that writes the message.
+// Queue writes the rows of a message's files, to be fetched immediately, in the transaction that writes the message.
 func Queue(tx store.Tx, orgID, channelID, conversationID, messageID string, rows []Row) {
 	for i := range rows {
 		tx.Queue(store.AnyRows, `INSERT INTO media (id, org_id, channel_id, message_id, position, kind, state, code, about, media_type, bytes,
@@ -95,7 +95,7 @@ func Queue(tx store.Tx, orgID, channelID, conversationID, messageID string, rows
 	}
 }
 
-// Drop takes the files from a message whose text is deleted, as the deletion of the message would.
+// Drop removes the files from a message when its text is deleted, as the deletion of the message would.
 func Drop(tx store.Tx, messageID string) {
 	tx.Queue(store.AnyRows, `UPDATE media SET message_id = NULL WHERE message_id = $1`, messageID)
 }
@@ -159,8 +159,8 @@ func Find(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversati
 	return f, err
 }
 
-// WriteTo writes the content of a stored file, piece by piece. The error is [store.ErrNotFound] if the file was deleted meanwhile, one of
-// the store or the vault, or of w, which may have got a part.
+// WriteTo writes the content of a stored file, piece by piece. The error is [store.ErrNotFound] if the file was deleted since, one of the
+// store or the vault, or of w, which may have got a part.
 func (f *File) WriteTo(ctx context.Context, db *store.DB, ring *vault.Ring, w io.Writer) error {
 	text, aad := `SELECT body FROM media_pieces WHERE org_id = $1 AND media_id = $2 AND position = $3`, vault.MediaPiece
 	if f.sent {

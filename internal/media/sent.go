@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// keptFor is for how long a file may wait for its message, in milliseconds: storing it takes seconds.
+// keptFor is for how long a file may wait for its message, in milliseconds: it is stored within seconds.
 const keptFor = 10 * 60 * 1000
 
 // ErrFull means that the organization has [OrgBytes].
@@ -42,7 +42,7 @@ func NewKeeper(db *store.DB, ring *vault.Ring) *Keeper {
 	return &Keeper{db: db, ring: ring, writing: make(chan struct{}, 1), storing: map[string]int{}}
 }
 
-// begin takes a place for a file, or reports that there is none.
+// begin reserves a place for a file, or reports that there is none.
 func (k *Keeper) begin(orgID string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,7 +84,7 @@ func Describe(name string, content []byte) Upload {
 	return Upload{Name: fileName(name, kind, mediaType), Kind: kind, MediaType: mediaType, Content: content}
 }
 
-// extensions are those of the types that files are given.
+// extensions are the file name extensions of known types.
 var extensions = map[string]string{
 	"image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "audio/ogg": ".ogg", "audio/mpeg": ".mp3",
 	"audio/wav": ".wav", "video/mp4": ".mp4", "video/webm": ".webm", "application/pdf": ".pdf",
@@ -148,8 +148,8 @@ func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error
 	return f, nil
 }
 
-// write stores a piece, one at a time of all files, and pauses for as long as that took. So files use at most half of the writer's time;
-// 8 MiB in one transaction would delay settlements and answers.
+// write stores a piece, one at a time of all files, and pauses for the same time. So files use up to half of the writer's time; 8 MiB in
+// one transaction would delay settlements and messages.
 func (k *Keeper) write(ctx context.Context, f *File, position int64, plain []byte) error {
 	select {
 	case k.writing <- struct{}{}:
@@ -175,7 +175,7 @@ func Attach(tx store.Tx, orgID, id, outboundID string) {
 		id, orgID, outboundID)
 }
 
-// DropSent takes the file from a message whose content is deleted, as the deletion of the message would.
+// DropSent removes the file from a message when its content is deleted, as the deletion of the message would.
 func DropSent(tx store.Tx, outboundID string) {
 	tx.Queue(store.AnyRows, `UPDATE sent_files SET outbound_id = NULL WHERE outbound_id = $1`, outboundID)
 }
@@ -240,7 +240,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sweepSent deletes the files that people sent whose messages are gone or never came, in small transactions.
+// sweepSent deletes the files of people without a message, because it was deleted or never came, in small transactions.
 func sweepSent(ctx context.Context, db *store.DB) (deleted int, err error) {
 	for {
 		now, err := db.Now(ctx)

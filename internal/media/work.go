@@ -33,7 +33,7 @@ type try struct {
 // waitingOrganizations are how many organizations with waiting files one look visits.
 const waitingOrganizations = 256
 
-// walkWaiting visits $2 organizations with waiting files, in order of id from the one after $1 on. Each costs two look-ups in the index
+// walkWaiting visits $2 organizations with waiting files, in order of id beginning after $1. Each costs two look-ups in the index
 // media_due, however much waits.
 const walkWaiting = `WITH RECURSIVE walk (org_id, step) AS (
 		SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM media WHERE state = 'waiting' AND org_id > $1
@@ -46,8 +46,8 @@ const walkWaiting = `WITH RECURSIVE walk (org_id, step) AS (
 	SELECT org_id, EXISTS (SELECT 1 FROM media d WHERE d.state = 'waiting' AND d.org_id = walk.org_id AND d.run_at <= $3)
 	FROM walk WHERE org_id IS NOT NULL`
 
-// due returns the organizations after cursor that have a file to fetch now. next is the cursor of the next look, "" for the beginning.
-// empty: no file is waiting.
+// due returns the organizations after cursor that have a file to fetch now. next is the cursor of the next look. An empty one is the
+// beginning. empty: no file is waiting.
 func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next 
 	return orgs, next, cursor == "" && visited == 0, err
 }
 
-// lease takes up to so many files of an organization to be fetched now. Other processes leave them alone for life milliseconds.
+// lease leases up to a number of files of an organization to be fetched now. Other processes leave them alone for life milliseconds.
 func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int64) (leased []try, err error) {
 	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		leased = nil
@@ -106,8 +106,8 @@ func skipLocked(tx store.Tx) string {
 	return ""
 }
 
-// exec runs a write on the locked row of the file, or fails with errLost when the try isn't the file's last one any more. It never waits
-// for the lock: what has it may wait for rows of this transaction.
+// exec writes to the file's row under a lock. It returns errLost if a newer try owns the file. It skips a locked row instead of waiting,
+// because the lock's holder may be waiting for this transaction.
 func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Context, tx store.Tx) error) error {
 	return db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		current, err := store.Changed(ctx, tx, `SELECT id FROM media
@@ -162,21 +162,21 @@ func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position 
 	return err
 }
 
-// selectStored sums up what the files of an organization take, see [counted]. [LeastBytes] bounds how many rows it reads.
+// selectStored sums up the space of an organization's files, see [counted]. [LeastBytes] bounds how many rows it reads.
 var selectStored = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
 	FROM (SELECT bytes FROM media WHERE org_id = $1 AND state = 'stored' UNION ALL SELECT bytes FROM sent_files WHERE org_id = $1) AS files`
 
-// selectCustomers sums up what the stored files of a customer take.
+// selectCustomers sums up the space of a customer's stored files.
 var selectCustomers = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
 	FROM media WHERE conversation_id = $1 AND state = 'stored' AND message_id IS NOT NULL`
 
 var least = strconv.Itoa(LeastBytes)
 
-// counted returns how many bytes of its organization's space a file takes.
+// counted returns how many bytes of its organization's space a file needs.
 func counted(bytes int64) int64 { return max(bytes, LeastBytes) }
 
-// replace deletes the oldest stored files of the try's customer until a new one of so many bytes is within the customer's share of limit, a
-// few in each transaction. In the conversation a failed file with [CodeReplaced] takes the place of each; the sweep deletes the content.
+// replace deletes the oldest stored files of the try's customer until a new one of the given size is within the customer's share of limit,
+// a few in each transaction. In the conversation a failed file with [CodeReplaced] replaces each; the sweep deletes the content.
 func (t *try) replace(ctx context.Context, db *store.DB, ring *vault.Ring, bytes, limit int64) error {
 	for {
 		stored, err := store.ReadRow(ctx, db, "sum up a customer's files", store.ScanValue[int64], selectCustomers, t.conversationID)
@@ -194,7 +194,7 @@ func (t *try) replace(ctx context.Context, db *store.DB, ring *vault.Ring, bytes
 }
 
 // replaceSome replaces the oldest stored files of the customer, of over bytes together or a little more. A file that another process has
-// replaced or lost its message meanwhile ends the transaction.
+// replaced or lost its message since ends the transaction.
 func (t *try) replaceSome(ctx context.Context, tx store.Tx, ring *vault.Ring, over int64) error {
 	type old struct {
 		id    string
@@ -271,7 +271,7 @@ func (t *try) fail(ctx context.Context, db *store.DB, about []byte, code string)
 }
 
 // awaitRoom lets the file, of which no piece is left, be tried again when files are deleted, or after fullPause; immediately if files were
-// deleted since it found no room, which woke only those that waited already. The try doesn't count.
+// deleted since it found no room, which woke only files that waited already. The try doesn't count.
 func (t *try) awaitRoom(ctx context.Context, db *store.DB, limit int64) error {
 	return t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
 		var stored int64
@@ -289,7 +289,7 @@ func (t *try) awaitRoom(ctx context.Context, db *store.DB, limit int64) error {
 }
 
 // awaitingRoom selects the oldest files of an organization that wait for room and aren't due yet. No process has one of them: a lease
-// clears the code. {file} is a table with a file that is deleted, whose id is $1.
+// clears the code. {file} is the table of a deleted file with the id $1.
 const awaitingRoom = `SELECT id FROM media WHERE org_id = (SELECT org_id FROM {file} WHERE id = $1) AND state = 'waiting'
 	AND code = '` + CodeStorageFull + `' AND run_at > $2 ORDER BY run_at LIMIT $3`
 

@@ -2,8 +2,8 @@
 // calls of adapters with our deadlines, with panics contained, and with results checked. The receiver, the worker, the
 // API and the command line know platforms only through it.
 //
-// It doesn't store, queue, route, seal or retry, and adds no platform but the web widget, whose channels have no platform:
-// their visitors fetch what is stored.
+// It doesn't store, queue, route, seal or retry, and adds no platform but the web widget. Its channels have no platform: visitors fetch the
+// stored messages.
 package messaging
 
 import (
@@ -25,7 +25,7 @@ const Widget platforms.Type = "widget"
 type ChannelType struct {
 	*platforms.ChannelType
 
-	// Platform is nil for [Widget] only.
+	// Platform is nil only for [Widget].
 	Platform *platforms.Description
 }
 
@@ -122,8 +122,8 @@ func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
 }
 
 // Split cuts an assistant's text into messages, whole for a type without a limit. Unless plain is set, it first turns the text's Markdown
-// into the type's own marks. A text becomes at most [maxParts] messages, or as many as the platform takes in a row. The rest of the text
-// is left out, and the last message then ends with [leftOut].
+// into the type's own marks. A text becomes up to [maxParts] messages, or as many as the platform accepts in a row. The rest of the text is
+// left out, and the last message then ends with [leftOut].
 func (c *Catalog) Split(channelType, text string, plain bool) []string {
 	t, ok := c.Find(channelType)
 	if !ok {
@@ -157,10 +157,10 @@ func (c *Catalog) Split(channelType, text string, plain bool) []string {
 // thousands of messages in the business's name.
 const maxParts = 20
 
-// leftOut ends a text whose rest was left out.
+// leftOut ends a text that was cut.
 const leftOut = " …"
 
-// TooMany reports whether a text has more parts than the platform takes in a row.
+// TooMany reports whether a text has more parts than the platform accepts in a row.
 func (t ChannelType) TooMany(parts []string) bool { return t.MostParts > 0 && len(parts) > t.MostParts }
 
 // WebhookPath is the path of a platform's webhook; with [platforms.Description.ChannelWebhooks] it ends with a slash and the
@@ -173,8 +173,8 @@ func WebhookPath(d *platforms.Description) string {
 	return path
 }
 
-// WebhookURL is the address that is entered at a channel's platform: the channel's own or the platform's common one, "" for a
-// type without a webhook. baseURL has no trailing slash.
+// WebhookURL is the address that is entered at a channel's platform: the channel's own or the platform's common one. It is empty for a type
+// without a webhook. baseURL has no trailing slash.
 func (c *Catalog) WebhookURL(baseURL, channelType, channelID string) string {
 	t, ok := c.Find(channelType)
 	switch {
@@ -228,7 +228,7 @@ func FailureCode(class platforms.Class) string {
 	}
 }
 
-// PersonalWindow is how long after the customer's last message a person may write; 0 is without end.
+// PersonalWindow is how long after the customer's last message a person may write. 0 means forever.
 func (t ChannelType) PersonalWindow() time.Duration { return max(t.Window, t.PersonWindow) }
 
 // WindowClass is the class of a message that comes after the type's service window.

@@ -34,9 +34,9 @@ var errPanicked = errors.New("the adapter of the platform panicked")
 // Config configures a [Set].
 type Config struct {
 	Drivers []platforms.Driver
-	// Options are those of the configured platforms, by name, with references resolved.
+	// Options are the options of the configured platforms, by name, with references resolved.
 	Options map[string]map[string]string
-	// Client makes the calls; nil is one of the set's own, which [Set.Close] closes.
+	// Client makes the calls. Nil means a client of the set's own, which [Set.Close] closes.
 	Client *platforms.Client
 	Now    func() time.Time // nil is time.Now
 	Logger *slog.Logger     // nil discards
@@ -101,7 +101,7 @@ func (s *Set) Refreshable(t platforms.Type) bool {
 	return p != nil && p.refresher != nil && kind.Refreshable()
 }
 
-// OwnSigner returns the credentials of a channel of the type whose own secret signs its deliveries, nil if it has no such secret. They are
+// OwnSigner returns the credentials of a channel of a type with a signing secret for each channel, nil if it has no such secret. They are
 // opened only where the type has such secrets. secret is equal for all channels of a platform that the same secret signs for.
 func (s *Set) OwnSigner(
 	t platforms.Type, open func() (platforms.Credentials, error),
@@ -208,7 +208,7 @@ func (s *Set) Signal(ctx context.Context, signal platforms.Signal) error {
 	return err
 }
 
-// ReadsThreads reports whether channels of the type need a look at what people wrote before an answer is sent, see
+// ReadsThreads reports whether channels of the type need a look at newer messages of people before an answer is sent, see
 // [platforms.ThreadReader].
 func (s *Set) ReadsThreads(t platforms.Type) bool {
 	p := s.of(t)
@@ -229,8 +229,7 @@ func (s *Set) ReadThread(ctx context.Context, thread platforms.Thread) ([]platfo
 	}), err
 }
 
-// Identify asks the platform which account the credentials belong to and returns its external ids. The error is a
-// [*platforms.Error].
+// Identify reads from the platform which account the credentials belong to and returns its external ids. The error is a [*platforms.Error].
 func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externalIDs []string, err error) {
 	p := s.of(channel.Type)
 	if p == nil {
@@ -297,7 +296,7 @@ type Platform struct {
 	log        *slog.Logger
 }
 
-// open makes the adapter and checks that it can do what its description says.
+// open makes the adapter and checks that it implements its description.
 func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err error) {
 	defer func() {
 		if err != nil {
@@ -370,7 +369,7 @@ func callWithin[T any](ctx context.Context, p *Platform, timeout time.Duration, 
 	return o.result, nil
 }
 
-// failure returns an adapter's error as one of the contract, whose fields are within their bounds.
+// failure returns an adapter's error as an error of the contract, with fields within their bounds.
 func (p *Platform) failure(err error) *platforms.Error {
 	said, ok := errors.AsType[*platforms.Error](err)
 	switch {
@@ -400,8 +399,8 @@ func (p *Platform) Verify(delivery *platforms.Delivery) (err error) {
 	return p.signed.Verify(delivery)
 }
 
-// Named returns the channels that an unverified delivery is about, [platforms.MaxNamed] at most; none if no channel of the platform
-// can sign its deliveries itself, or the delivery has no signature in the platform's form.
+// Named returns the channels that an unverified delivery is about, up to [platforms.MaxNamed]; none if no channel of the platform can sign
+// its deliveries itself, or the delivery has no signature in the platform's form.
 func (p *Platform) Named(delivery *platforms.Delivery) (named []platforms.Channel) {
 	if p.own == nil {
 		return nil
@@ -433,8 +432,7 @@ func (p *Platform) Answer(query url.Values) (body string, err error) {
 // IsPanic reports whether err is a fault of an adapter, and says nothing about the request.
 func IsPanic(err error) bool { return errors.Is(err, errPanicked) }
 
-// Extract returns what a verified delivery contains, without the items that break the contract. However many do, the log gets
-// one line.
+// Extract returns the items of a verified delivery, without the items that break the contract. However many do, the log gets one line.
 func (p *Platform) Extract(body []byte) (items []platforms.Inbound, err error) {
 	defer p.contain(&err)
 	if items, err = p.adapter.Extract(body); err != nil {

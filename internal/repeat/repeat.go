@@ -14,7 +14,7 @@ type Task struct {
 	done   chan struct{}
 }
 
-// Start runs the function at once, and then as [Every] does.
+// Start runs the function immediately, and later as [Every] does.
 func Start(interval time.Duration, run func(ctx context.Context)) *Task {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Task{cancel: cancel, done: make(chan struct{})}
@@ -33,7 +33,7 @@ func (t *Task) Stop() {
 	}
 }
 
-// Every runs the function at once, and about interval after the end of each run, an eighth more or less, until ctx ends.
+// Every runs the function immediately, and about interval after the end of each run, an eighth more or less, until ctx ends.
 func Every(ctx context.Context, interval time.Duration, run func(ctx context.Context)) {
 	for ctx.Err() == nil {
 		run(ctx)

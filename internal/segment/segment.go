@@ -1,9 +1,8 @@
 // Package segment splits a text into characters as people see them (with github.com/rivo/uniseg), and reports where sentences may
 // end (both by Unicode annex 29).
 //
-// Invariant: the time is linear in the length of the text. The library's own sentences break it: to decide whether a sentence has
-// ended (rule SB8), the library scans to the next letter at each character, which takes hours for a dot and a hundred thousand
-// brackets.
+// Invariant: the time is linear in the length of the text. The library's own sentences break it: to decide whether a sentence has ended
+// (rule SB8), the library scans to the next letter at each character, which needs hours for a dot and a hundred thousand brackets.
 package segment
 
 import (

@@ -1,7 +1,7 @@
 // Package tracing lets the trace of an answer be found from the webhook that brought its text, in another process: both ends of
 // the queue compute the same ids from the message's own, so that nothing of a trace is stored with a message.
 //
-// It knows no SDK: [IDs] fits the SDK's interface of a generator.
+// It needs no SDK: [IDs] fits the SDK's interface of a generator.
 package tracing
 
 import (
@@ -28,7 +28,7 @@ func WithRoot(ctx context.Context, root trace.SpanContext) context.Context {
 	return context.WithValue(ctx, wantedKey{}, root)
 }
 
-// IDs generates random ids, but those of [WithRoot] for root spans.
+// IDs generates random ids, except the ids of [WithRoot] for root spans.
 type IDs struct{}
 
 // NewIDs returns the ids of a root span.

@@ -42,8 +42,8 @@ type ending func() (wait time.Duration, err error)
 // ends is the ending of a pass that has nothing more to do.
 func ends(err error) (ending, error) { return func() (time.Duration, error) { return 0, err }, err }
 
-// call calls the gateway once. The turn begins with the call's hold and ends with its settlement; without an ending the call has failed. When a
-// person takes the conversation or writes in it, the call ends at once.
+// call calls the gateway once. The turn begins with the call's hold and ends with its settlement; without an ending the call has failed.
+// When a person takes the conversation or writes in it, the call ends immediately.
 func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (end ending, failure *gateway.Failure) {
 	held, watch, unwatch := p.untilInterrupted(ctx, turn.ID)
 	defer unwatch() // after a panic, too
@@ -190,8 +190,8 @@ func (p *pass) failed(
 	return 0, p.stand(ctx, turn, code, nil)
 }
 
-// postponement returns the pause after a call that never began, because this process or the store is overloaded; 0 for any
-// other. Such a try isn't counted: otherwise none would be left when the load is over.
+// postponement returns the pause after a call that never began, because this process or the store is overloaded. It returns 0 for any other
+// call. Such a try isn't counted: otherwise none would be left when the load is over.
 func postponement(failure *gateway.Failure) time.Duration {
 	switch failure.Outcome {
 	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
@@ -242,7 +242,7 @@ const watchPause = 250 * time.Millisecond
 type watches struct {
 	mu      sync.Mutex
 	running map[*watch]struct{}
-	// stop ends the goroutine that looks, and returns when it has ended; nil while there is none.
+	// stop ends the goroutine that looks, and returns when it has ended. It is nil while there is none.
 	stop func()
 }
 
@@ -253,8 +253,8 @@ type watch struct {
 	seen inbox.Interruption // guarded by watches.mu
 }
 
-// untilInterrupted returns a context that, once start was called, ends with [gateway.ErrInterrupted] when the turn needs no answer any more, or a
-// person's message waits to be sent. stop must be called, and may be repeated; it returns what was seen.
+// untilInterrupted returns a context that, once start was called, ends with [gateway.ErrInterrupted] when the turn has ended, or a person's
+// message waits to be sent. stop must be called, and may be repeated; it returns the interruption.
 func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, start func(), stop func() inbox.Interruption) {
 	held, end := context.WithCancelCause(ctx)
 	call := &watch{turn: inbox.RunningTurn{ConversationID: p.lease.ConversationID, TurnID: turnID}, end: end}
@@ -291,7 +291,7 @@ func (w *watches) begin(call *watch, start func() (stop func())) {
 	}
 }
 
-// finish removes a call, and returns what was seen. The last one ends the goroutine that looks.
+// finish removes a call, and returns its interruption. The last one ends the goroutine that looks.
 func (w *watches) finish(call *watch) inbox.Interruption {
 	w.mu.Lock()
 	delete(w.running, call)
@@ -308,7 +308,7 @@ func (w *watches) finish(call *watch) inbox.Interruption {
 	return seen
 }
 
-// turns returns those that weren't interrupted yet.
+// turns returns the turns that weren't interrupted yet.
 func (w *watches) turns() (turns []inbox.RunningTurn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -332,8 +332,8 @@ func (w *watches) interrupt(seen map[string]inbox.Interruption) {
 	}
 }
 
-// look looks until ctx ends whether people interrupt running calls. Faults of the store only postpone the next look: what is written
-// later is checked under the lease.
+// look looks until ctx ends whether people interrupt running calls. Faults of the store only postpone the next look: every later write is
+// checked under the lease.
 func (w *Worker) look(ctx context.Context) {
 	for repeat.Pause(ctx, repeat.Around(watchPause)) == nil {
 		turns := w.watches.turns()
@@ -349,7 +349,7 @@ func (w *Worker) look(ctx context.Context) {
 	}
 }
 
-// giveWay ends the turn of an interrupted call. What the person wrote is sent with the next pass, which is due at once.
+// giveWay ends the turn of an interrupted call. The person's message is sent with the next pass, which is immediately due.
 func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interruption) error {
 	if seen.Ended {
 		p.turnEnded(endedDiscarded)
@@ -369,8 +369,8 @@ func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interrupti
 	return nil
 }
 
-// unmark makes the part that a commit in doubt may have marked as sending pending again: its platform was not called. called is a part
-// for which the platform was called, "" for none.
+// unmark makes the part that a commit in doubt may have marked as sending pending again: its platform was not called. called is a part for
+// which the platform was called. Empty means none.
 func (p *pass) unmark(ctx context.Context, called string) {
 	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Unmark(ctx, p.lease, called) })
 	if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {

@@ -37,7 +37,7 @@ type pass struct {
 	ending func()
 	// released: the lease has ended with the last message's commit.
 	released bool
-	// span is that of the turn, nil while none is traced.
+	// span is the turn's span. It is nil while none is traced.
 	span trace.Span
 	// live is set when a visitor waits for the answer.
 	live *live
@@ -98,7 +98,7 @@ func (p *pass) guarded(ctx context.Context) (wait time.Duration, err error) {
 	return p.run(ctx)
 }
 
-// run handles the parts that a dead worker was sending, sends pending parts, then answers waiting texts. A wait above 0 is the pause
+// run handles the parts that a dead worker was sending, sends pending parts, and runs a turn for waiting texts. A wait above 0 is the pause
 // before another try.
 func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	err = p.open(ctx)
@@ -126,7 +126,7 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	return p.turn(ctx)
 }
 
-// open reads the conversation into p.work, the first time as it was leased.
+// open reads the conversation into p.work, the first time in the state of its lease.
 func (p *pass) open(ctx context.Context) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()

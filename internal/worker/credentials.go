@@ -18,8 +18,8 @@ import (
 const (
 	// refreshAhead is how long before its end an access token is refreshed; some tokens live a day.
 	refreshAhead = 10 * time.Minute
-	// rotationLooks and rotationPause bound how long a refresh that the platform refused looks for the token of another
-	// process that used the same refresh token up before, and is about to store what it got.
+	// rotationLooks and rotationPause bound how long a refresh that the platform refused looks for the token of another process that used
+	// the same refresh token up before, and is about to store the result.
 	rotationLooks = 12
 	rotationPause = 250 * time.Millisecond
 )
@@ -40,8 +40,8 @@ func (w *Worker) openCredentials(channel *store.Channel) (platforms.Credentials,
 	return c, nil
 }
 
-// makeReady opens the channel's credentials, and refreshes a token that is about to end. When that fails the old one is
-// used: its platform will say what is wrong.
+// makeReady opens the channel's credentials, and refreshes a token that is about to end. If that fails the old one is used, and its
+// platform reports the reason.
 func (p *pass) makeReady(ctx context.Context) {
 	if p.credentials != nil || p.work.Channel.ID == "" {
 		return
@@ -58,8 +58,7 @@ func (p *pass) makeReady(ctx context.Context) {
 	}
 }
 
-// adopt replaces the channel and the credentials of the pass by those of channel. It reports false when the credentials can't be
-// opened.
+// adopt replaces the channel and the credentials of the pass by the channel's. It reports false when the credentials can't be opened.
 func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 	credentials, err := p.openCredentials(channel)
 	if err != nil {
@@ -70,8 +69,8 @@ func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 	return true
 }
 
-// renewed reports whether there are other credentials than those the platform has just refused: they were stored meanwhile, or
-// the platform gave them for the refresh token. temporary is as in refresh.
+// renewed reports whether there are other credentials than the ones that the platform has just refused: they were stored since, or the
+// platform gave them for the refresh token. temporary is as in refresh.
 func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, temporary *platforms.Error) {
 	switch {
 	case p.newer(ctx):
@@ -96,11 +95,11 @@ func (p *pass) newer(ctx context.Context) bool {
 	return channel.CredentialsVersion != p.work.Channel.CredentialsVersion && p.adopt(ctx, &channel)
 }
 
-// refresh gets new credentials from the platform and stores them. Credentials that another process has stored meanwhile are
-// adopted instead. In one process a channel is refreshed by one goroutine at a time, because a refresh token is good for one
-// use; between processes the compare-and-set decides. needed: the platform has refused the current token, so the channel needs
-// its owner unless there is another one; goroutines that wait for the refresh then don't ask the platform again. temporary is a
-// failure that doesn't depend on the refresh token, such as an outage or our own stop: a later refresh may succeed.
+// refresh gets new credentials from the platform and stores them. Credentials that another process has stored since are adopted instead. In
+// one process a channel is refreshed by one goroutine at a time, because a refresh token is good for one use; between processes the
+// compare-and-set decides. needed: the platform has refused the current token, so the channel needs its owner unless there is another one;
+// goroutines that wait for the refresh then don't ask the platform again. temporary is a failure that doesn't depend on the refresh token,
+// such as an outage or our own stop: a later refresh may succeed.
 func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, temporary *platforms.Error) {
 	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
 	if err != nil {
@@ -205,7 +204,7 @@ func (p *pass) reactivate(ctx context.Context) {
 	p.work.Channel.State = store.ChannelActive
 }
 
-// needsReauth marks the channel as in need of new credentials. It reports true when it has got some meanwhile.
+// needsReauth marks the channel as in need of new credentials. It reports true if it has got some since.
 func (p *pass) needsReauth(ctx context.Context) (renewed bool, err error) {
 	if p.work.Channel.State == store.ChannelNeedsReauth {
 		return false, nil
@@ -271,8 +270,8 @@ const (
 	renewalPlaces = 8
 )
 
-// renewalLoop refreshes tokens that are about to end, also those of idle channels, until ctx ends. A refresh that has begun may go on
-// until work ends, because the new token has to be stored.
+// renewalLoop refreshes tokens that are about to end, also of idle channels, until ctx ends. A refresh that has begun may go on until work
+// ends, because the new token has to be stored.
 func (w *Worker) renewalLoop(ctx, work context.Context) {
 	if w.DB == nil {
 		return
@@ -313,7 +312,7 @@ func (w *Worker) renewTokens(ctx, work context.Context) error {
 	})
 }
 
-// tellExpiry tells people of a token that should have been renewed long ago, and ends soon.
+// tellExpiry reports a token to people that should have been renewed long ago, and ends soon.
 func (p *pass) tellExpiry(ctx context.Context) {
 	channel := &p.work.Channel
 	kind, known := p.Platforms.Find(channel.Type)
@@ -327,8 +326,8 @@ func (p *pass) tellExpiry(ctx context.Context) {
 	}
 }
 
-// renewable reports whether a channel's token is to be refreshed now, and whether it has ended already. A platform that refuses to
-// refresh a token that hasn't ended is asked again with the next look: messages are sent meanwhile.
+// renewable reports whether a channel's token is to be refreshed now, and whether it has ended already. A platform that refuses to refresh
+// a token that hasn't ended is asked again with the next look. Until then messages are sent.
 func (w *Worker) renewable(ctx context.Context, channel *store.Channel) (due, overdue bool) {
 	kind, known := w.Platforms.Find(channel.Type)
 	if !known || channel.State != store.ChannelActive || !w.Platforms.Refreshable(platforms.Type(channel.Type)) {
@@ -342,7 +341,7 @@ func (w *Worker) renewable(ctx context.Context, channel *store.Channel) (due, ov
 	now, end := w.Now(), credentials.Expiry()
 	if end == 0 {
 		// The end of a pasted token is unknown until it was exchanged once; a token is as old as the channel's last change, at least. An
-		// authorization ends if nobody renews it, also where no customer writes.
+		// authorization ends if it isn't renewed, also where no customer writes.
 		return now.Sub(time.UnixMilli(channel.UpdatedAt)) >= platforms.MinRenewalAge, false
 	}
 	left := time.UnixMilli(end).Sub(now)

@@ -25,7 +25,7 @@ const (
 	faultPause = time.Second
 )
 
-// dispatcher hands leased conversations to goroutines. Its methods run on Run's goroutine, but for freeEarly and ended.
+// dispatcher hands leased conversations to goroutines. Its methods run on Run's goroutine, except freeEarly and ended.
 type dispatcher struct {
 	*Worker
 	work context.Context //nolint:containedctx // the lifetime that running conversations are joined to
@@ -72,9 +72,9 @@ func (d *dispatcher) run(ctx context.Context) {
 // wait returns when every goroutine of the dispatcher has ended.
 func (d *dispatcher) wait() { d.running.Wait() }
 
-// fill leases conversations for the free places and starts them. It reports whether another look may fill more of them: a lease may
-// end early at an organization that has more to do than was read. The end of ctx must not interrupt fill: a lease whose commit wasn't
-// confirmed would keep its customer waiting until it runs out.
+// fill leases conversations for the free places and starts them. It reports whether another look may fill more of them: a lease may end
+// early at an organization that has more to do than was read. The end of ctx must not interrupt fill: a lease without a confirmed commit
+// would keep its customer waiting until it runs out.
 func (d *dispatcher) fill(ctx context.Context) (more bool, err error) {
 	free, _ := d.room()
 	if free.Free == 0 || closed(d.stop) {
@@ -120,7 +120,7 @@ func (d *dispatcher) start(lease inbox.Lease) {
 }
 
 // freeEarly gives a place back before the last write of its conversation, so that the same commit may lease the next one. It reports
-// whether it did: at most as many conversations as there are places end without one.
+// whether it did: up to the number of conversations for which there are places end without one.
 func (d *dispatcher) freeEarly(org string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +165,7 @@ func (d *dispatcher) idle(ctx context.Context) {
 	case !capped:
 		signal(d.ask)
 	}
-	// What is due may be an organization's at its cap, which a wait for due work would return for at once.
+	// What is due may be an organization's at its cap, for which a wait for due work would return immediately.
 	look := (<-chan time.Time)(nil)
 	if capped {
 		timer := time.NewTimer(10 * emptyPause)
@@ -226,20 +226,20 @@ func closed(c <-chan struct{}) bool {
 const (
 	// firstWait is the pause before the second try of a call or a send.
 	firstWait = time.Second
-	// longestWait bounds a pause, whatever a vendor asks for.
+	// longestWait bounds a pause, also one that a vendor demands.
 	longestWait = 5 * time.Minute
 	// waitFactor: with maxTries the pauses are about 1, 3, 9, 27, 81, 243 and 300 s, eleven minutes in all, which
 	// outlives most outages of a vendor.
 	waitFactor = 3
 	// maxTries bounds how often a turn is asked before it stands and people are told.
 	maxTries = 8
-	// busyStorePause is the pause of a turn whose hold the overloaded store refused; each try costs the store two more writes.
+	// busyStorePause is the pause of a turn after the overloaded store refused its hold; each try costs the store two more writes.
 	busyStorePause = 10 * time.Second
 )
 
 // backoff returns the pause after a failed try that followed attempts failed tries: exponential, at least retryAfter (the vendor's
-// Retry-After, 0 for none), at most longestWait. A random quarter at most is taken off, or added to a retryAfter, so that
-// conversations which failed together aren't tried together again.
+// Retry-After, or 0), and up to longestWait. Up to a random quarter is taken off, or added to a retryAfter, so that conversations which
+// failed together aren't tried together again.
 func backoff(attempts int64, retryAfter time.Duration) time.Duration {
 	wait := firstWait
 	for range min(attempts, maxTries) {
@@ -307,15 +307,15 @@ const (
 	resumeAge = 24 * time.Hour
 	// resumeLimit bounds one read. The longest standing come first, so it must exceed the number of turns that stay standing.
 	resumeLimit = 5000
-	// resumeAttempts leaves a turn whose vendor failed two more tries when it is resumed: one that its worker's end uses up, and one
+	// resumeAttempts leaves a turn two more tries when it is resumed after a vendor's failure: one that its worker's end uses up, and one
 	// after which it stands again.
 	resumeAttempts = maxTries - 2
-	// Bounds of the pause until a turn is resumed whose vendor failed.
+	// Bounds of the pause until a turn is resumed after a vendor's failure.
 	shortestStanding, longestStanding = time.Minute, 15 * time.Minute
 )
 
-// standingPause is how long a turn stands whose code ends in time. After an outage the pause grows with the turn's age, by half of what
-// the age was when it began to stand; up to a quarter is added, by the turn's id, so that turns which stand together aren't tried
+// standingPause is how long a turn stands with a code that ends in time. After an outage the pause grows with the turn's age, by half of
+// its age at the beginning of the pause; up to a quarter is added, by the turn's id, so that turns which stand together aren't tried
 // together.
 func standingPause(t *inbox.StandingTurn) time.Duration {
 	if t.Code == codes.LoopGuard {
@@ -327,7 +327,7 @@ func standingPause(t *inbox.StandingTurn) time.Duration {
 	return pause + pause*time.Duration(spread.Sum32()%1000)/4000
 }
 
-// resumeLoop resumes standing turns whose cause has been resolved or whose pause is over, until ctx ends.
+// resumeLoop resumes standing turns after their cause was resolved or their pause is over, until ctx ends.
 func (w *Worker) resumeLoop(ctx context.Context) {
 	repeat.EveryChange(ctx, resumeInterval, resumeIdle, w.Leases.Committed, func(ctx context.Context) (again bool) {
 		standing, err := w.resume(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// handoverMark is what an assistant writes to hand the conversation over to a person. Customers never see it.
+// handoverMark is the text with which an assistant hands the conversation over to a person. Customers never see it.
 const handoverMark = "[[HANDOVER]]"
 
 // handoverInstructions are added to the instructions of an agent that may hand over.
@@ -54,7 +54,7 @@ func (p *pass) failsAgain(standing *inbox.Standing) bool {
 }
 
 // handOver ends the turn by giving the conversation to people, without an answer of the model's; without a turn the waiting texts become
-// one. What the agent says then is sent in the next pass, which is due at once.
+// one. The agent's words for that case are sent in the next pass, which is immediately due.
 func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 	if turnID == "" {
 		turn := p.newTurn()
@@ -76,7 +76,7 @@ func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 	return nil
 }
 
-// lastWords returns the text of an answer as the customer gets it, and the reason to hand the conversation over, "" for none.
+// lastWords returns the text of an answer as the customer gets it, and the reason to hand the conversation over, or none.
 func (p *pass) lastWords(request *storedRequest, text string) (said, reason string) {
 	reason = request.Person
 	if request.MayHandOver {
@@ -92,7 +92,7 @@ func (p *pass) lastWords(request *storedRequest, text string) (said, reason stri
 	return text, reason
 }
 
-// markFilter takes the mark, and the formatting around it, out of a text that comes in pieces.
+// markFilter removes the mark, and the formatting around it, from a text that comes in pieces.
 type markFilter struct {
 	// held is the end of the text so far, which may belong to a mark: fewer bytes than a formatted one has.
 	held  string
@@ -100,18 +100,18 @@ type markFilter struct {
 }
 
 const (
-	// formatting are the characters in which models wrap what they are told to write.
+	// formatting are the characters in which models wrap a text that they have to repeat.
 	formatting = "*_`"
-	// maxFormatting is how many of them wrap it on either side at most.
+	// maxFormatting bounds how many of them wrap it on either side.
 	maxFormatting = 3
 )
 
-// add takes the next piece, and returns what is certain of the text.
+// add adds the next piece, and returns the certain part of the text.
 func (f *markFilter) add(piece string) (text string) {
 	return f.filter(f.held+piece, false)
 }
 
-// rest returns what is left when the text has ended.
+// rest returns the rest when the text has ended.
 func (f *markFilter) rest() (text string) {
 	return f.filter(f.held, true)
 }
@@ -209,7 +209,8 @@ func (p *pass) propose(ctx context.Context, turn *inbox.Turn, text string) error
 	return nil
 }
 
-// countRequests lets the loop guard count model calls where answers become drafts: nothing is sent there that it could count.
+// countRequests lets the loop guard count model calls in place of sent answers where the assistant writes drafts: nothing is sent there
+// that it could count.
 func (p *pass) countRequests(ctx context.Context) error {
 	if p.work.Turn != nil || !p.work.Channel.Answers.Drafts {
 		return nil

@@ -15,7 +15,7 @@ import (
 const (
 	// liveWait bounds how long a visitor waits for an answer by another process.
 	liveWait = 2 * time.Minute
-	// livePause is about how often the reply is read meanwhile. The read costs some microseconds.
+	// livePause is about how often the reply is read while a caller waits. The read costs some microseconds.
 	livePause = 100 * time.Millisecond
 	// livePasses bounds a request's own passes: more than one is needed only when other workers left work behind.
 	livePasses = 8
@@ -23,15 +23,15 @@ const (
 
 var errLiveSlow = errors.New("the answer took longer than 2 min")
 
-// AnswerNow answers a customer's text in the queue while its writer waits, with the same lease, turn and charge as a worker's,
-// and streams the answer to sink: the text that will be stored, without surrounding white space, piece by piece. When another
-// worker has the conversation, AnswerNow waits for its result, and sink gets nothing.
+// AnswerNow runs the turn of a customer's text in the queue while its writer waits, with the same lease, turn and charge as a worker's, and
+// streams the answer to sink: the text that will be stored, without surrounding white space, piece by piece. When another worker has the
+// conversation, AnswerNow waits for its result, and sink gets nothing.
 //
-// The reply says how it ended: its text is stored; or it still waits, because the try failed and will be repeated; or it isn't
-// answered now. sink may then have got the beginning of an answer that was not stored. It gets one answer at most, however many
-// tries there are. When ctx ends, AnswerNow stops waiting; but it makes the first try, and finishes one that has begun, because
-// the text was accepted and counts among the running answers until AnswerNow returns. When Config.Exit is closed it begins
-// nothing and waits for nothing: what it has begun is given back for other workers. An error is one of the store.
+// The reply says how it ended: its text is stored; or it still waits, because the try failed and will be repeated; or it isn't answered
+// now. sink may then have got the beginning of an answer that was not stored. It gets only one answer, however many tries there are. When
+// ctx ends, AnswerNow stops waiting; but it makes the first try, and finishes one that has begun, because the text was accepted and counts
+// among the running turns until AnswerNow returns. When Config.Exit is closed it begins nothing and waits for nothing: begun work is given
+// back for other workers. An error is one of the store.
 //
 // A worker that only does this needs no [Worker.Run].
 func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error) {
@@ -105,7 +105,7 @@ func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (i
 // live connects a pass with the visitor that waits for its answer.
 type live struct {
 	messageID string
-	// turnID is the turn that answers the message, "" before it has begun.
+	// turnID is the turn of the message. It is empty before the turn has begun.
 	turnID string
 	sink   *liveSink
 }
@@ -129,7 +129,7 @@ func (l *live) waitsFor(turnID string) bool { return l != nil && l.turnID == tur
 // keeps all of it: the answer is stored even if the visitor leaves.
 type liveSink struct {
 	to gateway.Sink
-	// marked: the answer may contain the mark, which mark takes out.
+	// marked: the answer may contain the mark, which is removed.
 	marked bool
 	mark   markFilter
 	// whole is the vendor's answer; space is white space that no text has followed yet.
@@ -161,7 +161,7 @@ func (s *liveSink) Text(piece string) error {
 	return nil
 }
 
-// end passes on what was kept back of an answer that is complete.
+// end passes on the rest of a complete answer.
 func (s *liveSink) end() {
 	s.show(s.mark.rest())
 	_ = s.Flush()

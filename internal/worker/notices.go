@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// belongsWithin is how long before or after a text, by the platform's clock, the rest of an album arrives whose caption the text is.
-	// Nobody writes a text and chooses a picture in that time.
+	// belongsWithin is how long before or after a text, by the platform's clock, the rest of an album arrives after its caption, which is
+	// the text. Nobody writes a text and chooses a picture in that time.
 	belongsWithin = 3 * time.Second
-	// mostWordless bounds the messages without text that a notice answers. More are answered as texts are: a text may be among them that
-	// is too old to be read with them.
+	// mostWordless bounds the messages without text that get a notice. More become a turn as texts do: a text may be among them that is too
+	// old to be read with them.
 	mostWordless = 100
 )
 
@@ -31,7 +31,7 @@ func (p *pass) wordless() bool {
 	return p.work.Turn == nil && len(p.work.Waiting) <= mostWordless && !slices.ContainsFunc(p.work.Waiting, isText)
 }
 
-// answerWordless answers messages without text with the channel's notice, or leaves them to people. No model is called. In draft mode
+// answerWordless replies to messages without text with the channel's notice, or leaves them to people. No model is called. In draft mode
 // nothing is sent by itself.
 func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err error) {
 	if code := p.obstacle(); code != "" {
@@ -73,7 +73,7 @@ func (p *pass) belongToTexts() bool {
 const longestClosed = 15 * time.Minute
 
 // openNow returns whether the channel's business is open, and since when or when it opens next, zero for any time. Hours that can't be
-// read, which no version writes, keep nobody from being answered.
+// read, which no version writes, keep no customer from getting an answer.
 func (p *pass) openNow() (open bool, change time.Time) {
 	rules := &p.work.Channel.Answers
 	if rules.OpeningHours == "" {
@@ -100,7 +100,7 @@ func (p *pass) opening() time.Time {
 	return change
 }
 
-// untilOpening lets the texts wait until the business opens, and tells the customer once. No model is called. In draft mode nothing is sent
+// untilOpening lets the texts wait until the business opens, and sends the notice once. No model is called. In draft mode nothing is sent
 // by itself.
 func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.Duration, err error) {
 	var notice []string

@@ -27,8 +27,8 @@ const (
 	// messageTokens and promptTokens are the costs of a message and a prompt besides the text, as in the gateway's bound.
 	messageTokens = 8
 	promptTokens  = 16
-	// Shares of the window: at most a quarter is kept free for the answer, long instructions leave at least an eighth to the
-	// customer's texts, and documents get a quarter at most.
+	// Shares of the window: up to a quarter is kept free for the answer, long instructions leave at least an eighth to the customer's
+	// texts, and documents get up to a quarter.
 	outputPart    = 4
 	waitingPart   = 8
 	knowledgePart = 4
@@ -129,7 +129,7 @@ func tokens(text string) int64 {
 	return (int64(len(text))+bytesPerToken-1)/bytesPerToken + messageTokens
 }
 
-// tail returns the longest end of text that begins at a grapheme and has at most size bytes.
+// tail returns the longest end of text that begins at a grapheme and has up to size bytes.
 func tail(text string, size int64) string {
 	state := -1
 	for int64(len(text)) > max(size, 0) {
@@ -170,7 +170,7 @@ type span struct {
 	To   int `json:"to"`
 }
 
-// newRequest returns the request that answers the waiting texts of a conversation.
+// newRequest returns the request for the waiting texts of a conversation.
 func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
 	p.Instructions = instructed(agent)
 	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
@@ -235,10 +235,10 @@ func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 	return call
 }
 
-// PlaygroundCall returns the call that would answer waiting texts if they were a customer's, so that the playground shows what
-// customers get. snippets are the results of [knowledge.Library.Search] for the waiting texts in the agent's knowledge bases,
-// at most [knowledge.PromptSnippets]; history is the earlier conversation, oldest first. The caller sets RequestID, KeyID and
-// Stream; there is no turn.
+// PlaygroundCall returns the call that would answer waiting texts if they were a customer's, so that the playground shows a customer's
+// answer. snippets are the results of [knowledge.Library.Search] for the waiting texts in the agent's knowledge bases, up to
+// [knowledge.PromptSnippets]; history is the earlier conversation, oldest first. The caller sets RequestID, KeyID and Stream; there is no
+// turn.
 func PlaygroundCall(
 	agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message,
 ) *gateway.Request {
@@ -247,18 +247,18 @@ func PlaygroundCall(
 }
 
 const (
-	// threadTime bounds a look at what people wrote.
+	// threadTime bounds the reading of people's messages.
 	threadTime = 5 * time.Second
-	// threadAge is how old a person's message is taken in: one from before doesn't pause the assistant any more.
+	// threadAge is how old a person's message is taken in: an older one doesn't pause the assistant.
 	threadAge = 24 * time.Hour
 )
 
-// looksFirst reports whether the platform has to be asked before an answer is sent what people wrote there meanwhile.
+// looksFirst reports whether the platform has to be asked before an answer is sent for newer messages of people.
 func (p *pass) looksFirst() bool { return p.Platforms.ReadsThreads(p.channelType()) }
 
-// lookForPeople takes in what people of the business wrote to the customer in the platform's own app, as if the platform had reported it.
-// If a person has the conversation then, the queue refuses to mark the answer as being sent. A platform that doesn't tell holds up no
-// answer: to be silent for good would be worse.
+// lookForPeople enqueues messages that people of the business wrote to the customer in the platform's own app, as if the platform had
+// reported it. If a person has the conversation then, the queue refuses to mark the answer as being sent. A platform that doesn't tell
+// holds up no answer: to be silent permanently would be worse.
 func (p *pass) lookForPeople(ctx context.Context) error {
 	if !p.looksFirst() || p.credentials == nil { // without credentials nothing can be sent either
 		return nil

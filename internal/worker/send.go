@@ -67,9 +67,9 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 	return 0, nil
 }
 
-// mark commits that the row is being sent. It reports false for a row that must not be sent any more: a person has taken the
-// conversation, an earlier part failed and took this one with it, or its text doesn't open. A wait above 0 is the pause until the
-// platform's pace lets it be sent. After a doubt the row is pending again: its platform was not called.
+// mark commits that the row is being sent. It reports false for a row that must not be sent: a person has taken the conversation, an
+// earlier part failed and took this one with it, or its text doesn't open. A wait above 0 is the pause until the platform's pace lets it be
+// sent. After a doubt the row is pending again: its platform was not called.
 func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait time.Duration, err error) {
 	if row.State == inbox.OutboundSending {
 		return true, 0, nil
@@ -108,13 +108,12 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 	return false, wait, nil
 }
 
-// over reports whether a turn or a message has ended meanwhile, so that there is nothing left to do for it.
+// over reports whether a turn or a message has ended since, so that there is nothing left to do for it.
 func over(err error) bool {
 	return errors.Is(err, inbox.ErrHandedOver) || errors.Is(err, inbox.ErrEnded)
 }
 
-// next is the row to mark as sending together with the end of the one before it, nil for none: it saves a commit for each
-// part of a long answer.
+// next is the row to mark as sending together with the end of the row before it, or nil: it saves a commit for each part of a long answer.
 func (p *pass) next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 	if len(rest) == 0 || rest[0].State != inbox.OutboundPending || ctx.Err() != nil || p.looksFirst() {
 		return nil
@@ -149,7 +148,7 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 	return id, failure
 }
 
-// refusal is why the platform need not be called for a message of the author, nil for no reason. A template may be sent after the window.
+// refusal is why the platform need not be called for a message of the author, or nil. A template may be sent after the window.
 func (p *pass) refusal(author string, template bool) *platforms.Error {
 	channel, kind := &p.work.Channel, p.channelType()
 	if channel.ID == "" {
@@ -167,8 +166,8 @@ func (p *pass) refusal(author string, template bool) *platforms.Error {
 	return nil
 }
 
-// tooMany is why the platform need not be called for one more message until the customer writes again; nil if it takes any number in a
-// row, or has not taken as many. Without the store it is nil, too: the platform refuses by itself.
+// tooMany is why the platform need not be called for one more message until the customer writes again. It returns nil if the platform
+// accepts any number in a row, or has not taken as many. Without the store it is nil, too: the platform refuses by itself.
 func (p *pass) tooMany(ctx context.Context) *platforms.Error {
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
 	if kind.ChannelType == nil || kind.Unanswered == 0 {
@@ -192,7 +191,7 @@ func refused(class platforms.Class, cause string) *platforms.Error {
 
 func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Channel.Type) }
 
-// windowOver returns the class of failure of a message after the platform's service window for its author, by our own record; ""
+// windowOver returns the class of failure of a message after the platform's service window for its author, by our own record. It is empty
 // while the window is open.
 func (p *pass) windowOver(author string) platforms.Class {
 	window := p.window(author)
@@ -203,7 +202,7 @@ func (p *pass) windowOver(author string) platforms.Class {
 	return kind.WindowClass()
 }
 
-// window is for how long after the customer's last message the platform takes messages of the author; 0 for any time.
+// window is for how long after the customer's last message the platform accepts messages of the author. 0 means at any time.
 func (p *pass) window(author string) time.Duration {
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
 	switch {
@@ -224,8 +223,8 @@ func (p *pass) silence() time.Duration {
 	return p.Now().Sub(time.UnixMilli(last))
 }
 
-// callPlatform sends once. What is no word of the platform's leaves everything open. The widget has no platform: its
-// visitor fetches what is stored.
+// callPlatform sends once. An error that isn't the platform's leaves everything open. The widget has no platform: its visitor fetches the
+// stored messages.
 func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
 	if p.channelType() == messaging.Widget {
 		return row.ID, nil
@@ -257,7 +256,7 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	return "", failure
 }
 
-// filledTemplate returns the template that the row is sent as, nil for a text.
+// filledTemplate returns the template that the row is sent as. It is nil for a text.
 func filledTemplate(row *inbox.Outbound) (*platforms.FilledTemplate, error) {
 	if row.Template == nil {
 		return nil, nil //nolint:nilnil // most messages have none
@@ -307,8 +306,8 @@ func (p *pass) sentLast(ctx context.Context, row *inbox.Outbound, id string) err
 	return nil
 }
 
-// failedToSend stores what became of a message that its platform has not taken, or perhaps has. wait > 0: it stays
-// pending and may be tried again then.
+// failedToSend stores what became of a message that its platform has not taken, or perhaps has. wait > 0: it stays pending and may be tried
+// again after that.
 func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
 	failed := func(code string, o inbox.SendFailure) error {
 		return p.sendFailed(ctx, row, inbox.OutboundFailed, code, o)
@@ -337,8 +336,8 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	return 0, failed(codes.SendRefused, rest)
 }
 
-// later keeps a message pending for another try, or lets it fail when that is of no use any more. What the platform asks for holds for its
-// other messages, too.
+// later keeps a message pending for another try, or lets it fail when it is useless by that time. A pause that the platform demands also
+// holds for its other messages.
 func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
 	if p.outdated(row) || failure.MostTries > 0 && row.Attempts+1 >= failure.MostTries {
 		return 0, p.giveUp(ctx, row)
@@ -351,7 +350,7 @@ func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platform
 	return max(backoff(row.Attempts, 0), failure.RetryAfter), p.sendFailed(ctx, row, inbox.OutboundPending, "", o)
 }
 
-// outdated reports whether a message has waited for so long that it is of no use any more.
+// outdated reports whether a message has waited until it is useless.
 func (p *pass) outdated(row *inbox.Outbound) bool {
 	return p.waited(row.CreatedAt) >= codes.Of(codes.SendFailed).For
 }
@@ -360,7 +359,7 @@ func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
 	return p.sendFailed(ctx, row, inbox.OutboundFailed, codes.SendFailed, inbox.SendFailure{RestOfTurn: true})
 }
 
-// untilReconnected keeps a message pending until its channel is connected again, as long as its platform would take it then. The resume
+// untilReconnected keeps a message pending until its channel is connected again, as long as its platform would still accept it. The resume
 // loop ends the wait.
 func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait time.Duration, err error) {
 	wait = codes.Of(codes.NeedsReauth).For - p.waited(row.CreatedAt)
@@ -411,8 +410,8 @@ func insist(ctx context.Context, write func(ctx context.Context) error) error {
 	}
 }
 
-// maxPaced bounds the tries to send a message in time while its lease is kept: one waits for the customer, one for the channel, and
-// either may be held meanwhile.
+// maxPaced bounds the tries to send a message in time while its lease is kept: one waits for the customer, one for the channel, and either
+// may be held during the wait.
 const maxPaced = 4
 
 // pace sets how fast the lease may send, by the channel's platform.
@@ -465,7 +464,7 @@ func (p *pass) sending(ctx context.Context, row *inbox.Outbound) error {
 // filesAtOnce is how many files a worker has in memory at a time.
 const filesAtOnce = 4
 
-// sendFile sends a file. What fails before the platform is called is tried again, unless the file can't be read for good.
+// sendFile sends a file. What fails before the platform is called is tried again, unless the file can never be read.
 func (p *pass) sendFile(ctx context.Context, row *inbox.Outbound, out *platforms.Outgoing) (id string, err error) {
 	select {
 	case p.files <- struct{}{}:

@@ -15,13 +15,13 @@ const (
 	// signalTime bounds one signal to a customer, and maxSignals how many show them that one answer is being written.
 	signalTime = 5 * time.Second
 	maxSignals = 12
-	// signalRest is for how long no customer of a channel gets a signal after one that failed, unless the platform asks for longer.
+	// signalRest is for how long no customer of a channel gets a signal after one that failed, unless the platform demands a longer pause.
 	signalRest = time.Minute
 	// maxResting bounds the channels that are remembered for that.
 	maxResting = 1000
 )
 
-// signals are what customers are shown while their answers are being written. The zero value is ready.
+// signals show customers that a reply is being written. The zero value is ready.
 type signals struct {
 	running sync.WaitGroup
 
@@ -46,7 +46,8 @@ func (s *signals) rests(channelID string, now time.Time) bool {
 }
 
 // signal shows the customer that their message was read and that an answer is being written, until stop is called. stop doesn't wait for
-// calls that still run. Nothing is shown if the agent's typing is off, if answers are drafts, or if the turn was begun in an earlier pass.
+// calls that still run. Nothing is shown if the agent's typing is off, if the assistant writes drafts, or if the turn was begun in an
+// earlier pass.
 func (p *pass) signal(ctx context.Context) (stop func()) {
 	channel := &p.work.Channel
 	if !p.work.Agent.Typing || channel.Answers.Drafts || len(p.work.Waiting) == 0 || !p.Platforms.Signals(p.channelType()) ||
@@ -68,7 +69,7 @@ func (p *pass) signal(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// signalUntil repeats a signal that lasts for a while until ctx ends; one that doesn't last is sent once.
+// signalUntil repeats a signal that lasts for a while until ctx ends; a signal that doesn't last is sent once.
 func (w *Worker) signalUntil(ctx context.Context, channelID string, signal platforms.Signal, lasts time.Duration) {
 	for range maxSignals {
 		bounded, cancel := context.WithTimeout(ctx, signalTime)

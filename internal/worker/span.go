@@ -24,7 +24,7 @@ const (
 // maxJoined bounds the spans of texts that are answered together with an earlier one.
 const maxJoined = 16
 
-// startSpan begins a span below the one in ctx, or else a root span of Config.Tracer. The span is nil when nothing is traced.
+// startSpan begins a span below the one in ctx, or without one a root span of Config.Tracer. The span is nil when nothing is traced.
 func (p *pass) startSpan(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	tracer := p.Tracer
 	if parent := trace.SpanFromContext(ctx); parent.IsRecording() {
@@ -37,9 +37,9 @@ func (p *pass) startSpan(ctx context.Context, name string, options ...trace.Span
 	return tracer.Start(ctx, name+" "+p.work.Channel.Type, options...) //nolint:spancheck // the caller ends it
 }
 
-// traceTurn begins the span of a turn, and returns a function that ends it. The span of a turn's first try is the one to which the
-// webhook of its first text has linked ([tracing.Answer]); those of later tries are below it. While a visitor waits, the span is
-// the request's child instead.
+// traceTurn begins the span of a turn, and returns a function that ends it. The span of a turn's first try is the span to which the webhook
+// of its first text has linked ([tracing.Answer]); the spans of later tries are below it. While a visitor waits, the span is the request's
+// child instead.
 func (p *pass) traceTurn(ctx context.Context) (context.Context, func()) {
 	if p.span != nil || p.Tracer == nil && !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, func() {}
@@ -98,7 +98,7 @@ func (p *pass) turnEnded(outcome string) {
 	}
 }
 
-// endSend ends the span of a try to send, nil for none.
+// endSend ends the span of a try to send, if there is one.
 func endSend(span trace.Span, outcome string) {
 	if span == nil {
 		return

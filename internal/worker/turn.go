@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxRecentReplies bounds the answers of an assistant in one conversation within the ten minutes that
-	// [inbox.Work.RecentReplies] counts. A person who types and reads gets a reply every half minute at most; a customer who is
-	// faster for so long is another bot.
+	// maxRecentReplies bounds the replies of an assistant in one conversation within the ten minutes that [inbox.Work.RecentReplies]
+	// counts. A person who types and reads gets no more than a reply every half minute; a customer who is faster during all that time is
+	// another bot.
 	maxRecentReplies = 20
 	// maxHalvings is enough to drop a full history.
 	maxHalvings = 8
 )
 
-// turn answers the waiting texts, if any. The queue decides whether the assistant may: while a person has the conversation, no
-// text waits, and begun turns and answers are refused.
+// turn runs a turn for the waiting texts, if any. The queue decides whether the assistant may: while a person has the conversation, no text
+// waits, and the end of a begun turn is refused.
 func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	switch {
 	case p.work.Turn == nil && len(p.work.Waiting) == 0:
@@ -104,17 +104,17 @@ func (p *pass) tryNewTurn(ctx context.Context) (wait time.Duration, err error) {
 	return p.ask(ctx, turn, request)
 }
 
-// readable returns the waiting texts that could be opened. The others belong to the turn, too, but can't be shown to a model.
+// readable returns the waiting texts that could be opened. The others also belong to the turn, but can't be shown to a model.
 func (p *pass) readable() []inbox.Message {
 	return slices.DeleteFunc(slices.Clone(p.work.Waiting), func(m inbox.Message) bool { return m.Unreadable })
 }
 
-// readableTexts returns what the customer has written of it.
+// readableTexts returns the customer's texts among them.
 func (p *pass) readableTexts() []inbox.Message {
 	return slices.DeleteFunc(p.readable(), func(m inbox.Message) bool { return !isText(m) })
 }
 
-// obstacle returns the code that keeps the assistant from answering, "" for none. No model is called for it.
+// obstacle returns the code that keeps the assistant from answering, or none. No model is called in that case.
 func (p *pass) obstacle() string {
 	switch {
 	case p.work.Turn == nil && len(p.readable()) == 0:
@@ -238,9 +238,10 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	return p.tryTurn(ctx)
 }
 
-// store stores the answer, with which the conversation is handed over for the reason, "" for none. Its first part is marked as sending in
-// the same commit when it can be sent now. It insists: the vendor has answered, and would be asked again. What an unconfirmed commit has stored
-// is pending again, for the next pass: its platform was not called. personFirst: a person's message waits, which is sent before the answer.
+// store stores the answer, with which the conversation is handed over for the reason, unless that is empty. Its first part is marked as
+// sending in the same commit when it can be sent now. It insists: the vendor has answered, and would be asked again. Rows of an unconfirmed
+// commit are pending again, for the next pass: its platform was not called. personFirst: a person's message waits, which is sent before the
+// answer.
 func (p *pass) store(
 	ctx context.Context, turn *inbox.Turn, reason string, parts []string,
 ) (rows []inbox.Outbound, personFirst bool, err error) {
@@ -304,8 +305,8 @@ func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outco
 	return nil
 }
 
-// tooOld reports whether the customer wrote, or a person had what stood tried again, longer ago than the channel's assistant still
-// answers. Only the time since the business opened counts.
+// tooOld reports whether the customer wrote, or a person had what stood tried again, longer ago than the channel's limit. Only the time
+// since the business opened counts.
 func (p *pass) tooOld() bool {
 	most := time.Duration(p.work.Channel.Answers.MaxAgeMinutes) * time.Minute
 	c := &p.work.Conversation
@@ -316,8 +317,8 @@ func (p *pass) tooOld() bool {
 	return open && (since.IsZero() || p.waited(since.UnixMilli()) > most)
 }
 
-// unsendable returns the code of a part that must not be sent, "" for any other. Of an answer that has become too old nothing is sent,
-// but one that has begun is sent to its end, and so is what a person has sent again.
+// unsendable returns the code of a part that must not be sent, or none. Of an answer that has become too old nothing is sent, but a begun
+// answer is sent to its end, and so is a part that a person has sent again.
 func (p *pass) unsendable(row *inbox.Outbound) string {
 	switch {
 	case row.Unreadable:

@@ -1,8 +1,8 @@
-// Package worker answers customers: it leases a due conversation, calls the model once for all waiting texts, and sends the
-// answer part by part.
+// Package worker runs the assistants: it leases a due conversation, calls the model once for all waiting texts, and sends the answer part
+// by part.
 //
-// The path of a conversation: lease → open → settle what a dead worker left → send what is pending → call the model under the
-// turn's id → store the answer → send it → release.
+// The path of a conversation: lease → open → settle the work of a dead worker → send what is pending → call the model under the turn's id →
+// store the answer → send it → release.
 //
 // Invariants:
 //   - One lease, one goroutine. Every write carries the lease's token; a worker that has lost its lease writes nothing more.
@@ -10,10 +10,10 @@
 //     repeated, it is charged once.
 //   - A message is committed as sending before its platform is called. A send that breaks off after that is delivery_unknown,
 //     and never repeated.
-//   - Messages of a conversation are sent in order; a part that fails takes the later parts of its answer with it.
+//   - Messages of a conversation are sent in order; if a part fails, the later parts of its answer fail with it.
 //   - Every retry is bounded and jittered; a cause that waiting doesn't resolve stalls the turn with a code until it is gone.
-//   - No organization takes more than half of the places. Places that get free go to the organizations with the fewest leases in all
-//     workers, and none stays free while another organization has work.
+//   - No organization has more than half of the places. Places that get free go to the organizations with the fewest leases in all workers,
+//     and none stays free while another organization has work.
 //
 // Rows belong to package inbox, the price of a call to package gateway, vendors' APIs to package platforms, metrics and
 // configuration to package caddymodule.
@@ -89,7 +89,7 @@ type Turns interface {
 	Deliveries
 }
 
-// Answers are the methods of [inbox.Queue] that store what a customer, or a person who sends it, gets.
+// Answers are the methods of [inbox.Queue] that store messages to a customer, or drafts of them.
 type Answers interface {
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
@@ -137,21 +137,21 @@ type Knowledge interface {
 type Config struct {
 	// Queue holds the conversations.
 	Queue *inbox.Queue
-	// Leases and Turns replace those methods of Queue, in tests that fail between two steps; nil is Queue.
+	// Leases and Turns replace those methods of Queue, in tests that fail between two steps. Nil means Queue.
 	Leases Leases
 	Turns  Turns
-	// DB has the channels, whose credentials Ring opens and seals.
+	// DB has the channels. Ring opens and seals their credentials.
 	DB   *store.DB
 	Ring *vault.Ring
 	// Gateway calls the models.
 	Gateway Gateway
-	// Platforms sends the answers.
+	// Platforms sends the messages.
 	Platforms Platforms
 	// Knowledge searches the documents of agents that have some.
 	Knowledge Knowledge
-	// Concurrency is how many conversations are worked on at a time, 0 for [DefaultConcurrency].
+	// Concurrency is how many conversations are worked on at a time. 0 means [DefaultConcurrency].
 	Concurrency int
-	// Lease is the life of a lease between two renewals, 0 for [DefaultLease].
+	// Lease is the life of a lease between two renewals. 0 means [DefaultLease].
 	Lease time.Duration
 	// Exit is closed when the process ends, after which [Worker.AnswerNow] begins nothing more; nil never is. [Worker.Run] ends
 	// by its context.
@@ -163,11 +163,11 @@ type Config struct {
 	Observer Observer
 	// Logger gets faults, never a customer's text; nil discards them.
 	Logger *slog.Logger
-	// Now is the clock of tokens' expiries; nil is [time.Now].
+	// Now is the clock of tokens' expiries. Nil means [time.Now].
 	Now func() time.Time
 }
 
-// Worker answers customers. It keeps only what is running; everything else is in the store.
+// Worker runs the assistants. It holds only the running work; everything else is in the store.
 type Worker struct {
 	Config
 	refreshes refreshes
@@ -201,9 +201,9 @@ func New(cfg Config) *Worker {
 	return &Worker{Config: cfg, files: make(chan struct{}, filesAtOnce)}
 }
 
-// Run works until ctx ends. Then it leases nothing new and calls no model any more; running model calls and sends have grace to
-// end. What still runs after that is cancelled, and every lease is given back, so that another worker goes on at once. Run
-// returns when all of its goroutines have ended. Faults of the store are logged and tried again.
+// Run works until ctx ends. After that it leases nothing new and calls no model; running model calls and sends have grace to end. What
+// still runs after that is cancelled, and every lease is given back, so that another worker continues immediately. Run returns when all of
+// its goroutines have ended. Faults of the store are logged and tried again.
 func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	if err := w.skipMissing(ctx); err != nil {
 		w.Logger.ErrorContext(ctx, "channels without a platform will be found when they are due", "error", err)
@@ -223,8 +223,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// skipMissing leaves conversations to other workers whose platforms this program doesn't contain, and logs each of their types
-// once.
+// skipMissing leaves the conversations of platforms that this program doesn't contain to other workers, and logs each of their types once.
 func (w *Worker) skipMissing(ctx context.Context) error {
 	bounded, cancel := storing(ctx)
 	defer cancel()
@@ -247,11 +246,11 @@ func storing(ctx context.Context) (context.Context, context.CancelFunc) {
 
 var errStoreSlow = errors.New("the store took longer than 10 s")
 
-// Observer counts what the worker does. Its methods are called from many goroutines and must not block.
+// Observer counts the worker's results. Its methods are called from many goroutines and must not block.
 type Observer interface {
 	// Leased counts leased conversations.
 	Leased(n int)
-	// LeaseLost counts conversations whose lease ran out while the worker had them.
+	// LeaseLost counts leases that ran out while the worker had their conversations.
 	LeaseLost()
 	// TurnBegan observes how long the first of a turn's texts has waited for it, on a channel of a type. The agent's quiet window
 	// is part of that, as are tries that failed before.
