@@ -14,11 +14,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/docs"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/widget"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
@@ -146,7 +148,7 @@ func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openap
 }
 
 // Dashboard serves the pages for people at `/dashboard`: keys, assistants, channels, conversations, the wallet and members. It
-// calls the endpoints of svc_api inside this process, so it doesn't need svc_api beside it. It sets its own security headers,
+// runs the operations of svc_api inside this process, so it doesn't need svc_api beside it. It sets its own security headers,
 // such as a strict Content-Security-Policy.
 //
 // People sign in over https, or over plain http on this machine (http://localhost). `caddy svc user invite` makes their first
@@ -172,17 +174,35 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	})
 }
 
-// newDashboard builds the dashboard over api, whose errors are counted and logged as by svc_error.
+// newDashboard builds the dashboard over the operations of server, whose errors are counted and logged as by svc_error.
 func (a *App) newDashboard(
-	api *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
+	server *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
 ) *dashboard.Dashboard {
+	failed := func(r *http.Request, err error) *handlers.Error {
+		answer := publicError(err)
+		a.logFailure(r, answer)
+		countFailure(answer)
+		return answer
+	}
 	return dashboard.New(dashboard.Config{
+		Person: func(r *http.Request) (*identity.Principal, error) {
+			person, err := server.Person(r)
+			if err != nil {
+				return nil, failed(r, err)
+			}
+			return person, nil
+		},
+		Ask: func(
+			w http.ResponseWriter, r *http.Request, person *identity.Principal, o api.Operation, in endpoint.Values,
+		) (answer any, err error) {
+			if answer, err = server.Ask(w, r, person, o.Spec().ID, in); err != nil {
+				return nil, failed(r, err)
+			}
+			return answer, nil
+		},
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := api.Serve(w, r); err != nil {
-				answer := publicError(err)
-				a.logFailure(r, answer)
-				countFailure(answer)
-				handlers.WriteError(w, r, answer, "")
+			if err := server.Serve(w, r); err != nil {
+				handlers.WriteError(w, r, failed(r, err), "")
 			}
 		}),
 		BaseURL: a.BaseURL, ChannelTypes: catalog.Declared(),

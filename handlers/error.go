@@ -141,10 +141,11 @@ func AsError(err error) *Error {
 	return Internal(err)
 }
 
-// Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
-func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
-	return e.Code.Status(), string(e.Code), e.message(), roundUp(retryAfter(e), time.Second)
-}
+// PublicMessage returns the text for the client.
+func (e *Error) PublicMessage() string { return e.message() }
+
+// WaitSeconds returns the value of the header Retry-After in seconds; 0 means that there is none.
+func (e *Error) WaitSeconds() int64 { return roundUp(retryAfter(e), time.Second) }
 
 // maxRetryAfter: openai npm ignores a longer Retry-After and retries at once.
 const maxRetryAfter = 60 * time.Second

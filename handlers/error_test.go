@@ -62,7 +62,7 @@ func TestFromStatus(t *testing.T) {
 	for status, code := range want {
 		e := handlers.FromStatus(status, "", errors.New("cause"))
 		require.Equal(t, code, e.Code, status)
-		_, _, message, _ := e.Refusal()
+		message := e.PublicMessage()
 		require.NotEmpty(t, message, status)
 		require.EqualError(t, e.Cause, "cause")
 	}

@@ -40,7 +40,10 @@ func tableOf[T any](o endpoint.Operation) endpoint.Operation {
 
 // tableBody returns a table in the form that the client asks for.
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
-	return endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+	page := func(rows []Row) *pageOf[T] {
+		return endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
+	}
+	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
 		asCSV := in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
 		if asCSV {
 			stretch.Rows = billing.MaxHistoryRows
@@ -55,9 +58,15 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 				return nil
 			}, nil
 		}
-		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
-		body := handlers.Marshal(list.Body)
+		body := handlers.Marshal(page(rows).Body)
 		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
+	})
+	return stream.Or(func(ctx context.Context) (any, error) {
+		rows, err := t.read(ctx, stretch)
+		if err != nil {
+			return nil, err
+		}
+		return page(rows), nil
 	})
 }
 

@@ -23,7 +23,12 @@ func (k *KeyHeader) Resolve(ctx huma.Context) []error {
 }
 
 // IdempotencyKey returns the key, as [handlers.IdempotencyKey] reads it.
-func (k *KeyHeader) IdempotencyKey() (string, error) { return handlers.IdempotencyKey(k.header) }
+func (k *KeyHeader) IdempotencyKey() (string, error) {
+	if k.header == nil && k.Key != "" { // the operation runs as a function
+		return handlers.IdempotencyKey(http.Header{handlers.HeaderIdempotencyKey: {k.Key}})
+	}
+	return handlers.IdempotencyKey(k.header)
+}
 
 // Replayable is an answer with a body that may have been given before.
 type Replayable[T any] struct {

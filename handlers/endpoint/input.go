@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,8 +28,10 @@ type Field struct {
 	Nullable bool
 	// Secret: its value must not be shown.
 	Secret bool
-	// MaxLength is the largest number of characters of a text. Zero means no bound.
-	MaxLength int
+	// MinLength and MaxLength bound the number of characters of a text. Zero means no bound.
+	MinLength, MaxLength int
+	// Zero: the value 0 is within the bounds of the number and no smaller one is.
+	Zero bool
 	// Enum are its values, when they are few.
 	Enum []string
 }
@@ -45,12 +48,15 @@ const (
 )
 
 // Values are the values of an operation's input by the names of its fields, as JSON has them: string, float64, bool, nil, []any and
-// map[string]any. Parameters of a path or query are strings.
+// map[string]any; []string is []any. Parameters of a path, query or header are strings.
 type Values map[string]any
 
-// fieldsOf returns the fields of an input: parameters first, then the body's members, each in the order of its type.
+// fieldsOf returns the fields of an input except headers: parameters first, then the body's members, each in the order of its type.
 func fieldsOf[I any]() (fields []Field) {
 	eachField(reflect.TypeFor[I](), nil, func(_ []int, f reflect.StructField, in string) {
+		if in == "header" {
+			return
+		}
 		if in != "body" {
 			fields = append(fields, fieldOf(f, f.Tag.Get(in), in, in == "path"))
 			return
@@ -67,7 +73,8 @@ func fieldsOf[I any]() (fields []Field) {
 	return fields
 }
 
-// eachField calls use with each field that is not embedded, with its index, and its place: path, query, body, or empty for a member of a body.
+// eachField calls use with each field that is not embedded, with its index, and its place: path, query, header, body, or empty for a member
+// of a body.
 func eachField(t reflect.Type, index []int, use func(index []int, f reflect.StructField, in string)) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -81,6 +88,8 @@ func eachField(t reflect.Type, index []int, use func(index []int, f reflect.Stru
 			use(at, f, "path")
 		case f.Tag.Get("query") != "":
 			use(at, f, "query")
+		case f.Tag.Get("header") != "":
+			use(at, f, "header")
 		case f.Tag.Get("json") != "":
 			use(at, f, "")
 		}
@@ -90,11 +99,28 @@ func eachField(t reflect.Type, index []int, use func(index []int, f reflect.Stru
 func fieldOf(f reflect.StructField, name, in string, required bool) Field {
 	field := Field{Name: name, In: in, Doc: f.Tag.Get("doc"), Required: required, Secret: f.Tag.Get("writeOnly") == "true"}
 	field.Type, field.Nullable = typeOf(f.Type)
-	field.MaxLength, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 without
+	field.MinLength, _ = strconv.Atoi(f.Tag.Get("minLength")) // 0 without
+	field.MaxLength, _ = strconv.Atoi(f.Tag.Get("maxLength"))
+	field.Zero = f.Tag.Get("minimum") == "0"
 	if enum := f.Tag.Get("enum"); enum != "" {
 		field.Enum = strings.Split(enum, ",")
 	}
 	return field
+}
+
+// Members returns the members of an answer by their names in JSON, without pointers: nil for a nil pointer. Lists of texts are []string.
+func Members(answer any) map[string]any {
+	members, of := map[string]any{}, reflect.Indirect(reflect.ValueOf(answer))
+	eachField(of.Type(), nil, func(index []int, f reflect.StructField, _ string) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch value := of.FieldByIndex(index); {
+		case value.Kind() == reflect.Pointer && value.IsNil():
+			members[name] = nil
+		default:
+			members[name] = reflect.Indirect(value).Interface()
+		}
+	})
+	return members
 }
 
 func typeOf(t reflect.Type) (of FieldType, nullable bool) {
@@ -120,46 +146,74 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 	return "", nullable
 }
 
-// decodeValues returns the input that values describe. Its errors are the same as for a request with invalid parameters or an invalid body.
-func decodeValues[I any](values Values) (*I, error) {
-	in, schemas := new(I), huma.NewMapRegistry(SchemaPrefix, SchemaName)
-	var failed error
-	eachField(reflect.TypeFor[I](), nil, func(index []int, f reflect.StructField, place string) {
-		into := reflect.ValueOf(in).Elem().FieldByIndex(index)
-		if failed != nil {
+// decoder makes inputs of [Values] by the tags of the input's type. It is safe for concurrent use, and slow to make.
+type decoder[I any] struct {
+	schemas huma.Registry
+	parts   []inputPart
+}
+
+// inputPart is a parameter of an input, or its body.
+type inputPart struct {
+	index []int
+	// in is path, query, header or body; name is empty for a body.
+	in, name string
+	schema   *huma.Schema
+	// members are the names of a body's members.
+	members []string
+}
+
+func newDecoder[I any]() *decoder[I] {
+	d := &decoder[I]{schemas: huma.NewMapRegistry(SchemaPrefix, SchemaName)}
+	eachField(reflect.TypeFor[I](), nil, func(index []int, f reflect.StructField, in string) {
+		part := inputPart{index: index, in: in, name: f.Tag.Get(in)}
+		if in != "body" {
+			part.schema = huma.SchemaFromField(d.schemas, f, "")
+			d.parts = append(d.parts, part)
 			return
 		}
-		if place == "body" {
-			failed = decodeBody(values, into, f.Type, schemas)
-			return
-		}
-		if text, given := values[f.Tag.Get(place)].(string); given {
-			failed = decodeParameter(text, into, f, place, schemas)
-		}
+		part.schema = huma.SchemaFromType(d.schemas, f.Type)
+		part.schema.AdditionalProperties = true
+		eachField(f.Type, nil, func(_ []int, f reflect.StructField, _ string) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			part.members = append(part.members, name)
+		})
+		d.parts = append(d.parts, part)
 	})
-	if failed != nil {
-		return nil, failed
+	return d
+}
+
+// decode returns the input that values describe. Its errors are the same as for a request with invalid parameters or an invalid body.
+func (d *decoder[I]) decode(values Values) (*I, error) {
+	in := new(I)
+	for i := range d.parts {
+		part, err := &d.parts[i], error(nil)
+		into := reflect.ValueOf(in).Elem().FieldByIndex(part.index)
+		if text, given := values[part.name].(string); part.in == "body" {
+			err = d.decodeBody(part, values, into)
+		} else if given && (text != "" || part.in == "path") {
+			err = d.decodeParameter(part, text, into)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return in, nil
 }
 
 // decodeBody builds the body of those values that are its members.
-func decodeBody(values Values, into reflect.Value, t reflect.Type, schemas huma.Registry) error {
+func (d *decoder[I]) decodeBody(part *inputPart, values Values, into reflect.Value) error {
 	members := map[string]any{}
-	eachField(t, nil, func(_ []int, f reflect.StructField, _ string) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if value, given := values[name]; given {
-			members[name] = value
+	for _, name := range part.members {
+		value, given := values[name]
+		if !given {
+			continue
 		}
-	})
-	for name, value := range members {
 		if !storable(value) {
 			return handlers.InvalidRequest(name, "%s contains the character NUL, or is not UTF-8.", name)
 		}
+		members[name] = value
 	}
-	schema := huma.SchemaFromType(schemas, t)
-	schema.AdditionalProperties = true
-	if err := checkValue(schemas, schema, "body", members); err != nil {
+	if err := d.check(part.schema, "body", members); err != nil {
 		return err
 	}
 	text, err := json.Marshal(members)
@@ -177,6 +231,8 @@ func storable(value any) bool {
 	switch value := value.(type) {
 	case string:
 		return utf8.ValidString(value) && !strings.ContainsRune(value, 0)
+	case []string:
+		return !slices.ContainsFunc(value, func(element string) bool { return !storable(element) })
 	case []any:
 		return !slices.ContainsFunc(value, func(element any) bool { return !storable(element) })
 	case map[string]any:
@@ -189,42 +245,44 @@ func storable(value any) bool {
 	return true
 }
 
-// decodeParameter reads one parameter of a path or query, as the framework does.
-func decodeParameter(text string, into reflect.Value, f reflect.StructField, place string, schemas huma.Registry) error {
-	name := f.Tag.Get(place)
+// decodeParameter reads one parameter of a path, query or header, as the framework does.
+func (d *decoder[I]) decodeParameter(part *inputPart, text string, into reflect.Value) error {
+	if !storable(text) {
+		return handlers.InvalidRequest(part.name, "%s contains the character NUL, or is not UTF-8.", part.name)
+	}
 	var value any = text
 	switch into.Kind() { //nolint:exhaustive // no parameter has another type
 	case reflect.Int, reflect.Int64:
 		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return handlers.InvalidRequest(name, "%s is not valid: expected an integer.", name)
+			return handlers.InvalidRequest(part.name, "%s is not valid: expected an integer.", part.name)
 		}
 		into.SetInt(number)
 		value = float64(number)
 	case reflect.Bool:
 		on, err := strconv.ParseBool(text)
 		if err != nil {
-			return handlers.InvalidRequest(name, "%s is not valid: expected true or false.", name)
+			return handlers.InvalidRequest(part.name, "%s is not valid: expected true or false.", part.name)
 		}
 		into.SetBool(on)
 		value = on
 	default:
 		into.SetString(text)
 	}
-	if place == "path" && name == "id" && !handlers.WellFormedID(text) {
+	if part.in == "path" && part.name == "id" && !handlers.WellFormedID(text) {
 		return handlers.NotFound("There is nothing with this id.")
 	}
-	return checkValue(schemas, huma.SchemaFromField(schemas, f, ""), place+"."+name, value)
+	return d.check(part.schema, part.in+"."+part.name, value)
 }
 
-// checkValue checks a value by its schema.
-func checkValue(schemas huma.Registry, schema *huma.Schema, place string, value any) error {
+// check checks a value by its schema.
+func (d *decoder[I]) check(schema *huma.Schema, place string, value any) error {
 	path, result := huma.NewPathBuffer([]byte(place), len(place)), &huma.ValidateResult{}
-	huma.Validate(schemas, schema, path, huma.ModeWriteToServer, value, result)
+	huma.Validate(d.schemas, schema, path, huma.ModeWriteToServer, value, result)
 	if len(result.Errors) == 0 {
 		return nil
 	}
-	fault := &huma.ErrorModel{Status: 400}
+	fault := &huma.ErrorModel{Status: http.StatusBadRequest}
 	for _, err := range result.Errors {
 		fault.Add(err)
 	}

@@ -2,6 +2,9 @@ package endpoint
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"sync"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -34,6 +37,11 @@ func (o Op[D, I, O]) Register(s *Server, d D) {
 	Register(s, o.Operation, func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
 		return o.Do(d, ctx, principal, in)
 	})
+	decoder := sync.OnceValue(newDecoder[I])
+	s.functions[o.ID] = function{o.Operation, func(ctx context.Context, principal *identity.Principal, values Values) (func() (any, error), error) {
+		in, err := decoder().decode(values)
+		return func() (any, error) { return o.Do(d, ctx, principal, in) }, err
+	}}
 }
 
 // Spec implements [Any].
@@ -44,11 +52,19 @@ func (o Op[D, I, O]) Fields() []Field { return fieldsOf[I]() }
 
 // Run implements [Any].
 func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal, values Values) (body any, err error) {
-	in, err := decodeValues[I](values)
+	in, err := newDecoder[I]().decode(values)
 	if err != nil {
 		return nil, err
 	}
-	out, err := o.Ask(ctx, d, principal, in)
+	if err := checkRights(principal, o.Route); err != nil {
+		return nil, err
+	}
+	if o.Check != nil {
+		if err := o.Check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out, err := o.Do(d, handlers.WithPrincipal(ctx, *principal), principal, in)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +74,95 @@ func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal
 	return nil, nil
 }
 
-// Ask runs the operation for a principal, whose rights it checks. The caller has checked the input. Its errors are the same as for a request.
-func (o Op[D, I, O]) Ask(ctx context.Context, d D, principal *identity.Principal, in *I) (*O, error) {
-	if err := checkRights(principal, o.Route); err != nil {
-		return nil, err
+// function is an operation of a server that [Server.Ask] runs.
+type function struct {
+	Operation
+
+	// prepare decodes the values and returns what runs the operation.
+	prepare func(ctx context.Context, principal *identity.Principal, values Values) (run func() (any, error), err error)
+}
+
+// Person returns the principal of the session of a page's request. A key in a header doesn't count. The error is unauthenticated without a
+// session, and forbidden for a change that another site caused.
+func (s *Server) Person(r *http.Request) (*identity.Principal, error) {
+	principal, err := s.sessions.Principal(r)
+	return &principal, err
+}
+
+// Ask runs an operation for a page as a request with the values would: with the same checks, rates and turns, and the same errors. The answer
+// is the output of the operation's Do. principal is the person of the page's request r ([Server.Person]); public operations need none. A
+// request to read a page runs only operations that read. Cookies go to w.
+func (s *Server) Ask(
+	w http.ResponseWriter, r *http.Request, principal *identity.Principal, id string, values Values,
+) (answer any, err error) {
+	asked, known := s.functions[id]
+	if !known || asked.Method != http.MethodGet && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		return nil, handlers.Internal(errors.New("a page can't ask " + id + " in a request with " + r.Method))
 	}
-	if o.Check != nil {
-		if err := o.Check(ctx); err != nil {
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r}))
+	if principal == nil {
+		principal = new(identity.Principal)
+	}
+	if !asked.Public {
+		if err := checkRights(principal, asked.Route); err != nil {
+			return nil, handlers.CallerOf(principal).Refused(err)
+		}
+		r = r.WithContext(handlers.WithPrincipal(r.Context(), *principal))
+	}
+	answer, err = s.run(w, r, principal, asked, values)
+	if err != nil {
+		return nil, handlers.CallerOf(principal).Refused(err)
+	}
+	return answer, nil
+}
+
+// run counts and runs an operation whose rights are checked.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, principal *identity.Principal, asked function, values Values) (answer any, err error) {
+	if !asked.Public {
+		permit, refused := s.Rates.take(w, r, principal, asked.Route)
+		if refused != nil {
+			return nil, refused
+		}
+		defer func() { permit.Return(w, r, err) }()
+	}
+	if asked.Check != nil {
+		if err := asked.Check(r.Context()); err != nil {
 			return nil, err
 		}
 	}
-	return o.Do(d, handlers.WithPrincipal(ctx, *principal), principal, in)
+	leave, err := s.takeTurn(r)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	decoded, err := s.bodies.Decoding(r.Context(), values.size())
+	if err != nil {
+		return nil, err
+	}
+	do, err := asked.prepare(r.Context(), principal, values)
+	decoded()
+	if err != nil {
+		return nil, err
+	}
+	answer, err = do()
+	if stream, ok := answer.(*Stream); ok && err == nil {
+		if stream.whole == nil {
+			return nil, handlers.Internal(errors.New("the answer of " + asked.ID + " is a stream"))
+		}
+		return stream.whole(r.Context())
+	}
+	return answer, err
+}
+
+// size returns the number of bytes of the values' texts, nearly.
+func (v Values) size() (bytes int) {
+	for _, value := range v {
+		switch value := value.(type) {
+		case string:
+			bytes += len(value)
+		case map[string]any:
+			bytes += Values(value).size()
+		}
+	}
+	return bytes
 }

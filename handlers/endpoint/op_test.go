@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -107,6 +109,56 @@ func TestRun(t *testing.T) {
 		requireCode(t, refused.code, err)
 	}
 	require.Len(t, n.seen, 1)
+}
+
+// TestAsk: a page runs an operation with the checks of a request.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	var n notes
+	s := New(nil, nil, nil)
+	s.Rates = Rates{Windows: limit.NewMemory(newClock().now)}
+	note.Register(s, &n)
+	person := &identity.Principal{OrgID: "org_1", UserID: "usr_1", Role: identity.Member}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/dashboard/notes", nil)
+	ask := func(person *identity.Principal, in Values) error {
+		answer, err := s.Ask(w, r, person, "note", in)
+		if err == nil {
+			require.Equal(t, person.UserID, answer.(*JSON[string]).Body)
+		}
+		return err
+	}
+	in := Values{"id": "not_1", "name": "chợ", "days": ""}
+	for range PersonChangesPerMinute {
+		require.NoError(t, ask(person, in))
+	}
+	refused := handlers.AsError(ask(person, in))
+	require.Equal(t, errcode.RateLimited, refused.Code)
+	require.Equal(t, handlers.Caller{OrgID: "org_1", UserID: "usr_1"}, refused.Caller)
+	other := &identity.Principal{OrgID: "org_1", UserID: "usr_2", Role: identity.Member}
+	require.Equal(t, "name", handlertest.RequireInvalid(t, ask(other, Values{"id": "not_1", "name": "longer"})).Field)
+	requireCode(t, errcode.NotFound, ask(other, Values{"id": "", "name": "a"}))
+	requireCode(t, errcode.Forbidden, ask(&identity.Principal{OrgID: "org_1", UserID: "usr_3"}, in))
+	requireCode(t, errcode.OrganizationSuspended, ask(&identity.Principal{UserID: "usr_4", Role: identity.Owner, Suspended: true}, in))
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		r.Method = method
+		requireCode(t, errcode.InternalError, ask(other, in))
+	}
+	require.Len(t, n.seen, PersonChangesPerMinute)
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	type inner struct {
+		Words []string `json:"words"`
+	}
+	name := "Lan"
+	require.Equal(t, map[string]any{"words": []string{"a"}, "name": "Lan", "none": nil, "count": 2}, Members(&struct {
+		inner
+
+		Name  *string `json:"name"`
+		None  *string `json:"none"`
+		Count int     `json:"count,omitempty"`
+	}{inner{[]string{"a"}}, &name, nil, 2}))
 }
 
 func requireCode(t *testing.T, code errcode.Code, err error) {

@@ -280,7 +280,17 @@ func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() 
 }
 
 // Stream is an answer that is written piece by piece.
-type Stream struct{ Body func(huma.Context) }
+type Stream struct {
+	Body func(huma.Context)
+
+	whole func(ctx context.Context) (any, error)
+}
+
+// Or sets the answer of an operation that runs as a function ([Server.Ask]), where nothing is written.
+func (s *Stream) Or(whole func(ctx context.Context) (any, error)) *Stream {
+	s.whole = whole
+	return s
+}
 
 // RouteOf returns the route of an operation that was registered here; ok is false for another one.
 func RouteOf(o *huma.Operation) (route handlers.Route, ok bool) {

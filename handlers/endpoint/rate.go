@@ -51,7 +51,7 @@ func windowsOf(principal *identity.Principal, change bool) []rateWindow {
 
 // take counts a request that has passed the checks of its rights. Beyond a bound the error is rate_limited.
 func (l *Rates) take(w http.ResponseWriter, r *http.Request, principal *identity.Principal, route handlers.Route) (handlers.Permit, error) {
-	for _, window := range windowsOf(principal, r.Method != http.MethodGet) {
+	for _, window := range windowsOf(principal, route.Method != http.MethodGet) {
 		if _, err := l.Count(r.Context(), window.subject, window.limit); err != nil {
 			return handlers.Permit{}, err
 		}

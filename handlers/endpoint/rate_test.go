@@ -24,8 +24,7 @@ func TestWindowsOfTheAPI(t *testing.T) {
 	rates := &Rates{Windows: limit.NewMemory(clock.now)}
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	take := func(p identity.Principal, method string) error {
-		r.Method = method
-		_, err := rates.take(w, r, &p, handlers.Route{Scope: identity.AgentsWrite})
+		_, err := rates.take(w, r, &p, handlers.Route{Method: method, Scope: identity.AgentsWrite})
 		return err
 	}
 	admits := func(p identity.Principal, method string, most int) {

@@ -33,12 +33,17 @@ type Server struct {
 	mux    *http.ServeMux
 	huma   huma.API
 	routes []handlers.Route
+	// functions are the operations that were registered as [Op], by their ids.
+	functions map[string]function
 }
 
 // New returns a server without operations. sessions are those of people; bodies is the budget of all request bodies and answers
 // in memory, nil is unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
-	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, turns: newTurns(), mux: http.NewServeMux()}
+	s := &Server{
+		authenticator: authenticator, sessions: sessions, bodies: bodies, turns: newTurns(), mux: http.NewServeMux(),
+		functions: map[string]function{},
+	}
 	s.huma = humago.New(s.mux, frameworkConfig())
 	s.huma.UseMiddleware(s.admit)
 	return s

@@ -1,62 +1,159 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/url"
+	"path"
+	"strings"
 
-const accountPath = root + "/account"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+)
 
-// liveSession is one of the person's sessions, as GET /session/all has it.
-type liveSession struct {
-	Current   bool   `json:"current"`
-	Client    string `json:"client"`
-	CreatedAt string `json:"createdAt"`
-	SeenAt    string `json:"seenAt"`
+const (
+	loginPath   = root + "/login"
+	logoutPath  = root + "/logout"
+	accountPath = root + "/account"
+)
+
+// session is the signed-in person.
+type session struct{ *api.SessionObject }
+
+// Administers reports whether the person is an administrator or an owner.
+func (s *session) Administers() bool { return s.has(handlers.RoleAdministrator) }
+
+// Owns reports whether the person is an owner.
+func (s *session) Owns() bool { return s.has(handlers.RoleOwner) }
+
+func (s *session) above(role handlers.Role) bool { return s.has(role) && s.Role != role }
+
+// has reports whether the person's role is at least role. It hides only what the operations refuse.
+func (s *session) has(role handlers.Role) bool { return s != nil && s.Role.Has(role) }
+
+// signInPage is the data of the pages of signing in.
+type signInPage struct {
+	// Refusal is the reason why nobody can sign in here; a page with a reason has no form.
+	Refusal string
+	Form    form
+}
+
+func (req *pageRequest) signInPage(f form) (any, error) {
+	if refusal := req.d.config.SignInRefusal(req.r); refusal != "" {
+		return signInPage{Refusal: refusal}, nil
+	}
+	return signInPage{Form: req.form(f)}, nil
+}
+
+// organizationName is the field of the sign-in that is shown to a person of several organizations.
+const organizationName = "organization"
+
+var loginForm = formOf(
+	api.SignIn, form{ID: "login", Submit: "Sign in"},
+	field{Name: "email", Kind: emailField, Label: "E-mail address", Autocomplete: "username"},
+	field{Name: "password", Kind: secretField, Label: "Password", Autocomplete: "current-password"},
+	field{Name: organizationName, Label: "Organization", Required: true, Autocomplete: "organization"},
+)
+
+func loginPage() page {
+	return page{
+		path: loginPath, template: "login", title: "Sign in", public: true,
+		show: func(req *pageRequest) (any, error) {
+			if req.refused != nil && req.refused.Field == organizationName || req.text(organizationName) != "" {
+				return req.signInPage(loginForm)
+			}
+			return req.signInPage(loginForm.without(organizationName))
+		},
+		actions: []action{{form: "login", secrets: []string{"password"}, do: func(req *pageRequest) (outcome, error) {
+			sent := loginForm
+			if req.text(organizationName) == "" {
+				sent = sent.without(organizationName)
+			}
+			return goTo(req.next()), req.submit(api.SignIn, sent, values{})
+		}}},
+	}
+}
+
+// next returns the page that was requested before signing in. It is always one of ours, whatever the address contains.
+func (req *pageRequest) next() string {
+	next, err := url.Parse(req.query("next"))
+	if err != nil || next.Host != "" || next.Scheme != "" || next.Path != path.Clean(next.Path) {
+		return root
+	}
+	if next.Path != root && !strings.HasPrefix(next.Path, root+"/") {
+		return root
+	}
+	return next.RequestURI()
+}
+
+var welcomeForm = formOf(
+	api.SetPassword, form{ID: "welcome", Submit: "Set the password and sign in"},
+	field{
+		Name: "token", Label: "Code of the link", Autocomplete: "off",
+		Hint: "The part of your link after the #. It works once.",
+	},
+	field{Name: "password", Kind: secretField, Label: "New password", Autocomplete: "new-password", Hint: "At least 12 characters."},
+)
+
+// welcomePage accepts a one-time link. Browsers don't send the part behind its #. The script puts it into the form; without the script the
+// person does.
+func welcomePage() page {
+	return page{
+		path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
+		show: func(req *pageRequest) (any, error) { return req.signInPage(welcomeForm) },
+		actions: []action{{form: "welcome", secrets: []string{"password"}, do: func(req *pageRequest) (outcome, error) {
+			in := values{"token": strings.TrimSpace(req.text("token")), "password": req.text("password")}
+			return goTo(root), req.run(api.SetPassword, in)
+		}}},
+	}
+}
+
+// signOutPage has only the action of the button in the header of every page.
+func signOutPage() page {
+	p := forward(logoutPath, loginPath)
+	p.actions = []action{{form: "logout", done: "You are signed out.", do: func(req *pageRequest) (outcome, error) {
+		return goTo(loginPath), req.run(api.SignOut, nil)
+	}}}
+	return p
 }
 
 type accountData struct {
-	Sessions        []liveSession
+	Sessions        []api.LiveSession
 	Password, Leave form
 }
+
+var passwordForm = formOf(
+	api.ChangePassword, form{ID: "account-password", Submit: "Change password"},
+	field{Name: "currentPassword", Label: "Current password", Autocomplete: "current-password"},
+	field{
+		Name: "password", Label: "New password", Autocomplete: "new-password",
+		Hint: "At least 12 characters, and none of the commonest passwords.",
+	},
+)
 
 func accountPage() page {
 	return page{
 		path: accountPath, template: "account", title: "Your account",
-		show: showAccount,
+		show: func(req *pageRequest) (any, error) {
+			sessions, err := ask(req, api.ListSessions, nil)
+			if err != nil {
+				return nil, err
+			}
+			return accountData{
+				Sessions: sessions.Data, Password: req.form(passwordForm.of(accountPath+"/password", nil)),
+				Leave: req.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+			}, nil
+		},
 		actions: []action{
 			{
 				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
-				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession, do: changePassword,
+				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession,
+				do: func(req *pageRequest) (outcome, error) {
+					return goTo(accountPath), req.submit(api.ChangePassword, passwordForm, values{})
+				},
 			},
 			{
-				verb: "leave", form: "account-leave", done: "You are signed out everywhere.",
-				maxBody: maxFormWithoutSession, do: signOutEverywhere,
+				verb: "leave", form: "account-leave", done: "You are signed out everywhere.", maxBody: maxFormWithoutSession,
+				do: func(req *pageRequest) (outcome, error) { return goTo(loginPath), req.run(api.SignOutEverywhere, nil) },
 			},
 		},
 	}
-}
-
-func showAccount(req *pageRequest) (any, error) {
-	var sessions list[liveSession]
-	if err := req.get("/session/all", nil, &sessions); err != nil {
-		return nil, err
-	}
-	return accountData{
-		Sessions: sessions.Data,
-		Password: req.form(form{ID: "account-password", Action: accountPath + "/password", Submit: "Change password", Fields: []field{
-			{Name: "currentPassword", Kind: secretField, Label: "Current password", Required: true, Autocomplete: "current-password"},
-			{
-				Name: "password", Kind: secretField, Label: "New password", Required: true, Autocomplete: "new-password",
-				Hint: "At least 12 characters, and none of the commonest passwords.",
-			},
-		}}),
-		Leave: req.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
-	}, nil
-}
-
-func signOutEverywhere(req *pageRequest) (outcome, error) {
-	return goTo(loginPath), req.send(http.MethodDelete, "/session/all", nil, nil)
-}
-
-func changePassword(req *pageRequest) (outcome, error) {
-	body := object{"currentPassword": req.text("currentPassword"), "password": req.text("password")}
-	return goTo(accountPath), req.send(http.MethodPut, "/session/password", body, nil)
 }

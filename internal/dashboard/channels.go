@@ -2,65 +2,46 @@ package dashboard
 
 import (
 	"cmp"
-	"crypto/rand"
-	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 )
 
 const channelsPath = root + "/channels"
 
-type channel struct {
-	ID         string `json:"id"`
-	Type       string `json:"type"`
-	Name       string `json:"name"`
-	ExternalID string `json:"externalId"`
-	// LostExternalID is the external id that was confirmed for another organization.
-	LostExternalID string `json:"lostExternalId"`
-	AgentID        string `json:"agentId"`
-	State          string `json:"state"`
-	// UnavailableReason is set while the platform is not part of the installation.
-	UnavailableReason string `json:"unavailableReason"`
-	ThrottledUntil    string `json:"throttledUntil"`
-	WebhookURL        string `json:"webhookUrl"`
-	UpdatedAt         string `json:"updatedAt"`
-
-	answerRules
-	widgetSettings
-}
-
 // The states of a channel.
 const (
-	channelActive      = "active"
-	channelPending     = "pending"
-	channelExpiring    = "expiring"
-	channelThrottled   = "throttled"
-	channelNeedsReauth = "needs_reauth"
+	channelActive  = "active"
+	channelPending = "pending"
 )
 
-func (c *channel) StateLabel() string {
+var channelStates = map[string]string{
+	channelActive:  "Works",
+	channelPending: "Waits for approval",
+	"expiring":     "Works, and must be reconnected soon",
+	"throttled":    "Works, and its platform has asked for a pause",
+	"needs_reauth": "Must be reconnected",
+}
+
+// channelStateLabel returns in words how a channel is.
+func channelStateLabel(c *api.ChannelObject) string {
 	switch {
-	case c.UnavailableReason != "":
+	case c.UnavailableReason != nil:
 		return "Stands still: its platform is missing"
-	case c.LostExternalID != "":
+	case c.LostExternalID != nil:
 		return "Lost its account to another organization"
 	}
 	return cmp.Or(channelStates[c.State], c.State)
 }
 
-var channelStates = map[string]string{
-	channelActive:      "Works",
-	channelPending:     "Waits for approval",
-	channelExpiring:    "Works, and must be reconnected soon",
-	channelThrottled:   "Works, and its platform has asked for a pause",
-	channelNeedsReauth: "Must be reconnected",
+// channelWorks reports whether messages come in and go out.
+func channelWorks(c *api.ChannelObject) bool {
+	return c.State == channelActive && c.UnavailableReason == nil
 }
 
-// Works reports whether messages come in and go out.
-func (c *channel) Works() bool { return c.State == channelActive && c.UnavailableReason == "" }
-
 type channelRow struct {
-	channel
+	*api.ChannelObject
 
 	// TypeLabel is the type in words.
 	TypeLabel, AgentName string
@@ -85,55 +66,60 @@ func channelPages(types []channelType) []page {
 				secrets: secretNames(types), do: createChannel,
 			}},
 		},
-		channelPage(secretNames(types)),
+		{
+			path: channelsPath + "/{id}", template: "channel", title: "Channel", section: channelsPath,
+			show: showChannel,
+			actions: []action{
+				{form: "channel-edit", done: "The channel was changed.", do: changeChannel},
+				{verb: "verify", form: "channel-verify", do: func(req *pageRequest) (outcome, error) {
+					after, err := ask(req, api.VerifyChannel, values{"id": req.id()})
+					return reveal(after), err
+				}},
+				{
+					verb: "reconnect", form: "channel-reconnect", done: "The channel has its new credentials.", secrets: secretNames(types),
+					do: reconnectChannel,
+				},
+				{verb: "delete", form: "channel-delete", done: "The channel was deleted.", do: func(req *pageRequest) (outcome, error) {
+					return goTo(channelsPath), req.run(api.DeleteChannel, values{"id": req.id()})
+				}},
+			},
+		},
 	}
 }
 
-// secretNames returns the fields of credentials that no page shows again.
-func secretNames(types []channelType) []string {
-	var names []string
-	for i := range types {
-		for _, f := range types[i].Credentials {
-			if f.Kind == secretField && !slices.Contains(names, f.Name) {
-				names = append(names, f.Name)
-			}
-		}
-	}
-	return names
+// agentOptions returns the assistants as options of a select; none is the label of the first.
+func (req *pageRequest) agentOptions(none string) ([]option, error) {
+	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option { return option{Value: a.ID, Label: a.Name} })
 }
 
 func showChannels(req *pageRequest) (any, error) {
 	data := channelsData{Types: req.d.channelTypes}
-	var channels list[channel]
-	if err := req.get("/channels", req.cursor(), &channels); err != nil {
-		return nil, err
-	}
-	agents, err := req.namedOptions("/agents", "Nobody yet", "")
+	channels, err := ask(req, api.ListChannels, req.cursor())
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range channels.Data {
+	agents, err := req.agentOptions("Nobody yet")
+	if err != nil {
+		return nil, err
+	}
+	for i := range channels.Data {
+		one := &channels.Data[i]
 		of, _ := req.d.channelTypeOf(one.Type)
-		data.Channels = append(data.Channels, channelRow{channel: one, TypeLabel: of.Label, AgentName: labelOf(agents, one.AgentID)})
+		data.Channels = append(data.Channels, channelRow{one, of.Label, labelOf(agents, text(one.AgentID))})
 	}
 	data.Pager = req.pager(channels.NextCursor)
-	chosen, known := req.d.channelTypeOf(req.chosenType())
-	if known && req.session.Administers() {
+	typed := req.query("type")
+	if req.action != nil {
+		typed = req.text("type")
+	}
+	if chosen, known := req.d.channelTypeOf(typed); known && req.session.Administers() {
 		data.Chosen = &chosen
-		data.Create = req.form(chosen.createForm(agents))
+		data.Create = req.form(chosen.createForm().of(channelsPath, nil).with("agentId", agents))
 	}
 	return &data, nil
 }
 
-// chosenType returns the type whose form is shown: the type of the form that was sent, else the type in the address.
-func (req *pageRequest) chosenType() string {
-	if req.action != nil {
-		return req.text("type")
-	}
-	return req.query("type")
-}
-
-// labelOf returns the label of the option with a value, "" for the value "" and for unknown values.
+// labelOf returns the label of the option with a value. It is empty for an empty value and for unknown values.
 func labelOf(options []option, value string) string {
 	at := slices.IndexFunc(options, func(o option) bool { return o.Value == value })
 	if value == "" || at < 0 {
@@ -142,94 +128,102 @@ func labelOf(options []option, value string) string {
 	return options[at].Label
 }
 
-func (t *channelType) createForm(agents []option) form {
-	fields := []field{
-		{Name: "type", Kind: hiddenField, Value: t.Value},
-		channelNameField(""),
-		agentField(agents),
-	}
-	if t.External != "" {
-		fields = append(fields, field{
-			Name: "externalId", Kind: textField, Label: t.External, Required: true, MaxLength: 512, Hint: t.ExternalHint,
-		})
-	}
-	fields = append(fields, t.firstCredentials()...)
-	if t.Value == widgetTypeName {
-		fields = append(fields, (&widgetSettings{}).fields()...)
-	}
-	return form{ID: "channel-create", Action: channelsPath, Submit: "Connect the channel", Fields: fields}
-}
-
-// firstCredentials returns the fields of a new channel's credentials, with a proposal for a secret that the customer chooses.
-func (t *channelType) firstCredentials() []field {
-	fields := slices.Clone(t.Credentials)
-	for i := range fields {
-		if t.proposed[fields[i].Name] {
-			fields[i].Value = rand.Text()
-		}
-	}
-	return fields
-}
-
-// newCredentials returns the fields of credentials that replace others. It proposes no secret, because deliveries are refused
-// when the secret isn't the registered one.
-func (t *channelType) newCredentials() []field {
-	fields := slices.Clone(t.Credentials)
-	for i := range fields {
-		if t.proposed[fields[i].Name] {
-			fields[i].Hint = "The one that is registered at the platform. If you change it, register it there again."
-		}
-	}
-	return fields
-}
-
-func channelNameField(value string) field {
-	return field{
-		Name: "name", Kind: textField, Label: "Name", Value: value, Required: true, MaxLength: 100,
-		Hint: "For you and your colleagues.",
-	}
-}
-
-func agentField(agents []option) field {
-	return field{
-		Name: "agentId", Kind: selectField, Label: "Assistant", Options: agents,
-		Hint: "It answers the customers. Without one, messages are kept and wait.",
-	}
-}
-
 func createChannel(req *pageRequest) (outcome, error) {
 	of, known := req.d.channelTypeOf(req.text("type"))
 	if !known {
 		return outcome{}, refuseField("type", "Choose what to connect.")
 	}
-	body := object{"type": of.Value, "name": req.text("name")}
-	if len(of.Credentials) > 0 {
-		body["credentials"] = req.typedCredentials(&of)
-	}
-	if agentID := req.text("agentId"); agentID != "" {
-		body["agentId"] = agentID
+	in, err := of.createForm().read(req, values{"type": of.Value})
+	if err != nil {
+		return outcome{}, err
 	}
 	if of.External != "" {
-		body["externalId"] = strings.TrimSpace(req.text("externalId"))
+		in["externalId"] = strings.TrimSpace(req.text("externalId"))
 	}
-	if of.Value == widgetTypeName {
-		if err := req.addWidgetSettings(body); err != nil {
-			return outcome{}, err
-		}
+	if len(of.Credentials) > 0 {
+		in["credentials"] = req.typedCredentials(&of)
 	}
-	var created channel
-	err := req.send(http.MethodPost, "/channels", body, &created)
-	return goTo(channelsPath + "/" + created.ID), err
+	created, err := ask(req, api.CreateChannel, in)
+	if err != nil {
+		return outcome{}, err
+	}
+	return goTo(channelsPath + "/" + created.ID), nil
 }
 
-// typedCredentials returns the credentials that were entered, without the white space that comes with copying.
-func (req *pageRequest) typedCredentials(of *channelType) object {
-	credentials := object{}
-	for i := range of.Credentials {
-		f := &of.Credentials[i]
-		if typed := strings.TrimSpace(req.text(f.Name)); typed != "" || f.Required {
-			credentials[strings.TrimPrefix(f.Name, credentialsPrefix)] = typed
-		}
+type channelData struct {
+	Channel *api.ChannelObject
+	Type    channelType
+	// Steps are left to do at the platform.
+	Steps     []string
+	AgentName string
+	// Snippet is the line of HTML that shows the widget on a page.
+	Snippet string
+
+	Verify    form
+	Reconnect form
+	Edit      form
+	Delete    form
+}
+
+func (d *channelData) PageTitle() string { return d.Channel.Name }
+
+func showChannel(req *pageRequest) (any, error) {
+	c, err := ask(req, api.GetChannel, values{"id": req.id()})
+	if err != nil {
+		return nil, err
 	}
-	return credentials
+	agents, err := req.agentOptions("Nobody")
+	if err != nil {
+		return nil, err
+	}
+	data := channelData{Channel: c, AgentName: labelOf(agents, text(c.AgentID))}
+	data.Type, _ = req.d.channelTypeOf(c.Type)
+	for _, step := range data.Type.After {
+		data.Steps = append(data.Steps, strings.ReplaceAll(step, "%u", text(c.WebhookURL)))
+	}
+	if c.Type == widgetTypeName {
+		data.Snippet = widgetSnippet(req.d.config.BaseURL, c.ID)
+	}
+	if req.session.Administers() {
+		req.addChannelForms(&data, choices(agents, text(c.AgentID)))
+	}
+	return &data, nil
+}
+
+// addChannelForms makes the forms that the page shows, and no others, because the error of a form that isn't shown stands at the top of
+// the page.
+func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
+	c := data.Channel
+	here := channelsPath + "/" + c.ID
+	data.Edit = req.form(data.Type.editForm().of(here, c).with("agentId", agents).versioned(c.UpdatedAt))
+	data.Delete = req.form(button("channel-delete", here+"/delete", "Delete the channel",
+		"Delete the channel "+c.Name+" with all its conversations? What arrives for it afterwards is dropped."))
+	if c.State == channelPending && c.LostExternalID == nil {
+		data.Verify = req.form(button("channel-verify", here+"/verify", "Ask the platform again", ""))
+	}
+	if len(data.Type.Credentials) > 0 && c.LostExternalID == nil {
+		data.Reconnect = req.form(data.Type.reconnectForm().of(here+"/reconnect", nil))
+	}
+}
+
+func changeChannel(req *pageRequest) (outcome, error) {
+	before, err := ask(req, api.GetChannel, values{"id": req.id()})
+	if err == nil {
+		err = req.refuseStale(before.UpdatedAt)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	of, _ := req.d.channelTypeOf(before.Type)
+	return goTo(channelsPath + "/" + req.id()), req.submit(api.UpdateChannel, of.editForm(), values{"id": req.id()})
+}
+
+func reconnectChannel(req *pageRequest) (outcome, error) {
+	before, err := ask(req, api.GetChannel, values{"id": req.id()})
+	if err != nil {
+		return outcome{}, err
+	}
+	of, _ := req.d.channelTypeOf(before.Type)
+	in := values{"id": req.id(), "credentials": req.typedCredentials(&of)}
+	return goTo(channelsPath + "/" + req.id()), req.run(api.UpdateChannel, in)
 }

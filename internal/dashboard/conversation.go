@@ -2,90 +2,134 @@ package dashboard
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // shownMessages is the number of messages on a page of a conversation.
 const shownMessages = "100"
 
-// message is one line of a conversation as the API shows it.
-type message struct {
-	ID      string `json:"id"`
-	Author  string `json:"author"`
-	Kind    string `json:"kind"`
-	Text    string `json:"text"`
-	State   string `json:"state"`
-	Code    string `json:"code"`
-	TurnID  string `json:"turnId"`
-	Handled bool   `json:"handled"`
-	Edited  bool   `json:"edited"`
-	At      string `json:"at"`
+// messageRow is one message of a conversation.
+type messageRow struct {
+	*api.MessageObject
 
-	Files []sentFile `json:"files"`
-
+	// Files hide those of the object.
+	Files []fileRow
 	// Resend is the button of a message that wasn't delivered, or perhaps not.
-	Resend form `json:"-"`
+	Resend form
 }
 
-// Direction returns "in" for a customer's message, else "out".
-func (m *message) Direction() string {
-	if m.Author == "customer" {
-		return "in"
-	}
-	return "out"
+// fileRow is a file that a customer sent.
+type fileRow struct {
+	*api.FileObject
+
+	// Address has the content of a stored file.
+	Address string
 }
 
-// Delivery returns the state of the delivery, "received" for an incoming message.
-func (m *message) Delivery() string {
-	return cmp.Or(m.State, "received")
-}
-
-// From returns the author in words.
-func (m *message) From() string {
+// author returns in words who wrote a message.
+func author(m *api.MessageObject) string {
 	switch {
 	case m.Author == "customer":
 		return "Customer"
 	case m.Author == "assistant":
 		return "Assistant"
-	case m.State == "":
+	case m.State == nil:
 		return "One of you, in the platform's app"
 	default:
 		return "One of you"
 	}
 }
 
-// Event reports whether the message has no text but only a short name of its content.
-func (m *message) Event() bool { return m.Kind == "event" }
+// The states of a delivery that a person can act on.
+const (
+	deliveryFailed  = "failed"
+	deliveryUnclear = "delivery_unknown"
+)
 
-// Unclear reports whether it is unknown if the customer has the message.
-func (m *message) Unclear() bool { return m.State == "delivery_unknown" }
+// deliveryTexts name the states of a delivery.
+var deliveryTexts = map[string]string{
+	"pending":       "Waits to be sent",
+	"sending":       "Is being sent",
+	"sent":          "Sent",
+	deliveryFailed:  "Not delivered",
+	deliveryUnclear: "Unclear",
+	"discarded":     "Discarded, not sent",
+}
 
-// Failed reports whether the message didn't reach the customer.
-func (m *message) Failed() bool { return m.State == "failed" }
-
-func (m *message) DeliveryLabel() string { return cmp.Or(deliveryTexts[m.State], m.State) }
-
-// Why returns in words why the message was not delivered, or not yet; empty when it was.
-func (m *message) Why() string {
-	switch {
-	case m.Failed(), m.Unclear():
-		return codes.Of(m.Code).Message
-	case m.State == "pending" && m.Code == codes.NeedsReauth:
+// undelivered returns in words why a message was not delivered, or not yet. It is empty when the message was delivered.
+func undelivered(m *api.MessageObject) string {
+	switch state := text(m.State); {
+	case state == deliveryFailed, state == deliveryUnclear:
+		return codes.Of(text(m.Code)).Message
+	case state == "pending" && text(m.Code) == codes.NeedsReauth:
 		return "The channel must be reconnected. The message goes out by itself afterwards."
 	}
 	return ""
 }
 
+// fileLabel names a file.
+func fileLabel(f *api.FileObject) string { return cmp.Or(text(f.Name), fileKinds[f.Kind], "File") }
+
+// fileSize returns the size of a file for people.
+func fileSize(bytes *int64) string {
+	const kilo, mega = 1 << 10, 1 << 20
+	switch {
+	case bytes == nil:
+		return ""
+	case *bytes < mega:
+		return fmt.Sprintf("%d KB", max(1, *bytes/kilo))
+	}
+	return fmt.Sprintf("%.1f MB", float64(*bytes)/mega)
+}
+
+// missingFile returns in words why a file has no content here.
+func missingFile(f *api.FileObject) string {
+	code := text(f.Code)
+	switch {
+	case f.State == "waiting" && code == "media_storage_full":
+		return fileTexts[code] + " It is fetched when there is room, if the platform still has it."
+	case f.State == "waiting":
+		return "It is being fetched from the platform."
+	}
+	return cmp.Or(fileTexts[code], "It could not be fetched.")
+}
+
+var fileKinds = map[string]string{
+	"image": "Picture", "audio": "Voice or sound", "video": "Video", "sticker": "Sticker", "file": "File",
+}
+
+// fileTexts explain why a file wasn't stored (docs/conversations.md#files).
+var fileTexts = map[string]string{
+	"media_too_large":    "It has more than 8 MB. Look at it in the platform's own app.",
+	"media_type":         "What the platform sent is no such file.",
+	"media_expired":      "The platform no longer had it when it was fetched. Ask the customer to send it again.",
+	"media_refused":      "Its address is none that may be called.",
+	"media_unavailable":  "It could not be fetched for too long. Look at it in the platform's own app.",
+	"media_replaced":     "It made room for newer files of this customer. Look at it in the platform's own app.",
+	"media_storage_full": "Your files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.",
+}
+
 type conversationData struct {
-	Conversation conversation
+	Conversation *api.ConversationObject
 	ChannelName  string
 	ChannelPath  string
 	// Messages are oldest first.
-	Messages []message
+	Messages []messageRow
 	// Older is the address of earlier messages, "" without any; Newest that of the newest, "" on their page.
 	Older, Newest string
 	// Live is the address of the messages' live part, "" for older ones, which don't change.
@@ -101,73 +145,80 @@ type conversationData struct {
 	// Export is the address of the file with everything about the customer.
 	Export  string
 	Dismiss form
-	Draft   draftData
-	Answer  form
+	// Draft is the proposed answer, nil without one.
+	Draft  *draftData
+	Answer form
 	// File sends a file; without an id on channels that take none.
 	File   form
 	Delete form
 }
 
-func (d *conversationData) PageTitle() string { return d.Conversation.Customer() }
+func (d *conversationData) PageTitle() string { return customer(d.Conversation) }
 
 func conversationPage() page {
 	here := func(req *pageRequest) outcome { return goTo(conversationsPath + "/" + req.id()) }
-	ask := func(below string) func(req *pageRequest) (outcome, error) {
-		return func(req *pageRequest) (outcome, error) {
-			return here(req), req.send(http.MethodPost, "/conversations/"+req.id()+below, nil, nil)
-		}
+	do := func(o api.Operation) func(req *pageRequest) (outcome, error) {
+		return func(req *pageRequest) (outcome, error) { return here(req), req.run(o, values{"id": req.id()}) }
 	}
 	return page{
 		path: conversationsPath + "/{id}", template: "conversation", title: "Conversation", section: conversationsPath,
 		fragments: []string{"message-list", "conversation-state"},
 		show:      showConversation,
-		relays: []relay{{method: http.MethodGet, name: "export", ask: func(req *pageRequest) (apiRequest, error) {
-			return apiRequest{method: http.MethodGet, path: "/conversations/" + req.id() + "/export"}, nil
-		}}, fileRelay()},
+		relays: []relay{{method: http.MethodGet, name: "export", ask: func(req *pageRequest) (*http.Request, error) {
+			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/export", nil, nil)
+		}}, {method: http.MethodGet, name: "file", ask: func(req *pageRequest) (*http.Request, error) {
+			id := req.query("id")
+			if !handlers.WellFormedID(id) {
+				return nil, handlers.NotFound("There is no such file.")
+			}
+			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/files/"+id, nil, nil)
+		}}},
 		actions: []action{
 			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
 			{verb: "files", form: "file-create", done: "The file is on its way.", maxBody: maxSentUpload, do: sendFile},
 			{
 				verb: "handover", form: "conversation-handover", done: "The conversation is yours. The assistant is silent in it.",
-				do: ask("/handover"),
+				do: do(api.HandOver),
 			},
 			{
 				verb: "handback", form: "conversation-handback", done: "The assistant answers again.",
-				do: ask("/handback"),
+				do: do(api.HandBack),
 			},
 			{
-				verb: "retry", form: "conversation-retry", done: "The assistant tries again.", do: ask("/retry"),
+				verb: "retry", form: "conversation-retry", done: "The assistant tries again.", do: do(api.RetryConversation),
 			},
 			{
 				verb: "dismiss", form: "conversation-dismiss", done: "Nobody needs to look at this conversation any more.",
-				do: ask("/dismiss"),
+				do: do(api.DismissConversation),
 			},
 			{verb: "draft", form: "draft-send", done: "The answer is on its way.", do: sendDraft},
-			{verb: "discard", form: "draft-discard", done: "The proposed answer was discarded.", do: discardDraft},
+			{verb: "discard", form: "draft-discard", done: "The proposed answer was discarded.", do: func(req *pageRequest) (outcome, error) {
+				return here(req), req.run(api.DiscardDraft, values{"id": req.id(), "draftId": req.text("draftId")})
+			}},
 			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: resendMessage},
 			{
 				verb: "block", form: "conversation-block", done: "The customer is blocked. The assistant answers nothing of theirs.",
-				do: ask("/block"),
+				do: do(api.BlockCustomer),
 			},
-			{verb: "unblock", form: "conversation-unblock", done: "The assistant answers what comes next.", do: ask("/unblock")},
+			{verb: "unblock", form: "conversation-unblock", done: "The assistant answers what comes next.", do: do(api.UnblockCustomer)},
 			{verb: "delete", form: "conversation-delete", done: "The customer was erased.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(conversationsPath), req.send(http.MethodDelete, "/conversations/"+req.id(), nil, nil)
+				return goTo(conversationsPath), req.run(api.DeleteConversation, values{"id": req.id()})
 			}},
 		},
 	}
 }
 
 func showConversation(req *pageRequest) (any, error) {
-	data := conversationData{}
-	c := &data.Conversation
-	if err := req.get("/conversations/"+req.id(), nil, c); err != nil {
+	c, err := ask(req, api.GetConversation, values{"id": req.id()})
+	if err != nil {
 		return nil, err
 	}
+	data := conversationData{Conversation: c}
 	if err := req.readMessages(&data); err != nil {
 		return nil, err
 	}
-	var on channel
-	switch err := req.get("/channels/"+c.ChannelID, nil, &on); {
+	on, err := ask(req, api.GetChannel, values{"id": c.ChannelID})
+	switch {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
 		kind, _ := req.d.channelTypeOf(on.Type)
@@ -177,16 +228,16 @@ func showConversation(req *pageRequest) (any, error) {
 		if len(kind.Files) > 0 {
 			data.File = req.form(sendFileForm(conversationsPath+"/"+c.ID, kind.Files))
 		}
-	case req.d.apiErrorOf(err).Status != http.StatusNotFound: // the channel was deleted, and the conversation goes with it
+	case handlers.AsError(err).Code != errcode.NotFound: // the channel was deleted, and the conversation goes with it
 		return nil, err
 	}
 	here := conversationsPath + "/" + c.ID
 	data.LiveState = req.live("conversation-state")
-	if c.Attention == codes.Draft {
+	if text(c.Attention) == codes.Draft {
 		if err := req.addDraft(&data, here); err != nil {
 			return nil, err
 		}
-	} else if c.Attention != "" {
+	} else if c.Attention != nil {
 		data.Retry = req.form(button("conversation-retry", here+"/retry", "Try again", ""))
 		data.Dismiss = req.form(button("conversation-dismiss", here+"/dismiss", "Dismiss",
 			"Leave what stands here unanswered? The customer gets no answer to it."))
@@ -194,53 +245,55 @@ func showConversation(req *pageRequest) (any, error) {
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
 		data.HandOver = req.form(button("conversation-handover", here+"/handover", "Take over", ""))
-		if c.Paused() {
+		if paused(c) {
 			data.HandBack = req.form(button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
 		}
 	case answeredByHuman:
 		data.HandBack = req.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}
-	data.Answer = req.form(form{ID: "message-create", Action: here + "/messages", Submit: "Send to the customer", Fields: []field{onceField(), {
-		Name: "text", Kind: areaField, Label: "Your answer", Required: true, MaxLength: 20_000, Rows: 4,
-		Hint: "A long one is sent in several parts.",
-	}}})
-	if c.BlockedAt == "" {
+	data.Answer = req.form(answerForm.of(here+"/messages", nil).once())
+	if c.BlockedAt == nil {
 		data.Block = req.form(button("conversation-block", here+"/block", "Block the customer",
-			"Block "+c.Customer()+"? The assistant answers nothing of theirs until you unblock them. What they write is kept."))
+			"Block "+customer(c)+"? The assistant answers nothing of theirs until you unblock them. What they write is kept."))
 	} else {
 		data.Unblock = req.form(button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
 	}
 	data.Export = here + "/export"
 	data.Delete = req.form(button("conversation-delete", here+"/delete", "Erase everything",
-		"Erase everything that is stored about "+c.Customer()+", with all messages? This can't be undone. At the platform it stays."))
+		"Erase everything that is stored about "+customer(c)+", with all messages? This can't be undone. At the platform it stays."))
 	return &data, nil
 }
 
 // readMessages reads the newest messages, or those before the cursor in the address.
 func (req *pageRequest) readMessages(data *conversationData) error {
-	query := req.cursor()
-	query.Set("order", "newest")
-	query.Set("limit", shownMessages)
-	var messages list[message]
-	if err := req.get("/conversations/"+req.id()+"/messages", query, &messages); err != nil {
+	in := req.cursor()
+	in["id"], in["order"], in["limit"] = req.id(), "newest", shownMessages
+	messages, err := ask(req, api.ListMessages, in)
+	if err != nil {
 		return err
 	}
-	slices.Reverse(messages.Data)
-	data.Messages = messages.Data
 	here := conversationsPath + "/" + req.id()
-	for i := range data.Messages {
-		m := &data.Messages[i]
-		if m.Unclear() || m.Failed() {
-			m.Resend = req.form(resendForm(m, here))
+	for i := range messages.Data {
+		m := &messages.Data[len(messages.Data)-1-i]
+		row := messageRow{MessageObject: m}
+		switch text(m.State) {
+		case deliveryFailed:
+			row.Resend = req.form(button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
+		case deliveryUnclear: // the answer to the question goes along
+			row.Resend = button("message-resend-"+m.ID, here+"/resend", "Send again", "Send it again? The customer may get it twice.",
+				"messageId", m.ID, "mayArriveTwice", "true")
+			row.Resend.Danger = false
+			row.Resend = req.form(row.Resend)
 		}
 		for k := range m.Files {
-			m.Files[k].Address = here + "/file?" + url.Values{"id": {m.Files[k].ID}}.Encode()
+			row.Files = append(row.Files, fileRow{&m.Files[k], here + "/file?" + url.Values{"id": {m.Files[k].ID}}.Encode()})
 		}
+		data.Messages = append(data.Messages, row)
 	}
-	if messages.NextCursor != "" {
-		data.Older = here + "?" + url.Values{"cursor": {messages.NextCursor}}.Encode()
+	if messages.NextCursor != nil {
+		data.Older = here + "?" + url.Values{"cursor": {*messages.NextCursor}}.Encode()
 	}
-	if query.Has("cursor") {
+	if req.query("cursor") != "" {
 		data.Newest = here
 		return nil
 	}
@@ -248,50 +301,146 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	return nil
 }
 
-// resendForm is the button that sends a message again. For one that perhaps arrived it asks first, and the answer goes along.
-func resendForm(m *message, here string) form {
-	f := button("message-resend-"+m.ID, here+"/resend", "Send again", "")
-	f.Fields = []field{{Name: "messageId", Kind: hiddenField, Value: m.ID}}
-	if m.Unclear() {
-		f.Confirm = "Send it again? The customer may get it twice."
-		f.Fields = append(f.Fields, field{Name: "mayArriveTwice", Kind: hiddenField, Value: "true"})
-	}
-	return f
-}
-
 func resendMessage(req *pageRequest) (outcome, error) {
-	id := req.text("messageId")
-	if !wellFormedID(id) {
-		return outcome{}, &apiError{Status: http.StatusNotFound, Code: codeNotFound, Message: "There is no such message."}
-	}
-	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages/"+id+"/resend", object{"mayArriveTwice": req.flag("mayArriveTwice")}, nil)
+	err := req.run(api.ResendMessage, values{
+		"id": req.id(), "messageId": req.text("messageId"), "mayArriveTwice": req.flag("mayArriveTwice"),
+	})
 	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 
-// explained returns a refusal to send with words for people, where the API's are for programs.
+// explained returns a refusal to send with words for people, where the operation's are for programs.
 func (req *pageRequest) explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	f := *req.d.apiErrorOf(err)
-	if words := codes.All[f.Code].Message; words != "" {
-		f.Message = words
-	}
-	return &f
+	refused := req.d.refusalOf(err)
+	refused.Message = cmp.Or(codes.All[string(refused.Code)].Message, refused.Message)
+	return refused
 }
 
-// answerCustomer sends a person's message.
+var answerForm = formOf(
+	api.SendMessage, form{ID: "message-create", Submit: "Send to the customer"},
+	field{Name: "text", Kind: areaField, Label: "Your answer", Required: true, Rows: 4, Hint: "A long one is sent in several parts."},
+)
+
 func answerCustomer(req *pageRequest) (outcome, error) {
-	err := req.sendMessage(object{"text": req.text("text")})
+	err := req.sendMessage(values{"text": req.text("text")})
 	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 
-// deliveryTexts name the states of a delivery.
-var deliveryTexts = map[string]string{
-	"pending":          "Waits to be sent",
-	"sending":          "Is being sent",
-	"sent":             "Sent",
-	"failed":           "Not delivered",
-	"delivery_unknown": "Unclear",
-	"discarded":        "Discarded, not sent",
+// onceName is the hidden field of a form whose message reaches the customer once, although a double click sends the form twice.
+const onceName = "once"
+
+// once returns the form with the field [onceName].
+func (f form) once() form {
+	f.Fields = append([]field{{Name: onceName, Kind: hiddenField, Value: rand.Text()}}, f.Fields...)
+	return f
+}
+
+// sendMessage sends the form's message to the customer. Its Idempotency-Key is made of the form and the message, because a person may go
+// back to a form and send another text with it.
+func (req *pageRequest) sendMessage(message values) error {
+	if once := req.text(onceName); once != "" {
+		text, err := json.Marshal(message)
+		if err != nil {
+			return fmt.Errorf("encoding a message: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		message[handlers.HeaderIdempotencyKey] = once + "-" + hex.EncodeToString(sum[:16])
+	}
+	message["id"] = req.id()
+	return req.run(api.SendMessage, message)
+}
+
+const (
+	// maxSentFile is the largest file of the API, in bytes; maxSentUpload the largest form with one.
+	maxSentFile   = 8 << 20
+	maxSentUpload = maxSentFile + 64<<10
+)
+
+// sendFileForm sends a file of some kinds to the customer.
+func sendFileForm(here string, kinds []string) form {
+	accept := ""
+	if !slices.Contains(kinds, platforms.FileOther) {
+		families := make([]string, len(kinds))
+		for i, kind := range kinds {
+			families[i] = kind + "/*"
+		}
+		accept = strings.Join(families, ",")
+	}
+	return form{ID: "file-create", Action: here + "/files", Submit: "Send the file", Fields: []field{{
+		Name: "file", Kind: fileField, Label: "A file for the customer", Accept: accept, Hint: "At most 8 MiB.",
+	}}}.once()
+}
+
+// sendFile sends the form's file to the customer.
+func sendFile(req *pageRequest) (outcome, error) {
+	file, chosen := req.file("file")
+	switch {
+	case !chosen || len(file.content) == 0:
+		return outcome{}, refuseField("file", "Choose a file that isn't empty.")
+	case len(file.content) > maxSentFile:
+		return outcome{}, refuseField("file", "The file has more than 8 MiB.")
+	}
+	err := req.sendMessage(values{"file": object{"name": file.name, "content": base64.StdEncoding.EncodeToString(file.content)}})
+	if err == nil {
+		return goTo(conversationsPath + "/" + req.id()), nil
+	}
+	if refused := req.d.refusalOf(err); strings.HasPrefix(refused.Field, "file") {
+		return outcome{}, refuseField("file", refused.Message)
+	}
+	return outcome{}, req.explained(err)
+}
+
+// draftData is the part of a conversation's page with a proposed answer.
+type draftData struct {
+	*api.DraftObject
+
+	Send, Discard form
+}
+
+var draftForm = formOf(
+	api.SendDraft, form{ID: "draft-send", Submit: "Send to the customer"},
+	field{
+		Name: "text", Kind: areaField, Label: "The assistant proposes", Required: true, Rows: 8,
+		Hint: "Send it as it is, or change it first. When the customer writes again, a new proposal takes its place.",
+	},
+)
+
+// addDraft loads the pending draft. The draft may have been sent or discarded since the conversation was read.
+func (req *pageRequest) addDraft(data *conversationData, here string) error {
+	pending, err := req.pendingDraft()
+	if err != nil || pending == nil {
+		return err
+	}
+	send := draftForm.of(here+"/draft", pending)
+	send.Fields = append([]field{{Name: "draftId", Kind: hiddenField, Value: pending.ID}}, send.Fields...)
+	data.Draft = &draftData{
+		DraftObject: pending, Send: req.form(send),
+		Discard: req.form(button("draft-discard", here+"/discard", "Discard",
+			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID)),
+	}
+	return nil
+}
+
+// pendingDraft reads the conversation's draft; it is nil without one.
+func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
+	drafts, err := ask(req, api.ListDrafts, values{"id": req.id()})
+	if err != nil || len(drafts.Data) == 0 {
+		return nil, err
+	}
+	return &drafts.Data[0], nil
+}
+
+// sendDraft sends a draft, split into messages as it was proposed, or with the person's text if they have changed it.
+func sendDraft(req *pageRequest) (outcome, error) {
+	pending, err := req.pendingDraft()
+	if err != nil {
+		return outcome{}, err
+	}
+	in := values{"id": req.id(), "draftId": req.text("draftId")}
+	if typed := req.text("text"); pending == nil || pending.Text != typed {
+		in["text"] = typed
+	}
+	return goTo(conversationsPath + "/" + req.id()), req.explained(req.run(api.SendDraft, in))
 }

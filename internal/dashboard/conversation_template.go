@@ -1,12 +1,14 @@
 package dashboard
 
 import (
-	"net/http"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -14,21 +16,16 @@ import (
 const (
 	// valuePrefix precedes the name of a template's variable in the name of its field.
 	valuePrefix = "value."
-	// templatePages bounds the pages of the API's list in which a template is looked for by its name.
+	// templatePages bounds the pages of the list in which a template is looked for by its name.
 	templatePages = 4
 )
 
-// messageTemplate is a message template as the API shows it.
-type messageTemplate struct {
-	Name      string   `json:"name"`
-	Language  string   `json:"language"`
-	Category  string   `json:"category"`
-	Body      string   `json:"body"`
-	Variables []string `json:"variables"`
-	Needs     string   `json:"needs"`
+// templateRow is a message template of the list.
+type templateRow struct {
+	*api.TemplateObject
 
-	// Choose is the address at which it is filled in, "" for one that can't be sent from here.
-	Choose string `json:"-"`
+	// Choose is the address at which it is filled in, empty for a template that can't be sent from here.
+	Choose string
 }
 
 type templateData struct {
@@ -39,11 +36,11 @@ type templateData struct {
 	// Find selects templates of the list by name, and Found says that it did.
 	Find      form
 	Found     bool
-	Templates []messageTemplate
+	Templates []templateRow
 	Pager     pager
 
 	// Chosen is the template that is filled in, nil where the list is shown, and Text its text with the values so far.
-	Chosen *messageTemplate
+	Chosen *api.TemplateObject
 	Text   string
 	Send   form
 }
@@ -62,66 +59,66 @@ func conversationTemplatePage() page {
 }
 
 func showTemplates(req *pageRequest) (any, error) {
-	var c conversation
-	if err := req.get("/conversations/"+req.id(), nil, &c); err != nil {
+	c, err := ask(req, api.GetConversation, values{"id": req.id()})
+	if err != nil {
 		return nil, err
 	}
-	data := templateData{Customer: c.Customer(), Back: conversationsPath + "/" + c.ID, All: req.path()}
+	data := templateData{Customer: customer(c), Back: conversationsPath + "/" + c.ID, All: req.path()}
 	read := req.listTemplates
 	if req.templateChosen() == nil {
 		read = req.showChosen
 	}
-	return &data, templateRefusal(read(&data, "/channels/"+c.ChannelID+"/templates"))
+	return &data, templateRefusal(read(&data, c.ChannelID))
 }
 
 // templateChosen returns a refusal unless the address names a template.
 func (req *pageRequest) templateChosen() error {
 	if req.query("name") == "" || req.query("language") == "" {
-		return &apiError{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "Choose a template first."}
+		return refuseField("", "Choose a template first.")
 	}
 	return nil
 }
 
-// listTemplates reads a page of templates, from a path of the API.
-func (req *pageRequest) listTemplates(data *templateData, from string) error {
-	query, name := req.cursor(), strings.TrimSpace(req.query("name"))
-	if name != "" {
-		query.Set("name", name)
-		data.Found = true
-	}
-	var templates list[messageTemplate]
-	if err := req.get(from, query, &templates); err != nil {
+var findTemplateForm = formOf(api.ListTemplates, form{ID: "template-find", Get: true, Submit: "Find"}, field{Name: "name", Label: "Name"})
+
+// listTemplates reads a page of the templates of a channel.
+func (req *pageRequest) listTemplates(data *templateData, channelID string) error {
+	in, name := req.cursor(), strings.TrimSpace(req.query("name"))
+	in["id"], in["name"], data.Found = channelID, name, name != ""
+	templates, err := ask(req, api.ListTemplates, in)
+	if err != nil {
 		return err
 	}
-	data.Templates = templates.Data
-	for i := range data.Templates {
-		if t := &data.Templates[i]; t.Needs == "" {
-			t.Choose = data.All + "?" + url.Values{"name": {t.Name}, "language": {t.Language}}.Encode()
+	for i := range templates.Data {
+		row := templateRow{TemplateObject: &templates.Data[i]}
+		if row.Needs == nil {
+			row.Choose = data.All + "?" + url.Values{"name": {row.Name}, "language": {row.Language}}.Encode()
 		}
+		data.Templates = append(data.Templates, row)
 	}
 	data.Pager = req.pager(templates.NextCursor)
-	data.Find = req.form(form{ID: "template-find", Action: data.All, Get: true, Submit: "Find", Fields: []field{
-		{Name: "name", Kind: textField, Label: "Name", Value: name, MaxLength: 512},
-	}})
+	find := findTemplateForm.of(data.All, nil)
+	find.Fields[0].Value = name
+	data.Find = req.form(find)
 	return nil
 }
 
 // showChosen reads the template that the address names, and makes its form. If the platform can't be asked again after a refusal, the form
 // has what was entered.
-func (req *pageRequest) showChosen(data *templateData, from string) error {
-	chosen, err := req.findTemplate(from)
+func (req *pageRequest) showChosen(data *templateData, channelID string) error {
+	chosen, err := req.findTemplate(channelID)
 	if err != nil {
 		if req.refused == nil {
 			return err
 		}
-		chosen = &messageTemplate{Name: req.query("name"), Language: req.query("language"), Variables: req.sentVariables()}
+		chosen = &api.TemplateObject{Name: req.query("name"), Language: req.query("language"), Variables: req.sentVariables()}
 	}
-	values := map[string]string{}
+	filled := map[string]string{}
 	send := form{ID: "template-send", Submit: "Send to the customer"}
 	for _, name := range chosen.Variables {
 		value := req.text(valuePrefix + name)
 		if strings.TrimSpace(value) != "" {
-			values[name] = value
+			filled[name] = value
 		}
 		send.Fields = append(send.Fields, field{
 			Name: valuePrefix + name, Kind: textField, Label: "Value of {{" + name + "}}", Value: value, Required: true,
@@ -133,33 +130,30 @@ func (req *pageRequest) showChosen(data *templateData, from string) error {
 	if len(send.Fields) > 0 {
 		send.Preview = data.All + "/preview" + query
 	}
-	send.Fields = append(send.Fields, onceField())
-	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, values), req.form(send)
+	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, filled), req.form(send.once())
 	return nil
 }
 
-// findTemplate looks for the template that the address names in a list of the API.
-func (req *pageRequest) findTemplate(from string) (*messageTemplate, error) {
+// findTemplate looks for the template that the address names among those of a channel.
+func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, error) {
 	name, language := req.query("name"), req.query("language")
-	query := url.Values{"name": {name}}
+	in := values{"id": channelID, "name": name}
 	for range templatePages {
-		var templates list[messageTemplate]
-		if err := req.get(from, query, &templates); err != nil {
+		templates, err := ask(req, api.ListTemplates, in)
+		if err != nil {
 			return nil, err
 		}
-		found := slices.IndexFunc(templates.Data, func(t messageTemplate) bool { return t.Name == name && t.Language == language })
-		if found >= 0 {
-			return &templates.Data[found], nil
+		for i := range templates.Data {
+			if t := &templates.Data[i]; t.Name == name && t.Language == language {
+				return t, nil
+			}
 		}
-		if templates.NextCursor == "" {
+		if templates.NextCursor == nil {
 			break
 		}
-		query.Set("cursor", templates.NextCursor)
+		in["cursor"] = *templates.NextCursor
 	}
-	return nil, &apiError{
-		Status: http.StatusNotFound, Code: codeNotFound,
-		Message: "The platform has no approved template with this name and language. Choose another one.",
-	}
+	return nil, handlers.NotFound("The platform has no approved template with this name and language. Choose another one.")
 }
 
 // sentVariables returns the names of the variables whose values were entered, sorted.
@@ -178,24 +172,24 @@ func sendTemplate(req *pageRequest) (outcome, error) {
 	if err := req.templateChosen(); err != nil {
 		return outcome{}, err
 	}
-	names, variables := req.sentVariables(), []object{}
+	names, variables := req.sentVariables(), []any{}
 	for _, name := range names {
 		variables = append(variables, object{"name": name, "value": req.text(valuePrefix + name)})
 	}
-	wish := object{"name": req.query("name"), "language": req.query("language"), "variables": variables}
-	err := req.sendMessage(object{"template": wish})
+	chosen := object{"name": req.query("name"), "language": req.query("language"), "variables": variables}
+	err := req.sendMessage(values{"template": chosen})
 	return goTo(conversationsPath + "/" + req.id()), templateRefusal(err, names...)
 }
 
-// templateRefusal returns a refusal of the API with words for people, at the field of the variable that the API names by its place
+// templateRefusal returns a refusal with words for people, at the field of the variable that the operation names by its place
 // among names.
 func templateRefusal(err error, names ...string) error {
-	refused, ok := err.(*apiError) //nolint:errorlint // the API's answer comes as it is, and another error stays as it is
+	refused, ok := errors.AsType[*handlers.Error](err)
 	if !ok {
 		return err
 	}
 	f := *refused
-	if f.Code == string(errcode.ChannelNeedsReauth) {
+	if f.Code == errcode.ChannelNeedsReauth {
 		f.Message = "The platform refuses the channel's token, or doesn't let it read templates. Reconnect the channel with another one."
 	}
 	_, after, _ := strings.Cut(f.Field, "template.variables[")

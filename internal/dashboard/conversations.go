@@ -2,30 +2,15 @@ package dashboard
 
 import (
 	"cmp"
-	"net/http"
 	"net/url"
 	"strings"
 	"unicode"
 
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
 const conversationsPath = root + "/conversations"
-
-type conversation struct {
-	ID             string `json:"id"`
-	ChannelID      string `json:"channelId"`
-	CustomerID     string `json:"customerId"`
-	CustomerName   string `json:"customerName"`
-	State          string `json:"state"`
-	Attention      string `json:"attention"`
-	PausedUntil    string `json:"pausedUntil"`
-	BlockedAt      string `json:"blockedAt"`
-	LastCustomerAt string `json:"lastCustomerAt"`
-	// UnansweredSince is when the first text came that has no answer.
-	UnansweredSince string `json:"unansweredSince"`
-	HandoverReason  string `json:"handoverReason"`
-}
 
 // The states of a conversation.
 const (
@@ -34,15 +19,15 @@ const (
 	conversationClosed  = "closed"
 )
 
-// Customer returns the customer's name, or the platform's id of a customer without one. It leaves out the controls of the direction of
+// customer returns the customer's name, or the platform's id of a customer without one. It leaves out the controls of the direction of
 // text, with which a name could make the text around it read as another one.
-func (c *conversation) Customer() string {
+func customer(c *api.ConversationObject) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Bidi_Control, r) {
 			return -1
 		}
 		return r
-	}, cmp.Or(c.CustomerName, c.CustomerID))
+	}, cmp.Or(text(c.CustomerName), c.CustomerID))
 }
 
 var conversationStates = map[string]string{
@@ -57,43 +42,42 @@ var handoverReasons = map[string]string{
 	"failures":  "The assistant failed to answer twice in a row.",
 }
 
-// HandoverLabel returns why the assistant gave the conversation to people, "" if it didn't.
-func (c *conversation) HandoverLabel() string { return handoverReasons[c.HandoverReason] }
+// paused reports whether the assistant is silent for a while, because a colleague wrote from the platform's app.
+func paused(c *api.ConversationObject) bool {
+	return c.State == answeredByAssistant && c.PausedUntil != nil
+}
 
-// Paused reports whether the assistant is silent for a while, because a colleague wrote from the platform's app.
-func (c *conversation) Paused() bool { return c.State == answeredByAssistant && c.PausedUntil != "" }
-
-// StateLabel returns in words who answers.
-func (c *conversation) StateLabel() string {
-	if c.Paused() {
+// conversationState returns in words who answers.
+func conversationState(c *api.ConversationObject) string {
+	if paused(c) {
 		return "The assistant pauses"
 	}
 	return cmp.Or(conversationStates[c.State], c.State)
 }
 
-// AttentionLabel returns in words why the conversation needs attention, empty if it doesn't.
-func (c *conversation) AttentionLabel() string {
-	if c.Attention == "" {
+// waits reports whether the customer waits for a person, because one has the conversation or the assistant pauses.
+func waits(c *api.ConversationObject) bool {
+	return (c.State == answeredByHuman || paused(c)) && c.UnansweredSince != nil
+}
+
+// attention returns in words why the conversation needs attention. It is empty if the conversation needs none.
+func attention(c *api.ConversationObject) string {
+	if c.Attention == nil {
 		return ""
 	}
-	return codes.Of(c.Attention).Conversation
+	return codes.Of(*c.Attention).Conversation
 }
 
-// Waits reports whether the customer waits for a person, because one has the conversation or the assistant pauses.
-func (c *conversation) Waits() bool {
-	return (c.State == answeredByHuman || c.Paused()) && c.UnansweredSince != ""
-}
-
-// NeedLabel returns the reason why the conversation needs a person, "" if it needs none.
-func (c *conversation) NeedLabel() string {
-	if c.Attention == "" && c.Waits() {
-		return strings.TrimSpace("The customer waits for a person. " + c.HandoverLabel())
+// need returns the reason why the conversation needs a person. It is empty if the conversation needs none.
+func need(c *api.ConversationObject) string {
+	if c.Attention == nil && waits(c) {
+		return strings.TrimSpace("The customer waits for a person. " + handoverReasons[text(c.HandoverReason)])
 	}
-	return c.AttentionLabel()
+	return attention(c)
 }
 
 type conversationRow struct {
-	conversation
+	*api.ConversationObject
 
 	ChannelName string
 }
@@ -123,46 +107,42 @@ func conversationPages() []page {
 	}
 }
 
-// filterNames are the parameters of the list's address, which are the API's.
-func filterNames() []string { return []string{"channelId", "state", "waiting"} }
+// filterNames are the parameters of the list's address, which are the operation's.
+var filterNames = []string{"channelId", "state", "waiting"}
 
 func showConversations(req *pageRequest) (any, error) {
-	query := req.cursor()
-	query.Set("order", "recent")
-	data := conversationsData{Live: req.live("conversation-list", append(filterNames(), "cursor")...)}
-	for _, name := range filterNames() {
+	in := req.cursor()
+	in["order"] = "recent"
+	data := conversationsData{Live: req.live("conversation-list", append(filterNames, "cursor")...)}
+	for _, name := range filterNames {
 		if value := req.query(name); value != "" {
-			query.Set(name, value)
+			in[name] = value
 			data.Filtered = true
 		}
 	}
-	var conversations list[conversation]
-	if err := req.get("/conversations", query, &conversations); err != nil {
-		return nil, err
-	}
-	channels, err := req.namedOptions("/channels", "All channels", "")
+	conversations, err := ask(req, api.ListConversations, in)
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range conversations.Data {
-		row := conversationRow{conversation: one, ChannelName: labelOf(channels, one.ChannelID)}
-		data.Conversations = append(data.Conversations, row)
+	channels, err := optionsOf(req, api.ListChannels, "All channels", func(c api.ChannelObject) option {
+		return option{Value: c.ID, Label: c.Name}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range conversations.Data {
+		one := &conversations.Data[i]
+		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})
 	}
 	data.Pager = req.pager(conversations.NextCursor)
 	data.Filter = req.form(filterForm(channels, req.query))
 	if req.query("waiting") != "" {
-		data.Retry = req.form(bulkForm("retry", "Try again what stands", req.query("channelId"), ""))
-		data.Dismiss = req.form(bulkForm("dismiss", "Dismiss what stands", req.query("channelId"),
-			"Leave what stands in these conversations unanswered? Their customers get no answer to it."))
+		channel := req.query("channelId")
+		data.Retry = req.form(button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
+		data.Dismiss = req.form(button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
+			"Leave what stands in these conversations unanswered? Their customers get no answer to it.", "channelId", channel))
 	}
 	return &data, nil
-}
-
-// bulkForm is the button for a change of all conversations of a channel, or of all, that need somebody.
-func bulkForm(action, text, channelID, confirm string) form {
-	f := button("conversations-"+action, conversationsPath+"/"+action, text, confirm)
-	f.Fields = []field{{Name: "channelId", Kind: hiddenField, Value: channelID}}
-	return f
 }
 
 // bulkPages bounds the pages of 100 conversations that one press of a button changes.
@@ -170,22 +150,16 @@ const bulkPages = 10
 
 // actOnAll retries or dismisses what stands, by the action's verb.
 func actOnAll(req *pageRequest) (outcome, error) {
-	query := url.Values{"limit": {"100"}}
-	if id := req.text("channelId"); id != "" {
-		query.Set("channelId", id)
-	}
+	in := values{"limit": "100", "channelId": req.text("channelId"), "action": req.action.verb}
 	for range bulkPages {
-		var changed struct {
-			NextCursor string `json:"nextCursor"`
-		}
-		ask := apiRequest{method: http.MethodPost, path: "/conversations", query: query, body: object{"action": req.action.verb}}
-		if err := req.call(ask, &changed); err != nil {
+		changed, err := ask(req, api.ActOnConversations, in)
+		if err != nil {
 			return outcome{}, err
 		}
-		if changed.NextCursor == "" {
+		if changed.NextCursor == nil {
 			break
 		}
-		query.Set("cursor", changed.NextCursor)
+		in["cursor"] = *changed.NextCursor
 	}
 	return goTo(conversationsPath), nil
 }

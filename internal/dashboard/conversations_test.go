@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
@@ -98,19 +99,20 @@ func TestAttentionInWords(t *testing.T) {
 func TestFailuresInWords(t *testing.T) {
 	t.Parallel()
 	for _, code := range append(slices.Collect(maps.Keys(codes.All)), "something_new") {
-		m := message{State: "failed", Code: code}
+		state := "failed"
 		if code == codes.DeliveryUnknown {
-			m.State = code
+			state = code
 		}
-		require.Equal(t, codes.Of(code).Message, m.Why())
+		m := &api.MessageObject{State: &state, Code: &code}
+		require.Equal(t, codes.Of(code).Message, undelivered(m))
 		if codes.All[code].Message == "" && code != "something_new" {
 			continue // no message fails with it
 		}
-		require.NotEmpty(t, m.Why())
+		require.NotEmpty(t, undelivered(m))
 		r := newBareFixture(t)
 		r.answer("GET /conversations/cnv_1/messages", http.StatusOK,
-			`{"data":[{"id":"msg_1","author":"human","kind":"text","text":"one","state":"`+m.State+`","code":"`+code+`"}],"nextCursor":null}`)
-		require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), html.EscapeString(m.Why()))
+			`{"data":[{"id":"msg_1","author":"human","kind":"text","text":"one","state":"`+state+`","code":"`+code+`"}],"nextCursor":null}`)
+		require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), html.EscapeString(undelivered(m)))
 	}
 }
 
@@ -237,7 +239,7 @@ func TestMessageIsSentOnce(t *testing.T) {
 	require.NotEqual(t, first, key(once(), "Yes"))
 	require.Empty(t, key("", "Yes"))
 
-	r.refuse("POST /conversations/cnv_1/messages", http.StatusServiceUnavailable, "service_unavailable", "", "Try again.")
+	r.refuse("POST /conversations/cnv_1/messages", http.StatusServiceUnavailable, "provider_overloaded", "", "Try again.")
 	page := r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"once": {form}, "text": {"Yes"}}).Body.String()
 	require.Contains(t, page, `name="once" value="`+form+`"`, "a refused form is the same one")
 }
@@ -395,7 +397,7 @@ func TestFilesAreShown(t *testing.T) {
 		require.Contains(t, page, part)
 	}
 	for code := range fileTexts {
-		require.NotEmpty(t, (&sentFile{State: "failed", Code: code}).Why())
+		require.NotEmpty(t, missingFile(&api.FileObject{State: "failed", Code: &code}))
 	}
 	r.answer("GET /conversations/cnv_1/files/med_1", http.StatusOK, `"content"`)
 	require.Equal(t, `"content"`, r.see(t, "/dashboard/conversations/cnv_1/file?id=med_1"))

@@ -6,6 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -18,7 +23,11 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 
 // Config configures a dashboard.
 type Config struct {
-	// API serves the endpoint groups; needed. It writes its errors itself.
+	// Person returns the person of a request, and Ask runs an operation for the person, nil for public operations: endpoint.Server's methods.
+	// Their errors are [handlers.Error]s, and were logged.
+	Person func(r *http.Request) (*identity.Principal, error)
+	Ask    func(w http.ResponseWriter, r *http.Request, person *identity.Principal, o api.Operation, in endpoint.Values) (answer any, err error)
+	// API serves the operations over HTTP, for answers that are passed on as they arrive: streams and files.
 	API http.Handler
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
@@ -89,6 +98,7 @@ func below(path, name string) string {
 
 // ServeHTTP serves /dashboard and the paths below it.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, _ = handlers.EnsureRequestID(w, r)
 	h := w.Header()
 	h.Set("Content-Security-Policy", contentSecurityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -99,15 +109,13 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	var protection http.CrossOriginProtection
 	if err := protection.Check(r); err != nil {
-		d.newPageRequest(&page{public: true}, w, r).fail(&apiError{
-			Status: http.StatusForbidden, Code: codeForbidden, Message: "The request comes from another site. Nothing was changed.",
+		d.newPageRequest(&page{public: true}, w, r).fail(&handlers.Error{
+			Code: errcode.Forbidden, Message: "The request comes from another site. Nothing was changed.",
 		})
 		return
 	}
 	if _, pattern := d.mux.Handler(r); pattern == "" {
-		d.newPageRequest(&page{public: true}, w, r).fail(&apiError{
-			Status: http.StatusNotFound, Code: codeNotFound, Message: "There is no page at this address.",
-		})
+		d.newPageRequest(&page{public: true}, w, r).fail(handlers.NotFound("There is no page at this address."))
 		return
 	}
 	d.mux.ServeHTTP(w, r)

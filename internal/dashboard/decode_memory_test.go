@@ -20,14 +20,14 @@ func TestDecodersAreFrugal(t *testing.T) { //nolint:paralleltest // it measures 
 
 // dashboardDecoders are what the pages read by themselves, before an API that reads nothing.
 func dashboardDecoders() []handlertest.ForeignDecoder {
-	pages := New(Config{Bodies: handlers.NewByteBudget(1 << 30), API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	pages := overHTTP(New(Config{Bodies: handlers.NewByteBudget(1 << 30), API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/session" && r.Method == http.MethodGet {
 			io.WriteString(w, `{"role":"owner","organization":{"id":"org_1","name":"Shop"},"user":{"id":"usr_1"}}`)
 			return
 		}
 		io.WriteString(w, `{}`)
-	})})
+	})}))
 	post := func(path, mediaType string) func(t *testing.T, body string) {
 		return func(t *testing.T, body string) {
 			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))

@@ -1,9 +1,17 @@
 package dashboard
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 type kind string
@@ -14,6 +22,7 @@ const (
 	emailField    kind = "email"
 	numberField   kind = "number"   // a text field with a numeric keyboard, so that a wrong input is kept, too
 	dateField     kind = "date"     // YYYY-MM-DD
+	linesField    kind = "lines"    // an area, each of its lines a value
 	secretField   kind = "password" // never written into a page again
 	areaField     kind = "textarea"
 	selectField   kind = "select"
@@ -24,7 +33,8 @@ const (
 	readOnlyField kind = "readonly"
 )
 
-// form is a form as its template shows it; [pageRequest.form] adds what was entered and the error.
+// form is a form as its template shows it; [pageRequest.form] adds what was entered and the error. A form of an operation is made once, by
+// [formOf], and gets its first values by [form.of].
 type form struct {
 	// ID is <noun>-<verb>, followed by the row's id where a page has several.
 	ID string
@@ -46,6 +56,9 @@ type form struct {
 	Error string
 	// Refused: the form was sent and refused.
 	Refused bool
+
+	// change: the operation is a PATCH, which leaves absent members as they are.
+	change bool
 }
 
 func (f form) Multipart() bool {
@@ -78,6 +91,13 @@ type field struct {
 	Autocomplete string
 	// Accept are the types of files.
 	Accept string
+	// Micros: the input of the operation is in micros, and people enter credits.
+	Micros bool
+	// Missing is the error of an empty input that the operation would take for another value.
+	Missing string
+
+	// input is the field of the operation that the form is made of; its Name is empty for other fields.
+	input endpoint.Field
 
 	// ID is made of the form's id and the name; Error is the field's error.
 	ID, Error string
@@ -109,9 +129,183 @@ func (f field) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// button returns a form without fields. In a row of a table its id ends in the row's, and its action is a full address.
-func button(id, action, text, confirm string) form {
-	return form{ID: id, Action: action, Submit: text, Confirm: confirm, Danger: confirm != ""}
+// formOf returns f with inputs for fields of an operation, in the order of the table. A row of the table has the name and the words of a field;
+// kind, length, and whether it is required come from the operation. It panics if the operation has no such field or no such option, so a
+// table that doesn't fit its operation ends every test.
+func formOf(o api.Operation, f form, table ...field) form {
+	inputs := o.Fields()
+	f.change = o.Spec().Method == http.MethodPatch
+	for _, row := range table {
+		at := slices.IndexFunc(inputs, func(input endpoint.Field) bool { return input.Name == row.Name })
+		if at < 0 {
+			panic("dashboard: the form " + f.ID + " has the field " + row.Name + ", which " + o.Spec().ID + " lacks")
+		}
+		row.input = inputs[at]
+		row.MaxLength = row.input.MaxLength
+		row.Required = row.Required || row.input.Required || row.input.MinLength > 0 && !row.input.Nullable
+		if row.Kind == "" {
+			row.Kind = kindOf(row.input)
+		}
+		for _, option := range row.Options {
+			if enum := row.input.Enum; len(enum) > 0 && !slices.Contains(enum, option.Value) {
+				panic("dashboard: the form " + f.ID + " offers " + option.Value + " as " + row.Name)
+			}
+		}
+		f.Fields = append(f.Fields, row)
+	}
+	return f
+}
+
+// kindOf returns the usual kind of a field of an operation.
+func kindOf(input endpoint.Field) kind {
+	switch {
+	case input.Secret:
+		return secretField
+	case input.Type == endpoint.BooleanField:
+		return checkField
+	case input.Type == endpoint.NumberField:
+		return numberField
+	case input.Type == endpoint.TextsField && len(input.Enum) > 0:
+		return checksField
+	case input.Type == endpoint.TextsField:
+		return linesField
+	case len(input.Enum) > 0:
+		return selectField
+	}
+	return textField
+}
+
+// of returns the form for an address with first values from members of an answer that have the names of its fields. A nil answer has none.
+func (f form) of(action string, answer any) form {
+	f.Action, f.Fields = action, slices.Clone(f.Fields)
+	if answer == nil {
+		return f
+	}
+	members := endpoint.Members(answer)
+	for i := range f.Fields {
+		one := &f.Fields[i]
+		member, known := members[one.Name]
+		if !known || one.Kind == secretField {
+			continue
+		}
+		switch member := member.(type) {
+		case nil:
+		case []string:
+			one.Value, one.Options = strings.Join(member, "\n"), choices(one.Options, member...)
+		default:
+			if one.Value = fmt.Sprint(member); one.Micros {
+				one.Value = credits(one.Value)
+			}
+			one.Options = choices(one.Options, one.Value)
+		}
+	}
+	return f
+}
+
+// with returns the form with other options of a field. They say which are selected.
+func (f form) with(name string, options []option) form {
+	f.Fields = slices.Clone(f.Fields)
+	for i := range f.Fields {
+		if f.Fields[i].Name == name {
+			f.Fields[i].Options = options
+		}
+	}
+	return f
+}
+
+// versioned returns the form of a change with the version of the object from which it was filled, see [pageRequest.refuseStale].
+func (f form) versioned(updatedAt string) form {
+	f.Fields = append([]field{{Name: versionName, Kind: hiddenField, Value: updatedAt}}, f.Fields...)
+	return f
+}
+
+// without returns the form without a field.
+func (f form) without(name string) form {
+	f.Fields = slices.DeleteFunc(slices.Clone(f.Fields), func(one field) bool { return one.Name == name })
+	return f
+}
+
+// read returns the input of a form of an operation that was sent, and adds it to in.
+func (f form) read(req *pageRequest, in values) (values, error) {
+	for _, one := range f.Fields {
+		if one.input.Name == "" {
+			continue
+		}
+		value, given, err := one.read(req, f.change)
+		if err != nil {
+			return nil, err
+		}
+		if given {
+			in[one.Name] = value
+		}
+	}
+	return in, nil
+}
+
+// read returns the input of a field as its operation takes it; given is false for a field that isn't sent to the operation.
+func (f field) read(req *pageRequest, change bool) (value any, given bool, err error) {
+	typed := req.text(f.Name)
+	trimmed := strings.TrimSpace(typed)
+	texts := []any{}
+	for _, text := range req.sent[f.Name] {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				texts = append(texts, line)
+			}
+		}
+	}
+	switch {
+	case len(texts) == 0 && f.Missing != "":
+		return nil, false, refuseField(f.Name, f.Missing)
+	case f.input.Type == endpoint.BooleanField:
+		return req.flag(f.Name), true, nil
+	case f.input.Type == endpoint.TextsField: // a group without a checked box sends an empty value, a form without the group none
+		return texts, f.Kind != checksField || req.sent.Has(f.Name), nil
+	case trimmed == "" && f.input.Nullable:
+		return nil, true, nil
+	case f.Micros:
+		value, err := f.micros(trimmed)
+		return value, true, err
+	case f.input.Type == endpoint.NumberField:
+		return numberOr(trimmed), trimmed != "" || f.input.Zero, nil
+	case f.input.Nullable:
+		return trimmed, true, nil
+	}
+	return typed, typed != "" || f.Required || change && f.Kind != selectField, nil
+}
+
+// numberOr returns a number, 0 for an empty text, and any other text as it is, which operations refuse at its field.
+func numberOr(typed string) any {
+	if typed == "" {
+		return 0.0
+	}
+	var number any
+	if json.Unmarshal([]byte(typed), &number) == nil && reflect.TypeOf(number) == reflect.TypeFor[float64]() {
+		return number
+	}
+	return typed
+}
+
+// micros returns the amount of credits that was entered.
+func (f field) micros(typed string) (string, error) {
+	micros, ok := microsOf(typed)
+	switch {
+	case ok:
+		return micros, nil
+	case f.input.Nullable:
+		return "", refuseField(f.Name, "Enter an amount of credits, such as 2.50, or nothing.")
+	}
+	return "", refuseField(f.Name, "Enter an amount of credits, such as 2.50.")
+}
+
+// button returns a form that has only hidden fields, names and values in turn. In a row of a table its id ends in the row's, and its action is a
+// full address.
+func button(id, action, text, confirm string, hidden ...string) form {
+	f := form{ID: id, Action: action, Submit: text, Confirm: confirm, Danger: confirm != ""}
+	for pair := range slices.Chunk(hidden, 2) {
+		f.Fields = append(f.Fields, field{Name: pair[0], Kind: hiddenField, Value: pair[1]})
+	}
+	return f
 }
 
 // form returns f as it is shown now: after a refusal, with what was entered and the error at its field.
@@ -135,7 +329,7 @@ func (req *pageRequest) form(f form) form {
 }
 
 // refuseForm puts the error at the field that the API named, or at the form.
-func refuseForm(f *form, why *apiError) {
+func refuseForm(f *form, why *handlers.Error) {
 	f.Refused = true
 	if faulty := f.fieldOf(why.Field); faulty != nil {
 		faulty.Error = why.Message
@@ -206,10 +400,6 @@ func choices(options []option, selected ...string) []option {
 // versionName is the hidden field with the version from which a form was filled: the updatedAt of its object.
 const versionName = "updatedAt"
 
-func versionField(updatedAt string) field {
-	return field{Name: versionName, Kind: hiddenField, Value: updatedAt}
-}
-
 // refuseStale refuses a form that was filled from another version than the one just read. The form is then shown with what was
 // entered and the current version, so that saving once more replaces it knowingly. Forms and objects without a version pass.
 //
@@ -219,8 +409,8 @@ func (req *pageRequest) refuseStale(updatedAt string) error {
 	if typed := req.text(versionName); typed == "" || updatedAt == "" || typed == updatedAt {
 		return nil
 	}
-	return &apiError{
-		Status: http.StatusConflict, Code: codeConflict, Field: versionName,
+	return &handlers.Error{
+		Code: errcode.Conflict, Field: versionName,
 		Message: "Another person changed this meanwhile. Your input is below and not saved yet. Open this page in another tab " +
 			"to see the current values. Saving once more replaces them.",
 	}

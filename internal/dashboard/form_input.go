@@ -3,7 +3,6 @@ package dashboard
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -138,21 +137,6 @@ type namedUpload struct {
 	upload
 }
 
-// readJSON returns the JSON that a script sent to a relay, which bounds it. The API parses it.
-func (req *pageRequest) readJSON() (json.RawMessage, error) {
-	text, done, err := req.readBody()
-	if err == nil {
-		defer done()
-		if !json.Valid(text) {
-			err = errForm
-		}
-	}
-	if err != nil {
-		return nil, bodyError(err, "What was sent can't be read.")
-	}
-	return text, nil
-}
-
 // readBody reads the bounded body. It may be decoded until done is called.
 func (req *pageRequest) readBody() (text []byte, done func(), err error) {
 	text, err = readAll(req.r.Body, req.r.ContentLength)
@@ -198,34 +182,7 @@ func (req *pageRequest) text(name string) string {
 	return strings.ReplaceAll(req.sent.Get(name), "\r\n", "\n")
 }
 
-// texts returns the non-empty values of a field with several; never nil.
-func (req *pageRequest) texts(name string) []string {
-	return append([]string{}, slices.DeleteFunc(slices.Clone(req.sent[name]), func(value string) bool { return value == "" })...)
-}
-
 func (req *pageRequest) flag(name string) bool { return req.sent.Get(name) != "" }
-
-// number returns the input of a numeric field for the API: nil (null in JSON) for an empty one, and the text of what is no
-// number, which the API refuses at its field.
-func (req *pageRequest) number(name string) any {
-	typed := strings.TrimSpace(req.sent.Get(name))
-	if typed == "" {
-		return nil
-	}
-	var number json.Number
-	if json.Unmarshal([]byte(typed), &number) == nil && typed[0] != '"' {
-		return number
-	}
-	return typed
-}
-
-// orNull returns nil (null in JSON) for "".
-func orNull(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
-}
 
 // kept is a value of a form whose sender has to sign in.
 type kept struct{ Name, Value string }

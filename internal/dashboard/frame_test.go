@@ -221,23 +221,24 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// The API gets the parts of the browser's request that identify the user, and no others; a key in a header never signs a user in.
+// A response of the API that is passed on is requested with the parts of the browser's request that identify the user, and no others; a key in a
+// header never signs a user in.
 func TestWhatTheAPIGets(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	r.answer("DELETE /api-keys/key_1", http.StatusNoContent, "")
-	sent := httptest.NewRequest(http.MethodPost, "/dashboard/keys/revoke", strings.NewReader("id=key_1"))
+	r.answer("GET /conversations/cnv_1/export", http.StatusOK, "{}")
+	sent := httptest.NewRequest(http.MethodGet, "/dashboard/conversations/cnv_1/export", nil)
 	for name, value := range map[string]string{
-		"Content-Type": "application/x-www-form-urlencoded", "Cookie": "__Host-svc_session=abc", "Origin": "http://example.com",
+		"Content-Type": "text/plain", "Cookie": "__Host-svc_session=abc", "Origin": "http://example.com",
 		"Sec-Fetch-Site": "same-origin", "User-Agent": "Browser", "Authorization": "Bearer ck_live_x", "X-Api-Key": "ck_live_x",
 		"Accept-Encoding": "gzip", "X-Forwarded-For": "192.0.2.1",
 	} {
 		sent.Header.Set(name, value)
 	}
-	require.Equal(t, http.StatusSeeOther, r.serve(t, sent).Code)
+	require.Equal(t, http.StatusOK, r.serve(t, sent).Code)
 	require.Equal(t, http.Header{
 		"Cookie": {"__Host-svc_session=abc"}, "Origin": {"http://example.com"}, "Sec-Fetch-Site": {"same-origin"}, "User-Agent": {"Browser"},
-	}, r.last(t, http.MethodDelete).header)
+	}, r.last(t, http.MethodGet).header)
 }
 
 // A browser without a session is sent to the sign-in page, and back afterwards; a script gets the status.
@@ -363,14 +364,12 @@ func TestFailures(t *testing.T) {
 	w = r.open(t, "/dashboard/keys")
 	require.Equal(t, http.StatusForbidden, w.Code)
 	require.Contains(t, w.Body.String(), "This needs the role administrator.")
-	require.Contains(t, w.Body.String(), "req_1")
+	require.Contains(t, w.Body.String(), "Request "+w.Header().Get("X-Request-Id"))
 	r.answer("GET /wallet", http.StatusBadGateway, "<html>secret of a proxy</html>")
 	w = r.open(t, "/dashboard/wallet")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.NotContains(t, w.Body.String(), "secret")
 	r.answer("GET /wallet", http.StatusOK, `{"balanceMicros":`)
-	require.Equal(t, http.StatusInternalServerError, r.open(t, "/dashboard/wallet").Code)
-	r.answer("GET /wallet", http.StatusOK, `"`+strings.Repeat("x", maxAnswer)+`"`)
 	require.Equal(t, http.StatusInternalServerError, r.open(t, "/dashboard/wallet").Code)
 	for _, path := range []string{"/dashboard/agents/A", "/dashboard/agents/a.b", "/dashboard/agents/%2e%2e", "/dashboard/agents/" + strings.Repeat("a", 65)} {
 		require.Equal(t, http.StatusNotFound, r.open(t, path).Code, path)

@@ -1,13 +1,15 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 )
 
 const knowledgePath = root + "/knowledge"
@@ -19,32 +21,6 @@ const (
 	// maxKeptDocument is the largest refused file whose text is put into the page, so that it needn't be chosen again.
 	maxKeptDocument = 256 << 10
 )
-
-type knowledgeBase struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Documents   int64  `json:"documents"`
-	Bytes       int64  `json:"bytes"`
-	UpdatedAt   string `json:"updatedAt"`
-}
-
-type document struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	MediaType   string `json:"mediaType"`
-	Bytes       int64  `json:"bytes"`
-	State       string `json:"state"`
-	ChunksDone  int    `json:"chunksDone"`
-	ChunksTotal int    `json:"chunksTotal"`
-	Reason      string `json:"reason"`
-	CreatedAt   string `json:"createdAt"`
-	Delete      form   `json:"-"`
-}
-
-func (d *document) Size() string { return size(d.Bytes) }
-
-func (b *knowledgeBase) Size() string { return size(b.Bytes) }
 
 // size formats a number of bytes for people.
 func size(bytes int64) string {
@@ -59,33 +35,18 @@ func size(bytes int64) string {
 	}
 }
 
-func (d *document) MediaTypeName() string {
-	for _, one := range mediaTypes() {
-		if one.Value == d.MediaType {
-			return one.Label
-		}
-	}
-	return d.MediaType
-}
-
-// snippet is a part of a document that a search has found.
-type snippet struct {
-	Document string `json:"document"`
-	Position int64  `json:"position"`
-	Text     string `json:"text"`
-}
-
-func (s *snippet) Part() int64 { return s.Position + 1 }
+// mediaTypeName returns the label of a document's media type.
+func mediaTypeName(mediaType string) string { return cmp.Or(labelOf(mediaTypes, mediaType), mediaType) }
 
 type knowledgeListData struct {
-	Bases  list[knowledgeBase]
+	Bases  []api.KnowledgeBaseObject
 	Pager  pager
 	Create form
 }
 
 type knowledgeData struct {
-	Base      knowledgeBase
-	Documents list[document]
+	Base      *api.KnowledgeBaseObject
+	Documents []documentRow
 	Pager     pager
 	// Live is the address of the documents while they are being ingested, "" otherwise.
 	Live   string
@@ -95,7 +56,14 @@ type knowledgeData struct {
 	Delete form
 	// Asked is the query of a search, "" for none.
 	Asked    string
-	Snippets []snippet
+	Snippets []api.SnippetObject
+}
+
+// documentRow is a document with the button in its row.
+type documentRow struct {
+	api.DocumentObject
+
+	Delete form
 }
 
 func (d *knowledgeData) PageTitle() string { return d.Base.Name }
@@ -113,175 +81,170 @@ func knowledgePages() []page {
 			show:      showKnowledgeBase,
 			actions: []action{
 				{form: "knowledge-edit", done: "The knowledge base was changed.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(knowledgePath + "/" + req.id()), req.send(http.MethodPatch, "/knowledge-bases/"+req.id(),
-						object{"name": req.text("name"), "description": req.text("description")}, nil)
+					return goTo(knowledgePath + "/" + req.id()), req.submit(api.UpdateKnowledgeBase, knowledgeEditForm, values{"id": req.id()})
 				}},
 				{
 					verb: "documents", form: "document-create", maxBody: maxUpload, do: createDocument,
 					done: "The document has arrived. It can be found as soon as it is ready.",
 				},
 				{verb: "delete-document", form: "document-delete", done: "The document was deleted.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(knowledgePath + "/" + req.id()), req.send(http.MethodDelete,
-						"/knowledge-bases/"+req.id()+"/documents/"+segment(req.text("document")), nil, nil)
+					in := values{"id": req.id(), "docId": req.text("document")}
+					return goTo(knowledgePath + "/" + req.id()), req.run(api.DeleteDocument, in)
 				}},
 				{verb: "delete", form: "knowledge-delete", done: "The knowledge base was deleted.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(knowledgePath), req.send(http.MethodDelete, "/knowledge-bases/"+req.id(), nil, nil)
+					return goTo(knowledgePath), req.run(api.DeleteKnowledgeBase, values{"id": req.id()})
 				}},
 			},
 		},
 	}
 }
 
+var knowledgeFields = []field{
+	{Name: "name", Label: "Name"},
+	{Name: "description", Kind: areaField, Label: "Description", Rows: 3, Hint: "For you and your colleagues: what belongs in it."},
+}
+
+var (
+	knowledgeCreateForm = formOf(
+		api.CreateKnowledgeBase, form{ID: "knowledge-create", Submit: "Create the knowledge base"}, knowledgeFields...,
+	)
+	knowledgeEditForm = formOf(api.UpdateKnowledgeBase, form{ID: "knowledge-edit", Submit: "Save"}, knowledgeFields...)
+)
+
 func showKnowledgeBases(req *pageRequest) (any, error) {
-	data := knowledgeListData{}
-	if err := req.get("/knowledge-bases", req.cursor(), &data.Bases); err != nil {
+	bases, err := ask(req, api.ListKnowledgeBases, req.cursor())
+	if err != nil {
 		return nil, err
 	}
-	data.Pager = req.pager(data.Bases.NextCursor)
-	data.Create = req.form(form{
-		ID: "knowledge-create", Action: knowledgePath, Submit: "Create the knowledge base", Fields: knowledgeFields(&knowledgeBase{}),
-	})
-	return &data, nil
+	return &knowledgeListData{
+		Bases: bases.Data, Pager: req.pager(bases.NextCursor), Create: req.form(knowledgeCreateForm.of(knowledgePath, nil)),
+	}, nil
 }
 
 func createKnowledgeBase(req *pageRequest) (outcome, error) {
-	var created knowledgeBase
-	err := req.send(http.MethodPost, "/knowledge-bases", object{"name": req.text("name"), "description": req.text("description")}, &created)
-	return goTo(knowledgePath + "/" + created.ID), err
-}
-
-func knowledgeFields(base *knowledgeBase) []field {
-	return []field{
-		{Name: "name", Kind: textField, Label: "Name", Value: base.Name, Required: true, MaxLength: 100},
-		{
-			Name: "description", Kind: areaField, Label: "Description", Value: base.Description, MaxLength: 1000, Rows: 3,
-			Hint: "For you and your colleagues: what belongs in it.",
-		},
+	in, err := knowledgeCreateForm.read(req, values{})
+	if err != nil {
+		return outcome{}, err
 	}
+	created, err := ask(req, api.CreateKnowledgeBase, in)
+	if err != nil {
+		return outcome{}, err
+	}
+	return goTo(knowledgePath + "/" + created.ID), nil
 }
 
 func showKnowledgeBase(req *pageRequest) (any, error) {
-	data := knowledgeData{}
-	if err := req.get("/knowledge-bases/"+req.id(), nil, &data.Base); err != nil {
+	base, err := ask(req, api.GetKnowledgeBase, values{"id": req.id()})
+	if err != nil {
 		return nil, err
 	}
-	if err := req.get("/knowledge-bases/"+req.id()+"/documents", req.cursor(), &data.Documents); err != nil {
+	in := req.cursor()
+	in["id"] = base.ID
+	documents, err := ask(req, api.ListDocuments, in)
+	if err != nil {
 		return nil, err
 	}
-	here := knowledgePath + "/" + data.Base.ID
-	for i := range data.Documents.Data {
-		one := &data.Documents.Data[i]
+	here := knowledgePath + "/" + base.ID
+	data := knowledgeData{
+		Base: base, Pager: req.pager(documents.NextCursor), Upload: req.form(uploadForm.of(here+"/documents", nil)),
+		Edit: req.form(knowledgeEditForm.of(here, base)),
+		Delete: req.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
+			"Delete the knowledge base "+base.Name+" with all its documents?")),
+	}
+	for _, one := range documents.Data {
 		if one.State == "ingesting" {
 			data.Live = req.live("documents", "cursor")
 		}
-		erase := button("document-delete-"+one.ID, here+"/delete-document", "Delete",
-			"Delete the document "+one.Name+"? The assistants don't know it any more.")
-		erase.Fields = []field{{Name: "document", Kind: hiddenField, Value: one.ID}}
-		one.Delete = req.form(erase)
+		data.Documents = append(data.Documents, documentRow{one, req.form(button("document-delete-"+one.ID, here+"/delete-document", "Delete",
+			"Delete the document "+one.Name+"? The assistants don't know it any more.", "document", one.ID))})
 	}
-	data.Upload = req.form(uploadForm(here))
-	data.Pager = req.pager(data.Documents.NextCursor)
-	data.Edit = req.form(form{ID: "knowledge-edit", Action: here, Submit: "Save", Fields: knowledgeFields(&data.Base)})
-	data.Delete = req.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
-		"Delete the knowledge base "+data.Base.Name+" with all its documents?"))
 	return &data, req.search(&data)
 }
+
+var searchForm = formOf(
+	api.SearchKnowledgeBase, form{ID: "knowledge-search", Get: true, Submit: "Search"},
+	field{Name: "q", Label: "What might a customer say?", Hint: "Shows the parts of the documents that an assistant would get for this text."},
+)
 
 // search adds a query and its results.
 func (req *pageRequest) search(data *knowledgeData) error {
 	data.Asked = req.query("q")
-	asked := field{
-		Name: "q", Kind: textField, Label: "What might a customer say?", Value: data.Asked, Required: true, MaxLength: 2000,
-		Hint: "Shows the parts of the documents that an assistant would get for this text.",
-	}
+	f := searchForm.of(req.path(), nil)
+	f.Fields[0].Value = data.Asked
 	if strings.TrimSpace(data.Asked) != "" {
-		var found struct{ Data []snippet }
-		err := req.get("/knowledge-bases/"+req.id()+"/search", url.Values{"q": {data.Asked}}, &found)
-		if err != nil {
-			f := req.d.apiErrorOf(err)
-			if f.Status != http.StatusBadRequest {
-				return f
-			}
-			asked.Error = f.Message
+		found, err := ask(req, api.SearchKnowledgeBase, values{"id": req.id(), "q": data.Asked})
+		switch refused := handlers.AsError(err); {
+		case err == nil:
+			data.Snippets = found.Data
+		case refused.Code.Status() != http.StatusBadRequest:
+			return err
+		default:
+			f.Fields[0].Error = refused.Message
 		}
-		data.Snippets = found.Data
 	}
-	data.Search = req.form(form{ID: "knowledge-search", Action: req.path(), Get: true, Submit: "Search", Fields: []field{asked}})
+	data.Search = req.form(f)
 	return nil
 }
 
-func uploadForm(here string) form {
-	return form{ID: "document-create", Action: here + "/documents", Submit: "Add the document", Fields: []field{
-		{
-			Name: "file", Kind: fileField, Label: "File", Accept: ".txt,.text,.md,.markdown,.html,.htm,text/plain,text/markdown,text/html",
-			Hint: "Text, Markdown or HTML in UTF-8, at most 4 MiB.",
-		},
-		{
-			Name: "content", Kind: areaField, Label: "Or paste the text here", Rows: 6,
-			Hint: "Used only when no file is chosen.",
-		},
-		{
-			Name: "name", Kind: textField, Label: "Name", MaxLength: 100,
-			Hint: "Answers may name it as their source. Empty: the file's name.",
-		},
-		{
-			Name: "mediaType", Kind: selectField, Label: "Kind",
-			Options: append([]option{{Label: "By the file's name, else text"}}, mediaTypes()...),
-		},
-	}}
+var mediaTypes = []option{
+	{Value: "text/plain", Label: "Text"}, {Value: "text/markdown", Label: "Markdown"}, {Value: "text/html", Label: "HTML"},
 }
 
-func mediaTypes() []option {
-	return []option{
-		{Value: "text/plain", Label: "Text"}, {Value: "text/markdown", Label: "Markdown"}, {Value: "text/html", Label: "HTML"},
+var uploadForm = func() form {
+	f := formOf(
+		api.CreateDocument, form{ID: "document-create", Submit: "Add the document"},
+		field{Name: "content", Kind: areaField, Label: "Or paste the text here", Rows: 6, Hint: "Used only when no file is chosen."},
+		field{Name: "name", Label: "Name", Hint: "Answers may name it as their source. Empty: the file's name."},
+		field{Name: "mediaType", Label: "Kind", Options: mediaTypes},
+	)
+	for i := range f.Fields { // of a file that is sent, nothing else is required
+		f.Fields[i].Required = false
 	}
-}
+	f.Fields[2].Options = append([]option{{Label: "By the file's name, else text"}}, mediaTypes...)
+	f.Fields = append([]field{{
+		Name: "file", Kind: fileField, Label: "File", Accept: ".txt,.text,.md,.markdown,.html,.htm,text/plain,text/markdown,text/html",
+		Hint: "Text, Markdown or HTML in UTF-8, at most 4 MiB.",
+	}}, f.Fields...)
+	return f
+}()
 
-// createDocument sends the form to the API. When the API refuses a file's text, the page keeps it in the form.
+// createDocument stores the form's file, or the pasted text. When the operation refuses the text of a file, the page keeps it in the form.
 func createDocument(req *pageRequest) (outcome, error) {
+	name, content, mediaType := req.text("name"), req.text("content"), req.text("mediaType")
 	file, chosen := req.file("file")
-	body := object{"name": req.text("name"), "content": req.text("content"), "mediaType": req.text("mediaType")}
 	if chosen {
 		text, err := documentText(file.content)
 		if err != nil {
 			return outcome{}, err
 		}
-		body["content"] = text
-		if strings.TrimSpace(req.text("name")) == "" {
-			body["name"] = file.name
+		content = text
+		if strings.TrimSpace(name) == "" {
+			name = file.name
 		}
 	}
 	switch {
-	case body["content"] == "":
+	case content == "":
 		return outcome{}, refuseField("file", "Choose a file, or paste the text below.")
-	case strings.TrimSpace(body["name"].(string)) == "": //nolint:forcetypeassert,errcheck // as it was set above
+	case strings.TrimSpace(name) == "":
 		return outcome{}, refuseField("name", "Pasted text needs a name.")
 	}
-	if body["mediaType"] == "" {
-		body["mediaType"] = mediaTypeOf(file.name)
+	mediaType = cmp.Or(mediaType, mediaTypeOf(file.name))
+	err := req.run(api.CreateDocument, values{"id": req.id(), "name": name, "content": content, "mediaType": mediaType})
+	if err == nil || !chosen {
+		return goTo(knowledgePath + "/" + req.id()), err
 	}
-	err := req.send(http.MethodPost, "/knowledge-bases/"+req.id()+"/documents", body, nil)
-	if err != nil && chosen {
-		return outcome{}, req.keepFile(err, body)
+	// No page can preselect a file, so a short one becomes the form's text.
+	if len(content) <= maxKeptDocument {
+		req.sent.Set("content", content)
+		req.sent.Set("name", name)
+		req.sent.Set("mediaType", mediaType)
+		return outcome{}, err
 	}
-	return goTo(knowledgePath + "/" + req.id()), err
-}
-
-// keepFile puts the text of a refused file into the form, because no page can preselect a file. An error of the content is
-// shown at the file, unless the form now contains the text.
-func (req *pageRequest) keepFile(err error, body object) error {
-	text := body["content"].(string) //nolint:forcetypeassert,errcheck // as createDocument made it
-	f := *req.d.apiErrorOf(err)
-	if len(text) > maxKeptDocument {
-		if f.Field == "content" {
-			f.Field = "file"
-		}
-		return &f
+	refused := req.d.refusalOf(err)
+	if refused.Field == "content" {
+		refused.Field = "file"
 	}
-	for _, name := range []string{"content", "name", "mediaType"} {
-		req.sent.Set(name, body[name].(string)) //nolint:forcetypeassert,errcheck // as above
-	}
-	return &f
+	return outcome{}, refused
 }
 
 // documentText returns a file as text, without a byte order mark.
@@ -307,19 +270,4 @@ func mediaTypeOf(fileName string) string {
 		return "text/html"
 	}
 	return "text/plain"
-}
-
-// knowledgeOptions returns the knowledge bases as boxes.
-func (req *pageRequest) knowledgeOptions(chosen []string) ([]option, error) {
-	bases, err := everything[knowledgeBase](req, "/knowledge-bases")
-	if err != nil {
-		return nil, err
-	}
-	options := make([]option, len(bases))
-	for i := range bases {
-		options[i] = option{
-			Value: bases[i].ID, Label: bases[i].Name, Hint: bases[i].Description, Selected: slices.Contains(chosen, bases[i].ID),
-		}
-	}
-	return options, nil
 }

@@ -6,30 +6,25 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
 // Bodies bounds the memory of request bodies and pages, and how many bodies are decoded at a time, over all requests, as
 // handlers.ByteBudget does.
 type Bodies interface {
 	// Meter returns the body of r. Its bytes are charged as they are read, to the organization, or to the client's address when
-	// orgID is empty, and must arrive in time. release returns them. An error of Read may be a [Refusal].
+	// orgID is empty, and must arrive in time. release returns them. An error of Read may be a [handlers.Error].
 	Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func())
-	// Decoding waits until a body of that many bytes may be decoded; done ends it. The error is a [Refusal].
+	// Decoding waits until a body of that many bytes may be decoded; done ends it. The error is a [handlers.Error].
 	Decoding(ctx context.Context, size int) (done func(), err error)
 	// Page reserves so many bytes for the page that answers r, charged like its body. send writes the page and returns the bytes
-	// when the browser has it, or release does. send charges a larger page, too. The error is a [Refusal].
+	// when the browser has it, or release does. send charges a larger page, too. The error is a [handlers.Error].
 	Page(r *http.Request, orgID string, bytes int64) (send SendPage, release func(), err error)
 }
 
 // SendPage writes a whole page. It is an alias, so that another package has the method Page without this one.
 type SendPage = func(w http.ResponseWriter, status int, contentType string, text []byte)
-
-// Refusal is an error with the status and body of its response.
-type Refusal interface {
-	error
-
-	Refusal() (status int, code, message string, retryAfterSeconds int64)
-}
 
 // usualPage is the size in bytes of a large page. Room for it is reserved before an action, whose page may show a secret that is
 // shown only once.
@@ -50,7 +45,7 @@ func (req *pageRequest) reserve(bytes int) error {
 	}
 	send, release, err := req.d.config.Bodies.Page(req.r, req.orgID(), int64(bytes))
 	if err != nil {
-		return bodyError(err, "")
+		return err
 	}
 	req.sendPage, req.releasePage = send, release
 	return nil
@@ -96,14 +91,13 @@ func (req *pageRequest) release() {
 	}
 }
 
-// bodyError returns the response to a body that could not be read; broken is its message when the error has none.
-func bodyError(err error, broken string) *apiError {
+// bodyError returns the error of a body that could not be read. broken is the message for errors that are no [handlers.Error].
+func bodyError(err error, broken string) *handlers.Error {
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		broken = "What you sent is too large."
 	}
-	if why, ok := errors.AsType[Refusal](err); ok {
-		status, code, message, retryAfter := why.Refusal()
-		return &apiError{Status: status, Code: code, Message: message, RetryAfter: retryAfter}
+	if refused, ok := errors.AsType[*handlers.Error](err); ok {
+		return refused
 	}
-	return &apiError{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: broken}
+	return refuseField("", broken)
 }

@@ -9,8 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // room is a bound on bodies as the service's.
@@ -29,7 +33,7 @@ func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.R
 
 func (r *room) Decoding(context.Context, int) (func(), error) {
 	if r.full {
-		return func() {}, noRoom{}
+		return func() {}, errNoRoom
 	}
 	return func() {}, nil
 }
@@ -55,17 +59,12 @@ func (m *meter) Read(into []byte) (int, error) {
 	now := m.room.used.Add(int64(n))
 	m.room.most.Store(max(now, m.room.most.Load()))
 	if now > m.room.limit {
-		return 0, noRoom{}
+		return 0, errNoRoom
 	}
 	return n, err
 }
 
-type noRoom struct{}
-
-func (noRoom) Error() string { return "no room" }
-func (noRoom) Refusal() (status int, code, message string, retryAfterSeconds int64) {
-	return http.StatusTooManyRequests, "rate_limited", "Retry shortly.", 1
-}
+var errNoRoom = &handlers.Error{Code: errcode.RateLimited, Message: "Retry shortly.", RetryAfter: time.Second}
 
 // Forms and what scripts send count against the memory of all requests, and are refused, and not
 // half done, when there is no room, or no slot for decoding them.

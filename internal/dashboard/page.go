@@ -2,10 +2,11 @@ package dashboard
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
 // page is one address of the dashboard with its actions.
@@ -24,7 +25,7 @@ type page struct {
 	scripts []string
 	// fragments are the templates that ?fragment=NAME renders alone.
 	fragments []string
-	// show reads the page's data. Its error, an [apiError], becomes the page; nil data is none.
+	// show reads the page's data. Its error, an [handlers.Error], becomes the page; nil data is none.
 	show func(req *pageRequest) (any, error)
 	// actions are the page's forms.
 	actions []action
@@ -44,7 +45,7 @@ type action struct {
 	secrets []string
 	// maxBody bounds the form, in bytes; 0 is [maxForm].
 	maxBody int64
-	// do does the action. After an [apiError] the page is shown again with what was entered.
+	// do does the action. After an [handlers.Error] the page is shown again with what was entered.
 	do func(req *pageRequest) (outcome, error)
 }
 
@@ -67,19 +68,7 @@ type relay struct {
 	// maxBody bounds the request, in bytes; 0 is [maxForm].
 	maxBody int64
 	// ask returns the request to the API.
-	ask func(req *pageRequest) (apiRequest, error)
-}
-
-// apiRequest is a request to the API.
-type apiRequest struct {
-	method string
-	// path is escaped and has no query.
-	path  string
-	query url.Values
-	// body is encoded as JSON; nil is none.
-	body any
-	// accept is the header Accept, key Idempotency-Key; "" is none.
-	accept, key string
+	ask func(req *pageRequest) (*http.Request, error)
 }
 
 // titled is implemented by data with a title of its own.
@@ -88,7 +77,7 @@ type titled interface{ PageTitle() string }
 type section struct {
 	Path, Label string
 	// role is the lowest role that sees it.
-	role string
+	role handlers.Role
 	// Waiting is the number of its conversations that wait for a person.
 	Waiting int
 }
@@ -110,18 +99,18 @@ func (s section) WaitingLabel() string {
 
 func sections() []section {
 	return []section{
-		{Path: root, Label: "Overview", role: roleMember},
-		{Path: root + "/agents", Label: "Assistants", role: roleMember},
-		{Path: root + "/knowledge", Label: "Knowledge", role: roleMember},
-		{Path: root + "/channels", Label: "Channels", role: roleMember},
-		{Path: root + "/conversations", Label: "Conversations", role: roleMember},
-		{Path: root + "/wallet", Label: "Wallet", role: roleMember},
-		{Path: root + "/keys", Label: "API keys", role: roleAdministrator},
-		{Path: root + "/provider-keys", Label: "Provider keys", role: roleAdministrator},
-		{Path: root + "/events", Label: "Events", role: roleAdministrator},
-		{Path: root + "/members", Label: "Members", role: roleAdministrator},
-		{Path: root + "/audit", Label: "Audit log", role: roleAdministrator},
-		{Path: root + "/organization", Label: "Organization", role: roleMember},
+		{Path: root, Label: "Overview", role: handlers.RoleMember},
+		{Path: root + "/agents", Label: "Assistants", role: handlers.RoleMember},
+		{Path: root + "/knowledge", Label: "Knowledge", role: handlers.RoleMember},
+		{Path: root + "/channels", Label: "Channels", role: handlers.RoleMember},
+		{Path: root + "/conversations", Label: "Conversations", role: handlers.RoleMember},
+		{Path: root + "/wallet", Label: "Wallet", role: handlers.RoleMember},
+		{Path: root + "/keys", Label: "API keys", role: handlers.RoleAdministrator},
+		{Path: root + "/provider-keys", Label: "Provider keys", role: handlers.RoleAdministrator},
+		{Path: root + "/events", Label: "Events", role: handlers.RoleAdministrator},
+		{Path: root + "/members", Label: "Members", role: handlers.RoleAdministrator},
+		{Path: root + "/audit", Label: "Audit log", role: handlers.RoleAdministrator},
+		{Path: root + "/organization", Label: "Organization", role: handlers.RoleMember},
 	}
 }
 
@@ -129,10 +118,9 @@ func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(), overviewPage(),
-			walletPage(), callsPage(), keysPage(), providerKeysPage(), eventsPage(), membersPage(),
-			memberPage(), auditPage(), organizationPage(), accountPage(),
+			walletPage(), callsPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(), organizationPage(), accountPage(),
 		},
-		agentPages(), []page{playgroundPage()}, knowledgePages(), channelPages(types), conversationPages(),
+		memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
 	)
 }
 
@@ -159,9 +147,11 @@ type view struct {
 	Scripts []string
 	// Notice reports a success, Alert a failure.
 	Notice string
-	Alert  *apiError
+	Alert  *handlers.Error
 	// SignOut is the form in the page's header.
 	SignOut form
+	// RequestID is the id of the request, for people who report a failure.
+	RequestID string
 	// Data is what show returned, Once what an action revealed.
 	Data any
 	Once any
@@ -171,7 +161,7 @@ type view struct {
 func (req *pageRequest) view(shown any) *view {
 	made := &view{
 		Title: req.page.title, Path: req.path(), Session: req.session, Section: req.page.section, Data: shown, Once: req.once,
-		SignOut: button("logout", logoutPath, "Sign out", ""),
+		SignOut: button("logout", logoutPath, "Sign out", ""), RequestID: handlers.RequestIDFrom(req.r.Context()),
 	}
 	if named, ok := shown.(titled); ok {
 		made.Title = named.PageTitle()
@@ -205,8 +195,8 @@ type pager struct {
 }
 
 // pager links to the next page of a list, and to the first; other parameters of the address stay. [pageRequest.cursor] passes
-// the parameter cursor to the API.
-func (req *pageRequest) pager(nextCursor string) pager {
+// the parameter cursor to the operation.
+func (req *pageRequest) pager(nextCursor *string) pager {
 	var p pager
 	query := req.r.URL.Query()
 	query.Del("done")
@@ -215,18 +205,12 @@ func (req *pageRequest) pager(nextCursor string) pager {
 		query.Del("cursor")
 		p.First = req.path() + strings.TrimSuffix("?"+query.Encode(), "?")
 	}
-	if nextCursor != "" {
-		query.Set("cursor", nextCursor)
+	if nextCursor != nil {
+		query.Set("cursor", *nextCursor)
 		p.Next = req.path() + "?" + query.Encode()
 	}
 	return p
 }
 
-// cursor returns the query for the shown page of a list, which the caller may extend.
-func (req *pageRequest) cursor() url.Values {
-	query := make(url.Values)
-	if at := req.query("cursor"); at != "" {
-		query.Set("cursor", at)
-	}
-	return query
-}
+// cursor returns the input of a list for the shown page, to which the caller may add.
+func (req *pageRequest) cursor() values { return values{"cursor": req.query("cursor")} }

@@ -8,6 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // pageRequest is one request to a page, with what it has read and decided so far.
@@ -16,7 +21,8 @@ type pageRequest struct {
 	page *page
 	w    http.ResponseWriter
 	r    *http.Request
-	// session is nil on public pages.
+	// person and session are nil on public pages.
+	person  *identity.Principal
 	session *session
 	// releaseBody and releasePage return the memory of the body and of the page; nil without any.
 	releaseBody, releasePage func()
@@ -28,7 +34,7 @@ type pageRequest struct {
 	files []namedUpload
 	// action is the form's action, refused why it was not done.
 	action  *action
-	refused *apiError
+	refused *handlers.Error
 	// errorForm is the form that shows the error, if the page contains it.
 	errorForm string
 	once      any
@@ -52,28 +58,22 @@ func (req *pageRequest) path() string {
 // query returns a parameter of the page's address, "" when it is absent.
 func (req *pageRequest) query(name string) string { return req.r.URL.Query().Get(name) }
 
-// enter reads the session, unless the page is public, and refuses malformed ids.
-func (req *pageRequest) enter() error {
-	if id := req.r.PathValue("id"); id != "" && !wellFormedID(id) {
-		return &apiError{Status: http.StatusNotFound, Code: codeNotFound, Message: "There is nothing at this address."}
+// enter finds the person and reads the session, unless the page is public, and refuses malformed ids.
+func (req *pageRequest) enter() (err error) {
+	if id := req.r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
+		return handlers.NotFound("There is nothing at this address.")
 	}
 	if req.page.public {
 		return nil
 	}
-	var who session
-	if err := req.get("/session", nil, &who); err != nil {
+	if req.person, err = req.d.config.Person(req.r); err != nil {
 		return err
 	}
-	req.session = &who
-	return nil
-}
-
-// wellFormedID reports whether a text can be inserted into a path of the API.
-func wellFormedID(text string) bool {
-	const longest = 64
-	return len(text) <= longest && !strings.ContainsFunc(text, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_'
-	})
+	shown, err := ask(req, api.GetSession, nil)
+	if err == nil {
+		req.session = &session{shown}
+	}
+	return err
 }
 
 // open serves GET.
@@ -95,7 +95,7 @@ func (req *pageRequest) act(a *action) {
 		return
 	}
 	if err := req.reserve(usualPage); err != nil {
-		req.fail(req.d.apiErrorOf(err))
+		req.fail(req.d.refusalOf(err))
 		return
 	}
 	result, err := outcome{}, req.readForm(a.maxBody)
@@ -105,12 +105,12 @@ func (req *pageRequest) act(a *action) {
 	switch {
 	case errors.Is(err, errAnswered):
 	case err != nil:
-		req.refused = req.d.apiErrorOf(err)
-		if req.refused.Status == http.StatusUnauthorized && !req.page.public {
+		req.refused = req.d.refusalOf(err)
+		if req.refused.Code.Status() == http.StatusUnauthorized && !req.page.public {
 			req.turnAway(err)
 			return
 		}
-		req.render(req.refused.Status)
+		req.render(req.refused.Code.Status())
 	case result.to != "":
 		http.Redirect(req.w, req.r, req.afterwards(result.to), http.StatusSeeOther) //nolint:gosec // G710: to our own pages, see pageRequest.next
 	default:
@@ -134,9 +134,9 @@ func (req *pageRequest) afterwards(to string) string {
 // turnAway answers a request that may not see the page: it redirects to the sign-in page, or keeps the input of a form whose
 // session has ended.
 func (req *pageRequest) turnAway(err error) {
-	f := req.d.apiErrorOf(err)
+	f := req.d.refusalOf(err)
 	switch {
-	case f.Status != http.StatusUnauthorized || req.page.public:
+	case f.Code.Status() != http.StatusUnauthorized || req.page.public:
 		req.fail(f)
 	case req.query("fragment") != "":
 		http.Error(req.w, "signed out", http.StatusUnauthorized) //nolint:forbidigo // the script reads the status only
@@ -153,7 +153,7 @@ func (req *pageRequest) turnAway(err error) {
 // dashboard, and their bodies aren't read.
 func (req *pageRequest) hadSession() bool {
 	return slices.ContainsFunc(req.r.Cookies(), func(c *http.Cookie) bool {
-		return c.Name == "__Host-svc_session" || c.Name == "svc_session" // over https, and on this machine over http
+		return c.Name == handlers.SessionCookie || c.Name == handlers.LocalSessionCookie
 	})
 }
 
@@ -179,25 +179,24 @@ func (req *pageRequest) render(status int) {
 }
 
 // fail writes an error as a page.
-func (req *pageRequest) fail(f *apiError) {
+func (req *pageRequest) fail(f *handlers.Error) {
 	if req.query("fragment") != "" {
-		http.Error(req.w, f.Message, f.Status) //nolint:forbidigo // the script reads the status only
+		http.Error(req.w, f.Message, f.Code.Status()) //nolint:forbidigo // the script reads the status only
 		return
 	}
 	shown := req.view(f)
-	shown.Title = failureTitle(f)
-	req.write(f.Status, failureTemplate, shown)
+	shown.Title = failureTitle(f.Code)
+	req.write(f.Code.Status(), failureTemplate, shown)
 }
 
-func failureTitle(f *apiError) string {
-	switch f.Status {
-	case http.StatusNotFound:
-		return "Not found"
-	case http.StatusForbidden:
-		return "Not allowed"
-	}
-	if f.Code == codeSuspended {
+func failureTitle(code errcode.Code) string {
+	switch {
+	case code == errcode.OrganizationSuspended:
 		return "The organization is suspended"
+	case code.Status() == http.StatusNotFound:
+		return "Not found"
+	case code.Status() == http.StatusForbidden:
+		return "Not allowed"
 	}
 	return "That didn't work"
 }
@@ -224,8 +223,10 @@ func (req *pageRequest) write(status int, name string, shown *view) {
 		http.Error(req.w, "The service failed to show this page.", http.StatusInternalServerError) //nolint:forbidigo // a page is what failed
 		return
 	}
-	if req.refused != nil && req.refused.RetryAfter > 0 {
-		req.w.Header().Set("Retry-After", strconv.FormatInt(req.refused.RetryAfter, 10))
+	if req.refused != nil {
+		if wait := req.refused.WaitSeconds(); wait > 0 {
+			req.w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+		}
 	}
 	req.writePage(status, text.Bytes())
 }

@@ -156,9 +156,9 @@ func newBareFixture(t *testing.T) *fixture {
 	}
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
-	r := &fixture{scriptedAPI: api, dashboard: New(Config{
+	r := &fixture{scriptedAPI: api, dashboard: overHTTP(New(Config{
 		API: api, BaseURL: "https://svc.example", ChannelTypes: catalog.Declared(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})}
+	}))}
 	r.is("owner")
 	return r
 }

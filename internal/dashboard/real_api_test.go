@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -62,14 +63,18 @@ func overRealAPI(t *testing.T) (*Dashboard, *store.DB) {
 	require.NoError(t, err)
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
-	api := api.New(api.Deps{
+	server := api.New(api.Deps{
 		Catalog:       catalog,
 		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",
 	})
 	return New(Config{
+		Person: server.Person,
+		Ask: func(w http.ResponseWriter, r *http.Request, person *identity.Principal, o api.Operation, in endpoint.Values) (any, error) {
+			return server.Ask(w, r, person, o.Spec().ID, in)
+		},
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := api.Serve(w, r); err != nil {
+			if err := server.Serve(w, r); err != nil {
 				handlers.WriteError(w, r, err, "")
 			}
 		}),

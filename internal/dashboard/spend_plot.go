@@ -5,24 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 )
-
-// spend is GET /wallet/spend.
-type spend struct {
-	From string     `json:"from"`
-	To   string     `json:"to"`
-	Data []modelDay `json:"data"`
-}
-
-// modelDay is the cost of the calls to one model on one UTC day.
-type modelDay struct {
-	Day              string `json:"day"`
-	Model            string `json:"model"`
-	Calls            int    `json:"calls"`
-	PromptTokens     int64  `json:"promptTokens"`
-	CompletionTokens int64  `json:"completionTokens"`
-	ChargedMicros    string `json:"chargedMicros"`
-}
 
 // The plot's size, in its own units.
 const (
@@ -51,7 +36,7 @@ type plot struct {
 
 // bar is a rectangle of a plot.
 type bar struct {
-	modelDay
+	api.DaySpend
 
 	Colour              int
 	X, Y, Width, Height int64
@@ -60,7 +45,7 @@ type bar struct {
 // modelSum is the cost of all calls to a model.
 type modelSum struct {
 	Model  string
-	Calls  int
+	Calls  int64
 	Micros string
 	Colour int
 
@@ -68,7 +53,7 @@ type modelSum struct {
 }
 
 // newPlot returns the plot of s. Malformed amounts count as 0.
-func newPlot(s *spend) plot {
+func newPlot(s *api.SpendObject) plot {
 	p := plot{
 		Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotHeight - plotBottom, First: s.From, Last: s.To,
 		Models: sumModels(s.Data),
@@ -98,7 +83,7 @@ func newPlot(s *spend) plot {
 		stacked[one.Day] = below + cost
 		bottom, top := scaled(below, most), scaled(below+cost, most)
 		p.Bars = append(p.Bars, bar{
-			modelDay: one, Colour: colours[one.Model], X: plotLeft + slot*daysBetween(first, one.Day), Width: max(slot-1, 1),
+			DaySpend: one, Colour: colours[one.Model], X: plotLeft + slot*daysBetween(first, one.Day), Width: max(slot-1, 1),
 			Y: plotHeight - plotBottom - max(top, bottom+1), Height: max(top-bottom, 1),
 		})
 	}
@@ -124,7 +109,7 @@ func daysBetween(first time.Time, day string) int64 {
 }
 
 // mostOfADay returns the highest sum of a day, at least 1.
-func mostOfADay(all []modelDay) int64 {
+func mostOfADay(all []api.DaySpend) int64 {
 	sums := make(map[string]int64)
 	most := int64(1)
 	for _, one := range all {
@@ -134,7 +119,7 @@ func mostOfADay(all []modelDay) int64 {
 	return most
 }
 
-func sumModels(all []modelDay) []modelSum {
+func sumModels(all []api.DaySpend) []modelSum {
 	var sums []modelSum
 	for _, one := range all {
 		at := slices.IndexFunc(sums, func(known modelSum) bool { return known.Model == one.Model })

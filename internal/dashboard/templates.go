@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -36,7 +37,16 @@ func parseTemplates(pages []page) map[string]*template.Template {
 		return string(text)
 	}
 	assets := newAssets()
-	functions := template.FuncMap{"credits": credits, "count": count, "clock": clock, "asset": assets.address}
+	functions := template.FuncMap{
+		"credits": credits, "count": count, "clock": clock, "asset": assets.address, "text": text, "size": size, "mediaType": mediaTypeName,
+		"next":         func(position int64) int64 { return position + 1 },
+		"channelState": channelStateLabel, "works": channelWorks,
+		"customer": customer, "conversationState": conversationState, "paused": paused, "waits": waits, "attention": attention, "need": need,
+		"handover": func(reason *string) string { return handoverReasons[text(reason)] },
+		"author":   author, "delivery": func(state string) string { return cmp.Or(deliveryTexts[state], state) }, "undelivered": undelivered,
+		"fileLabel": fileLabel, "fileSize": fileSize, "missingFile": missingFile,
+		"picture": func(mediaType *string) bool { return strings.HasPrefix(text(mediaType), "image/") },
+	}
 	shared := template.Must(template.New("parts").Funcs(functions).Option("missingkey=error").Parse(read("parts")))
 	template.Must(shared.New(layoutTemplate).Parse(read(layoutTemplate)))
 	made := make(map[string]*template.Template)
@@ -73,11 +83,19 @@ func credits(micros string) string {
 }
 
 // count formats a number with its noun.
-func count(number int, one, several string) string {
+func count(number int64, one, several string) string {
 	if number == 1 {
 		return "1 " + one
 	}
-	return strconv.Itoa(number) + " " + several
+	return strconv.FormatInt(number, 10) + " " + several
+}
+
+// text returns the text of an operation's answer that may be null.
+func text(nullable *string) string {
+	if nullable == nil {
+		return ""
+	}
+	return *nullable
 }
 
 // clock formats a moment of the API (RFC 3339) for people: "2026-11-21 10:05 UTC".

@@ -2,56 +2,25 @@ package dashboard
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"net/url"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 )
 
 const walletPath = root + "/wallet"
 
-type wallet struct {
-	Environment   string `json:"environment"`
-	BalanceMicros string `json:"balanceMicros"`
-	HeldMicros    string `json:"heldMicros"`
-}
-
-type transaction struct {
-	ID            string `json:"id"`
-	At            string `json:"at"`
-	Kind          string `json:"kind"`
-	AmountMicros  string `json:"amountMicros"`
-	BalanceMicros string `json:"balanceMicros"`
-	CallID        string `json:"callId"`
-	Reference     string `json:"reference"`
-	Reason        string `json:"reason"`
-}
-
-type call struct {
-	ID               string `json:"id"`
-	At               string `json:"at"`
-	DurationMS       int64  `json:"durationMs"`
-	Model            string `json:"model"`
-	Outcome          string `json:"outcome"`
-	PromptTokens     int64  `json:"promptTokens"`
-	CompletionTokens int64  `json:"completionTokens"`
-	UsageSource      string `json:"usageSource"`
-	ChargedMicros    string `json:"chargedMicros"`
-	BYOK             bool   `json:"byok"`
-	KeyID            string `json:"keyId"`
-	AgentID          string `json:"agentId"`
-	ConversationID   string `json:"conversationId"`
-}
-
 type walletData struct {
 	// Environment is the shown wallet's, Other the address of the other one.
 	Environment, Other string
-	Wallet             wallet
-	Spend              spend
+	Wallet             *api.WalletObject
+	Spend              *api.SpendObject
 	// Plot is nil when it can't be drawn now.
 	Plot *plot
 	// Days selects the days of the plot.
 	Days         form
-	Transactions []transaction
+	Transactions []api.TransactionObject
 	Pager        pager
 	// Calls and the files are addresses.
 	Calls, TransactionsFile, CallsFile string
@@ -59,7 +28,7 @@ type walletData struct {
 
 type callsData struct {
 	Environment, Other string
-	Calls              []call
+	Calls              []api.CallObject
 	Pager              pager
 	// File and Wallet are addresses.
 	File, Wallet string
@@ -96,10 +65,14 @@ func (req *pageRequest) otherWallet() string {
 }
 
 // tableFile requests a list as CSV.
-func tableFile(path string) func(req *pageRequest) (apiRequest, error) {
-	return func(req *pageRequest) (apiRequest, error) {
+func tableFile(path string) func(req *pageRequest) (*http.Request, error) {
+	return func(req *pageRequest) (*http.Request, error) {
 		query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
-		return apiRequest{method: http.MethodGet, path: path, query: query, accept: "text/csv"}, nil
+		r, err := req.apiRequest(http.MethodGet, path, query, nil)
+		if err == nil {
+			r.Header.Set("Accept", "text/csv")
+		}
+		return r, err
 	}
 }
 
@@ -109,53 +82,52 @@ func showWallet(req *pageRequest) (any, error) {
 		Environment: environment, Other: req.otherWallet(), Calls: walletAddress(walletPath+"/calls", environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
-	if err := req.get("/wallet", url.Values{"environment": {environment}}, &shown.Wallet); err != nil {
+	var err error
+	if shown.Wallet, err = ask(req, api.GetWallet, values{"environment": environment}); err != nil {
 		return nil, err
 	}
 	if err := req.askSpend(&shown); err != nil {
 		return nil, err
 	}
-	query := req.cursor()
-	query.Set("environment", environment)
-	const rows = "20"
-	query.Set("limit", rows)
-	var transactions list[transaction]
-	if err := req.get("/wallet/transactions", query, &transactions); err != nil {
+	in := req.cursor()
+	in["environment"], in["limit"] = environment, "20"
+	transactions, err := askTable[api.TransactionObject](req, api.ListTransactions, in)
+	if err != nil {
 		return nil, err
 	}
 	shown.Transactions, shown.Pager = transactions.Data, req.pager(transactions.NextCursor)
 	return shown, nil
 }
 
-// askSpend reads the data of the plot. Days that the API refuses are an error of the form, with the plot of the usual days.
+// askSpend reads the data of the plot. Refused days are an error of the form, with the plot of the usual days.
 func (req *pageRequest) askSpend(shown *walletData) error {
-	query := url.Values{"environment": {shown.Environment}}
-	for _, name := range []string{"from", "to"} {
-		if day := req.query(name); day != "" {
-			query.Set(name, day)
+	spent, err := ask(req, api.GetSpend, values{"environment": shown.Environment, "from": req.query("from"), "to": req.query("to")})
+	var refused *handlers.Error
+	if err != nil {
+		refused = handlers.AsError(err)
+		if refused.Field != "from" && refused.Field != "to" {
+			refused = nil
+		} else {
+			spent, err = ask(req, api.GetSpend, values{"environment": shown.Environment})
 		}
 	}
-	err := req.get("/wallet/spend", query, &shown.Spend)
-	refused, isFault := err.(*apiError) //nolint:errorlint // get returns it as it is
-	if isFault && refused.Status == http.StatusBadRequest && (refused.Field == "from" || refused.Field == "to") {
-		query.Del("from")
-		query.Del("to")
-		err = req.get("/wallet/spend", query, &shown.Spend)
-	}
-	if shown.Plot, err = req.plotOf(&shown.Spend, err); err != nil {
+	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return err
 	}
+	if shown.Spend = spent; spent == nil {
+		shown.Spend = new(api.SpendObject)
+	}
 	shown.Days = req.form(daysForm(shown, req.query("from"), req.query("to")))
-	if isFault {
+	if refused != nil {
 		refuseForm(&shown.Days, refused)
 	}
 	return nil
 }
 
-// plotOf returns the plot of spent, which was read with err. A page without a plot is still useful, so other errors than the
-// session's end give nil.
-func (req *pageRequest) plotOf(spent *spend, err error) (*plot, error) {
-	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusUnauthorized {
+// plotOf returns the plot of spent, which was read with err. A page without a plot is still useful, so every error except the
+// session's end is logged and gives no plot.
+func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*plot, error) {
+	if err != nil && handlers.AsError(err).Code.Status() == http.StatusUnauthorized {
 		return nil, err
 	}
 	if err != nil {
@@ -184,10 +156,10 @@ func callsPage() page {
 		path: walletPath + "/calls", template: "calls", title: "Model calls", section: walletPath,
 		show: func(req *pageRequest) (any, error) {
 			environment := req.environment()
-			query := req.cursor()
-			query.Set("environment", environment)
-			var calls list[call]
-			if err := req.get("/wallet/calls", query, &calls); err != nil {
+			in := req.cursor()
+			in["environment"] = environment
+			calls, err := askTable[api.CallObject](req, api.ListCalls, in)
+			if err != nil {
 				return nil, err
 			}
 			return callsData{
@@ -196,4 +168,57 @@ func callsPage() page {
 			}, nil
 		},
 	}
+}
+
+type overviewData struct {
+	Wallet *api.WalletObject
+	// Plot shows the last 30 days; nil when it can't be drawn now.
+	Plot *plot
+	// Channels are those that need attention.
+	Channels []*api.ChannelObject
+	// Waiting are conversations that wait for a person; More reports that there are others.
+	Waiting []*api.ConversationObject
+	More    bool
+	// Agents is 0 or 1: whether there are assistants, for the first steps.
+	Agents, AllChannels int
+}
+
+func overviewPage() page {
+	return page{path: root, template: "overview", title: "Overview", show: showOverview}
+}
+
+func showOverview(req *pageRequest) (any, error) {
+	wallet, err := ask(req, api.GetWallet, nil)
+	if err != nil {
+		return nil, err
+	}
+	shown := overviewData{Wallet: wallet}
+	spent, err := ask(req, api.GetSpend, nil)
+	if shown.Plot, err = req.plotOf(spent, err); err != nil {
+		return nil, err
+	}
+	channels, err := everything(req, api.ListChannels)
+	if err != nil {
+		return nil, err
+	}
+	shown.AllChannels = len(channels)
+	for i := range channels {
+		if !channelWorks(&channels[i]) {
+			shown.Channels = append(shown.Channels, &channels[i])
+		}
+	}
+	agents, err := ask(req, api.ListAgents, values{"limit": "1"})
+	if err != nil {
+		return nil, err
+	}
+	shown.Agents = len(agents.Data)
+	waiting, err := ask(req, api.ListConversations, values{"limit": "10", "waiting": "true", "order": "recent"})
+	if err != nil {
+		return nil, err
+	}
+	for i := range waiting.Data {
+		shown.Waiting = append(shown.Waiting, &waiting.Data[i])
+	}
+	shown.More = waiting.NextCursor != nil
+	return shown, nil
 }

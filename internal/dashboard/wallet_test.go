@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 )
 
 func TestCredits(t *testing.T) {
@@ -22,7 +24,7 @@ func TestCredits(t *testing.T) {
 // One bar for each model and day that cost something, on top of each other, as high as what they cost.
 func TestSpendPlot(t *testing.T) {
 	t.Parallel()
-	p := newPlot(&spend{From: "2026-11-01", To: "2026-11-30", Data: []modelDay{
+	p := newPlot(&api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{
 		{Day: "2026-11-01", Model: "a", Calls: 2, ChargedMicros: "3000000"},
 		{Day: "2026-11-30", Model: "a", Calls: 1, ChargedMicros: "1"},
 		{Day: "2026-11-30", Model: "b", Calls: 1, ChargedMicros: "5999999"},
@@ -54,7 +56,7 @@ func FuzzSpendPlot(f *testing.F) {
 	f.Add("", "x", "2026-13-01", "", "-1")
 	f.Add("2026-11-30", "2026-11-01", "0001-01-01", "9007199254740993", "9223372036854775807")
 	f.Fuzz(func(t *testing.T, from, to, day, one, other string) {
-		p := newPlot(&spend{From: from, To: to, Data: []modelDay{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
+		p := newPlot(&api.SpendObject{From: from, To: to, Data: []api.DaySpend{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
 		for _, bar := range p.Bars {
 			require.Positive(t, bar.Height)
 			require.Positive(t, bar.Width)
@@ -92,17 +94,17 @@ func TestWallet(t *testing.T) {
 // Days that the API refuses are reported at their field, which keeps the input.
 func TestWalletDays(t *testing.T) {
 	t.Parallel()
-	api := newFixture(t)
-	api.dashboard.config.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wallet/spend" && r.URL.Query().Has("from") {
+	r := newFixture(t)
+	r.dashboard.config.API = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/wallet/spend" && q.URL.Query().Has("from") {
 			answer := refusedBy(http.StatusBadRequest, "invalid_request", "from", "from and to are more than 92 days.")
 			w.WriteHeader(answer.status)
 			_, _ = w.Write([]byte(answer.body))
 			return
 		}
-		api.ServeHTTP(w, r)
+		r.ServeHTTP(w, q)
 	})
-	page := api.see(t, "/dashboard/wallet?environment=live&from=1999-01-01&to=2026-11-30")
+	page := r.see(t, "/dashboard/wallet?environment=live&from=1999-01-01&to=2026-11-30")
 	requireErrorAt(t, page, "wallet-days-from", "from and to are more than 92 days.")
 	holds(t, page, "wallet-days-from", "1999-01-01")
 	require.Contains(t, page, `data-model="echo/b"`)
