@@ -9,20 +9,20 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// Ending is what ends the standing of a turn or a part.
+// Ending says how an unanswered turn or an unsent part ends.
 type Ending string
 
 // The endings.
 const (
-	WithCause  Ending = "cause"    // the worker looks every few seconds whether the cause is gone
+	WithCause  Ending = "cause"    // the worker checks every few seconds whether the cause is gone
 	InTime     Ending = "time"     // the worker tries again, with growing pauses
-	ByText     Ending = "text"     // the customer's next text is answered together with those that stand
-	ByPerson   Ending = "person"   // a person sends something else, or the same again; so does the customer's next text
-	ByOperator Ending = "operator" // nothing but a retry by hand
+	ByText     Ending = "text"     // the customer's next text is answered together with the unanswered ones
+	ByPerson   Ending = "person"   // a person sends something; the customer's next text ends it also
+	ByOperator Ending = "operator" // only a retry by hand
 )
 
-// Audience is who is told: the organization by the conversation's attention, the operator by the log, the metrics and the list of dead turns
-// as well.
+// Audience says who is told: the organization by the conversation's attention; the operator also by the log, the metrics and the list of
+// dead turns.
 type Audience string
 
 // The audiences.
@@ -31,10 +31,10 @@ const (
 	TellOperator     Audience = "operator"
 )
 
-// Life is how long the worker tries to end a standing: a later answer is of no use.
+// Life is the time for which the worker tries again: a later answer is of no use.
 const Life = 24 * time.Hour
 
-// The codes. Those of the contract's errors have the same name there.
+// The codes. A code that is also an error of the contract has the contract's name.
 const (
 	InsufficientCredits  = string(errcode.InsufficientCredits)
 	Suspended            = string(errcode.OrganizationSuspended)
@@ -58,23 +58,22 @@ const (
 	SendFailed      = "send_failed"
 	SendRefused     = "send_refused"
 	CustomerBlocked = "customer_blocked"
-	NotDelivered    = "failed" // the platform took the message, and reported later that it did not arrive
+	NotDelivered    = "failed" // the platform accepted the message, and reported later that it did not arrive
 	DeliveryUnknown = "delivery_unknown"
-	TemplatePaused  = "template_paused"  // the platform doesn't take the template for some hours
+	TemplatePaused  = "template_paused"  // the platform has paused the template for some hours
 	TemplateRefused = "template_refused" // or not like this
 )
 
-// Reason is what is known about a code.
+// Reason describes a code.
 type Reason struct {
 	Ends Ending
-	// For is for how long, from when the turn or the part was made, the worker ends the standing by itself; 0 if it never does.
+	// For is the time, counted from the beginning of the turn or part, for which the worker tries again by itself. 0 means never.
 	For  time.Duration
 	Told Audience
-	// AssistantFailed reports whether an assistant that stands with the code has failed by itself, rather than for want of funds, of its
-	// channel or of an agent.
+	// AssistantFailed reports whether the code is a failure of the assistant, rather than a lack of funds, a channel or an agent.
 	AssistantFailed bool
-	// Conversation is what staff read about a conversation with the code, and Message about a message that failed with it: what happened,
-	// what to do. Message is empty if no message fails with the code.
+	// Conversation is the text for staff about a conversation with the code, and Message that about a message that failed with it: first the
+	// event, then the remedy. Message is empty if no message fails with the code.
 	Conversation, Message string
 }
 
@@ -125,7 +124,7 @@ var All = map[string]Reason{
 	},
 	UnsupportedModel: {
 		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
-		Conversation: "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again.",
+		Conversation: "The assistant's model is no longer available. Choose another one; answers resume when the customer writes again.",
 	},
 	ContextTooLong: {
 		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
@@ -139,7 +138,7 @@ var All = map[string]Reason{
 	Unreadable: {
 		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
 		Conversation: "The message can't be decrypted. Answers resume when the customer writes again.",
-		Message:      "Its text can't be decrypted any more. Write it again.",
+		Message:      "Its text can no longer be decrypted. Write it again.",
 	},
 	TooOld: {
 		Ends: ByText, Told: TellOrganization,
@@ -158,7 +157,7 @@ var All = map[string]Reason{
 	},
 	ServiceWindowExpired: {
 		Ends: ByPerson, Told: TellOrganization,
-		Conversation: "A message came too long after the customer's last one, and the platform didn't take it. " +
+		Conversation: "A message came too long after the customer's last one, and the platform didn't accept it. " +
 			"You can write again when the customer does.",
 		Message: "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does.",
 	},
@@ -171,14 +170,14 @@ var All = map[string]Reason{
 	},
 	TemplatePaused: {
 		Ends: ByPerson, Told: TellOrganization,
-		Conversation: "The platform doesn't take a template for some hours, because many customers didn't want it. " +
+		Conversation: "The platform has paused a template for some hours, because many customers didn't want it. " +
 			"Send it again later, or another one.",
-		Message: "The platform doesn't take this template for some hours, because many customers didn't want it. Send it again later.",
+		Message: "The platform has paused this template for some hours, because many customers didn't want it. Send it again later.",
 	},
 	TemplateRefused: {
 		Ends: ByPerson, Told: TellOrganization,
-		Conversation: "The platform doesn't take a template any more, or not with these values. Send another one.",
-		Message:      "The platform doesn't take this template any more, or not with these values. Send another one.",
+		Conversation: "The platform no longer accepts a template, or not with these values. Send another one.",
+		Message:      "The platform no longer accepts this template, or not with these values. Send another one.",
 	},
 	CustomerBlocked: {
 		Ends: ByPerson, Told: TellOrganization,
@@ -204,7 +203,7 @@ var All = map[string]Reason{
 	},
 }
 
-// Of returns the reason of a code. An unknown one, which another version has written, is the operator's.
+// Of returns the reason of a code. Unknown codes, which another version has written, are the operator's.
 func Of(code string) Reason {
 	if known, ok := All[code]; ok {
 		return known
