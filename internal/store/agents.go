@@ -6,34 +6,35 @@ import (
 	"slices"
 )
 
-// Agent is an assistant: the instructions of its model, and how it is asked. The store accepts what the tables accept; the limits
-// of texts and numbers are the caller's to know.
+// Agent is an assistant: the instructions of its model and the settings of its answers. The store checks only the constraints of the
+// tables; its callers check the lengths of texts and the ranges of numbers.
 type Agent struct {
 	ID, OrgID string
 	Name      string // unique within the organization
-	// Model is a model's id. Whether it exists is the caller's to know: an agent may outlive its model.
+	// Model is a model's id. The model may no longer exist.
 	Model        string
 	Instructions string
 	UseBYOK      bool  // ask with the organization's own provider key
 	MaxTokens    int64 // of an answer; 0 leaves it to the model
 	// TemperatureMilli is the temperature in thousandths, 0 to 2,000; absent leaves it to the model.
 	TemperatureMilli sql.NullInt64
-	// DebounceMS is how long a customer must be quiet before the answer is made, DebounceMaxMS how long the first
-	// message waits for that at most. Milliseconds; 0 is at once, and the queue's default.
+	// DebounceMS is the time without a new message after which the answer is made. DebounceMaxMS bounds that delay from the first message
+	// on. Both are milliseconds. 0 means immediately, and the queue's default.
 	DebounceMS, DebounceMaxMS int64
 	Supersede                 bool // a newer message discards the unsent answer and asks once more
-	// PauseMS is how long the agent is silent after a human wrote, in milliseconds; 0 is the queue's default, [NoPause] never.
+	// PauseMS is the time in milliseconds during which the agent doesn't answer after a human wrote. 0 means the queue's default, [NoPause]
+	// none.
 	PauseMS int64
-	// Handover: the agent may hand conversations over to people. HandoverWords are the customers' words for which it always does, and
-	// HandoverReply is what it says where the model has said nothing; none and "" for nothing.
+	// Handover allows the agent to hand conversations over to people. A message with one of HandoverWords always causes a handover.
+	// HandoverReply is sent if the model has written nothing; empty means that nothing is sent.
 	Handover      bool
 	HandoverWords []string
 	HandoverReply string
-	// Typing: customers are shown that their messages were read, and that an answer is being written.
+	// Typing shows customers that their messages were read and that an answer is being written.
 	Typing bool
 	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
 	KnowledgeBaseIDs []string
-	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
 
@@ -62,16 +63,15 @@ var agents = newTable("agents", func(a *Agent) []field {
 
 var listedAgents = `SELECT ` + agents.list("", map[string]string{"instructions": "''"}) + ` FROM agents`
 
-// NoPause is the [Agent].PauseMS of an agent that goes on answering after a human wrote. It is the shortest pause, so that older
-// processes, for which 0 is the default, do nearly the same.
+// NoPause is the [Agent].PauseMS of an agent that continues to answer after a human wrote: the shortest pause, because 0 means the default.
 const NoPause = 1
 
 // Agents reads and writes agents.
 type Agents struct{ db *DB }
 
-// Create adds an agent, with [ErrConflict] when the organization has one with this name, [ErrNotFound] for an
-// unknown organization, [ErrLimit] when the organization has [MaxAgents], and [ErrKnowledgeBaseNotFound] for a knowledge base that
-// isn't the organization's. Its UpdatedAt is its CreatedAt.
+// Create adds an agent. It returns [ErrConflict] if the organization has an agent with this name, [ErrNotFound] for an unknown
+// organization, [ErrLimit] if the organization has [MaxAgents], and [ErrKnowledgeBaseNotFound] for a knowledge base of another
+// organization. UpdatedAt becomes CreatedAt.
 func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := checkRoom(ctx, tx, agent.OrgID, MaxAgents, `SELECT count(*) FROM agents WHERE org_id = $1`); err != nil {
@@ -89,11 +89,10 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 	})
 }
 
-// Update changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
-// other has changed. What edit leaves is written, but for id, organization and CreatedAt, with the transaction's clock as
-// UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. Update
-// returns [ErrNotFound] when the organization has no such agent, [ErrConflict] when another one has the name, and
-// [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's.
+// Update changes an agent. edit changes the agent as the transaction has read it, so that two concurrent changes don't undo each other. All
+// fields except id, organization and CreatedAt are written, with the transaction's clock as UpdatedAt. edit may run more than once and must
+// not wait; Update returns its error. Update returns [ErrNotFound] if the organization has no such agent, [ErrConflict] if another agent
+// has the name, and [ErrKnowledgeBaseNotFound] for a knowledge base of another organization.
 func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var agent Agent
@@ -126,7 +125,7 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 	})
 }
 
-// Delete removes an organization's agent, or [ErrNotFound]. Its channels have no agent from then on.
+// Delete removes an organization's agent. It returns [ErrNotFound] if there is none. Its channels have no agent from then on.
 func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		// The agent goes first: a transaction that gives it to a channel holds its row, and is waited for here.
@@ -140,7 +139,7 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 	})
 }
 
-// ByID reads an organization's agent, or [ErrNotFound].
+// ByID reads an organization's agent. It returns [ErrNotFound] if there is none.
 func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
 	agent, err := ReadRow(ctx, a.db, "read an agent", agents.scan, agents.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err != nil {
@@ -151,7 +150,8 @@ func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
 	return read[0], err
 }
 
-// List reads a page of an organization's agents, oldest first, without their Instructions: those of a page may have 40 MB.
+// List reads a page of an organization's agents, oldest first, without their Instructions, because the instructions of a page may have 40
+// MB.
 func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, error) {
 	list, err := readPage(ctx, a.db, "list agents", agents.scan, listedAgents+` WHERE org_id = $1`, "id", page, orgID)
 	if err == nil {

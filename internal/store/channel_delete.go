@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What one transaction of [Channels.Delete] takes away at most: so many conversations, and of each so many messages,
-// turns and outbound messages. Others wait for the writer no longer than that takes.
+// Limits per transaction of [Channels.Delete]: conversations, and rows per conversation and table. They keep a deletion from blocking other
+// writes for long.
 const (
 	deletedConversations = 10
 	deletedRows          = 50
@@ -20,11 +20,10 @@ const (
 	deletePause = 20 * time.Millisecond
 )
 
-// Delete removes an organization's channel with its conversations and all their messages, or returns
-// [ErrNotFound]. A large channel takes many small transactions. The first makes the channel pending, so that nothing
-// new comes in; the last removes it, and sees that nothing came in meanwhile. Once the first is done it goes on when
-// ctx ends. When it fails later, or with [ErrBusy] after 20 s in which others had locked what was left, the channel
-// stays, pending, until it is deleted again.
+// Delete removes an organization's channel with its conversations and all their messages. It returns [ErrNotFound] if there is no such
+// channel. A large channel needs many small transactions. The first makes the channel pending, so that nothing new comes in; after it,
+// Delete ignores the end of ctx. The last removes the channel if nothing new has come in. Delete returns [ErrBusy] after 20 s in which
+// other transactions kept rows locked. After an error the channel stays pending until Delete is called again.
 func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
 	err := c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		return change(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4 WHERE id = $1 AND org_id = $2 RETURNING id`,
@@ -74,8 +73,7 @@ func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
 	return err
 }
 
-// lockConversations locks a few conversations, so that nothing is written into them any more: the queue locks a
-// conversation before it does.
+// lockConversations locks a few conversations. The queue locks a conversation before it writes to it, so nothing is added to a locked one.
 func (d *channelDeletion) lockConversations(ctx context.Context, tx Tx) ([]string, error) {
 	return QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
 		d.id, d.orgID, deletedConversations)
@@ -98,8 +96,9 @@ func queueDeletions(tx Tx, conversationIDs []string) {
 	}
 }
 
-// deleteEmptyChannel removes the channel, unless another transaction has it locked, or it has conversations. Beginning one locks
-// the channel by its foreign key, so it is either seen here or fails. [ErrNotFound]: it was removed meanwhile.
+// deleteEmptyChannel removes the channel, unless another transaction has locked it or it has conversations. Beginning a conversation locks
+// the channel by its foreign key, so a new conversation is either found here or fails. It returns [ErrNotFound] if the channel has been
+// removed.
 func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (deleted bool, err error) {
 	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+lockFreeRows(tx), d.id, d.orgID)
 	if err == nil && !locked {

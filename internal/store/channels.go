@@ -18,26 +18,26 @@ const (
 	ChannelNeedsReauth = "needs_reauth"
 )
 
-// Channel connects an organization to a platform, or to its own site (widget). The store knows no type but the widget, so it keeps
-// channels of platforms that the program doesn't contain.
+// Channel connects an organization to a platform, or to its own site (widget). The store treats only widgets in a way of their own, so it
+// keeps channels of platforms that the program doesn't contain.
 type Channel struct {
 	ID, OrgID  string
 	Type       string
 	Name       string // unique within the organization
-	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; "" when it has none
-	AgentID    string // the agent that answers; "" is none
+	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; empty means none
+	AgentID    string // empty means no agent
 	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
-	// LostExternalID is the external id that a pending channel lost, see [Channels.TakeOver]; such a channel stays pending.
+	// LostExternalID is the external id that a pending channel lost, see [Channels.TakeOver]. The channel stays pending.
 	LostExternalID string
-	// Credentials are sealed by their owner: the store never sees them. nil is none.
+	// Credentials are sealed by their owner. nil means none.
 	Credentials []byte
-	// CredentialsVersion counts the credentials, from 1: a token that was refreshed meanwhile isn't overwritten.
+	// CredentialsVersion counts the credentials, from 1, so that a refreshed token isn't overwritten.
 	CredentialsVersion int64
 	// Widget is set for channels of type widget, and for no others.
 	Widget *WidgetSettings
-	// Answers are the rules by which the assistant answers here.
+	// Answers are the rules for the assistant on this channel.
 	Answers AnswerRules
-	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
 
@@ -61,10 +61,10 @@ var channels = newTable("channels", func(c *Channel) []field {
 // Channels reads and writes channels.
 type Channels struct{ db *DB }
 
-// Create adds a channel with version 1 of its credentials; its UpdatedAt is its CreatedAt. limit is how many
-// channels the organization's plan allows, 0 or less is no limit: [ErrLimit] when it has them already, and that holds
-// however many are created at once. [ErrConflict] when the organization has a channel of this name, or any organization one with the external id;
-// [ErrNotFound] for an unknown organization, [ErrAgentNotFound] for an agent that isn't the organization's.
+// Create adds a channel with version 1 of its credentials. UpdatedAt becomes CreatedAt. limit is the number of channels of the
+// organization's plan; 0 or less means unlimited. Create returns [ErrLimit] if the organization has as many, also of concurrent calls,
+// [ErrConflict] if the organization has a channel of this name or any organization has the external id, [ErrNotFound] for an unknown
+// organization, and [ErrAgentNotFound] for an agent of another organization.
 func (c Channels) Create(ctx context.Context, actor string, channel Channel, limit int64) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return createChannel(ctx, tx, actor, channel, limit) })
 }
@@ -99,7 +99,7 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 // ChannelChange is a change of a channel: a nil field stays unchanged.
 type ChannelChange struct {
 	Name    *string
-	AgentID *string // "" takes the agent away
+	AgentID *string // empty removes the agent
 	State   *string
 	// Credentials are sealed, and replace those there are, whatever their version.
 	Credentials []byte
@@ -169,9 +169,9 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 		WHERE id = $1 AND org_id = $2 RETURNING id`, arguments, strings.Join(names, " ")
 }
 
-// SetState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
-// it is set to need reauthorization: only an approval ends that, and nothing ends it for a channel that lost its external
-// id. What changes nothing isn't in the audit log.
+// SetState changes the state of an organization's channel. It returns [ErrNotFound] if there is none. A pending channel doesn't change to
+// needs_reauth: only an approval ends the pending state, and nothing ends it for a channel that lost its external id. A call that changes
+// nothing writes no audit entry.
 func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		was, err := Changed(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4
@@ -189,7 +189,7 @@ func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) 
 	})
 }
 
-// queueChannelState writes a changed state into the audit log, and an event for one that only people can end.
+// queueChannelState writes a changed state into the audit log. For needs_reauth, which only people can end, it also writes an event.
 func queueChannelState(tx Tx, actor, orgID, id, state string) {
 	QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: state})
 	if state == ChannelNeedsReauth {
@@ -209,12 +209,12 @@ func scanChannel(row Row) (channel Channel, err error) {
 	return channel, err
 }
 
-// ByID reads an organization's channel, or [ErrNotFound].
+// ByID reads an organization's channel. It returns [ErrNotFound] if there is none.
 func (c Channels) ByID(ctx context.Context, orgID, id string) (Channel, error) {
 	return ReadRow(ctx, c.db, "read a channel", scanChannel, selectChannel, id, orgID)
 }
 
-// ChannelAgent is a channel with the agent that answers on it.
+// ChannelAgent is a channel with its agent.
 type ChannelAgent struct {
 	Channel Channel
 	Agent   *Agent // nil when the channel has none
@@ -301,8 +301,8 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another
-// organization claims its external id, which [Channels.TakeOver] takes from there.
+// TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another organization claims its
+// external id, so that [Channels.TakeOver] would succeed.
 func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {
 	rows, err := ReadRows(ctx, c.db, "look for a pending claim", ScanValue[int],
 		`SELECT 1 FROM channels WHERE type = $1 AND external_id = $2 AND external_id <> '' AND state = $3 AND org_id <> $4
@@ -320,10 +320,10 @@ const (
 	OperatorConfirmed ConfirmedBy = "the operator"
 )
 
-// TakeOver is [Channels.Create] for a channel whose external id is confirmed to be the organization's. A pending channel of another
-// organization that claims the id loses it in the same transaction: it stays pending permanently, with its LostExternalID, and the loss is
-// in the audit log of its organization, without the winner's name. TakeOver returns [ErrConflict] for an id that a channel has which is
-// active, or in need of new credentials, or the organization's own.
+// TakeOver is [Channels.Create] for a channel after a confirmation that its external id is the organization's. A pending channel of another
+// organization that claims the id loses it in the same transaction: it stays pending permanently, with its LostExternalID, and the audit
+// log of its organization has an entry without the winner's name. TakeOver returns [ErrConflict] if a channel that isn't pending, or a
+// channel of the same organization, has the id.
 func (c Channels) TakeOver(ctx context.Context, actor string, confirmed ConfirmedBy, channel Channel, limit int64) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var id, orgID string
@@ -347,17 +347,15 @@ func (c Channels) TakeOver(ctx context.Context, actor string, confirmed Confirme
 // ChannelCredentials replaces the sealed credentials of channels.
 type ChannelCredentials struct{ db *DB }
 
-// Replace swaps a channel's sealed credentials when their version is still oldVersion, and counts the
-// version up; false: they were replaced meanwhile, or the channel is gone. It is for tokens that a platform refreshed:
-// it leaves updated_at alone and writes no audit entry.
+// Replace replaces a channel's sealed credentials with refreshed ones if their version is still oldVersion, and increments the version. It
+// reports false if they have another version or the channel is gone. It keeps updated_at and writes no audit entry.
 func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
 	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
 		WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
 }
 
-// Refuse marks a channel as in need of reauthorization, because its platform has refused the credentials of
-// this version. It reports false when they were replaced meanwhile, or the channel is gone; then nothing is marked. As
-// with [Channels.SetState] a pending channel stays pending.
+// Refuse marks a channel as in need of reauthorization, because its platform has refused the credentials of this version. It reports false
+// and marks nothing if the credentials have another version or the channel is gone. A pending channel stays pending.
 func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
 	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
@@ -377,8 +375,8 @@ func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string,
 	return current && err == nil, err
 }
 
-// RefuseReported marks an active channel as in need of reauthorization because its platform has reported so, in epoch milliseconds
-// at; 0 is unknown. A report from before the channel's last change is of no account: its owner may have mended it since.
+// RefuseReported marks an active channel as in need of reauthorization because its platform has reported so, in epoch milliseconds at; 0
+// means now. It ignores a report from before the channel's last change, because its owner may have connected it again since.
 func (c ChannelCredentials) RefuseReported(ctx context.Context, actor, orgID, id string, at int64) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if at <= 0 {
@@ -394,16 +392,16 @@ func (c ChannelCredentials) RefuseReported(ctx context.Context, actor, orgID, id
 	})
 }
 
-// Reseal swaps the sealed bytes of a channel's credentials for the same ones under another master
-// key, and reports false when they were replaced, or the channel deleted, meanwhile. The version stays: a refresh that
-// is under way has used up its old token, and must be able to store the new one.
+// Reseal replaces the sealed bytes of a channel's credentials with the same credentials under another master key. It reports false if the
+// credentials have changed or the channel is gone. The version stays, because a refresh that is under way has used its old token and must
+// be able to store the new one.
 func (c ChannelCredentials) Reseal(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
 	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4
 		WHERE id = $1 AND org_id = $2 AND credentials = $3 RETURNING id`, id, orgID, was, sealed)
 }
 
-// Each hands every channel that has credentials, of every organization, to each, in order of id. One
-// that is written meanwhile may be seen before or after the change. The first error of each ends it.
+// Each calls each with every channel that has credentials, of every organization, in order of id. A channel that is written during the call
+// is read before or after the change. The first error of each ends it.
 func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) error {
 	var after string
 	for {
@@ -424,17 +422,18 @@ func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) 
 	}
 }
 
-// AnswerRules decide which messages of a channel its assistant answers, and whether by itself. The zero value answers every message.
+// AnswerRules decide which messages of a channel the assistant handles, and whether a person sends the result. The zero value allows all
+// messages.
 type AnswerRules struct {
-	// MaxAgeMinutes is for how many minutes after the customer's last message the assistant still answers; 0 is for any time.
+	// MaxAgeMinutes bounds the age of the customer's last message to which the assistant still replies. 0 means unlimited.
 	MaxAgeMinutes int64
-	// Drafts: the assistant proposes its answers, and a person sends them.
+	// Drafts: the assistant writes drafts, and a person sends them.
 	Drafts bool
-	// OpeningHours are when the assistant answers, line by line as package hours reads them, in TimeZone; "" is at any time.
+	// OpeningHours are the assistant's hours, line by line in the form of package hours, in TimeZone. Empty means always.
 	OpeningHours, TimeZone string
-	// ClosedNotice is sent once in a conversation while the business is closed; "" is nothing.
+	// ClosedNotice is sent once in a conversation while the business is closed. Empty means that nothing is sent.
 	ClosedNotice string
-	// MediaNotice answers a customer who sends no text; "" leaves them to people.
+	// MediaNotice is sent to a customer who sends no text. Empty means that a person handles the message.
 	MediaNotice string
 }
 

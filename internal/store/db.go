@@ -1,32 +1,24 @@
-// Package store is the database of a process: opening and closing it, its migration, its transactions, and plain reading
-// and writing of the resources that have no rules of their own, with one type and one file for each ([Resources]).
+// Package store is the database of a process: opening, migration, transactions, and the resources that have no rules of their own
+// ([Resources]).
 //
-// It has more than 3,000 lines because each resource brings its rows, its statements and its rules of locking; they share the
-// audit log, locks and transactions with each other.
+// Package driver is the contract with the two engines, driver/sqlite and driver/postgres implement it. Package writer runs all writes,
+// package schema has the tables, package archive moves a store to another engine.
 //
-// Package driver is the contract with the two engines, driver/sqlite and driver/postgres implement it. Package writer runs
-// all writes, package schema has the tables, package archive moves a store to another engine.
+// # Invariants
 //
-// # What holds
+//   - One DDL text and one SQL text with $n parameters serve both engines, except for lists of rows ([RowStatement]): times are epoch
+//     milliseconds, JSON is text, text is valid UTF-8 without NUL ([ErrText]).
+//   - Every write of a process goes through the writer, except for an import ([DB.Fill]). Writes that wait at the same moment share one
+//     transaction and so the price of a commit (natural batching: no timer). A result is returned only after the COMMIT that made it durable.
+//     Transactions follow each other; on PostgreSQL one of [RowLocking] kinds may begin while another one commits.
+//   - A fault of one operation never fails another: kinds run in savepoints, and operations of a failed group run again, each alone.
+//   - Every wait has a bound: the queue's length, the turn between processes, statements, and an operation's life in the writer.
+//   - Correctness comes from constraints and guarded statements. File locks between processes of one SQLite file only order their
+//     transactions; a process that can't get its turn writes without it.
 //
-//   - One DDL text and one SQL text with $n parameters serve both engines, but for lists of rows ([RowStatement]): times are epoch milliseconds,
-//     JSON is text, text is valid UTF-8 without NUL ([ErrText]).
-//   - Every write of a process goes through the writer. Writes that wait at the same moment share one transaction (natural batching: no
-//     timer), so the price of a commit is shared, too. A result is returned only after the COMMIT that made it durable. Transactions follow
-//     each other; on PostgreSQL one of [RowLocking] kinds may begin while another one commits.
-//   - A fault of one operation never fails another: kinds run in savepoints, and operations of a failed group run
-//     again, each alone.
-//   - Every wait has a bound: the queue's length, the turn between processes, statements, and an operation's life in
-//     the writer.
-//   - Correctness comes from constraints and guarded statements. File locks between processes of one SQLite file only
-//     make them take turns; a process that can't get its turn writes without it.
-//
-// # What it does not do
-//
-// It has no rules of money and of the queue: billing and inbox bring them as a [Kind] and own every statement on
-// their tables, but that a deleted channel takes its conversations along. It opens no secrets (sealed columns are opaque
-// bytes), returns nothing that another process has changed since, but remembered routes, which are marked, and imports only the packages
-// below it. Tests use storetest.
+// It has no rules of money and of the queue: billing and inbox bring them as a [Kind] and own every statement on their tables, except that
+// a deleted channel deletes its conversations. It opens no sealed values, returns nothing that another process has changed since, except
+// for remembered routes, which are marked, and imports only the packages below it. Tests use storetest.
 package store
 
 import (
@@ -52,9 +44,9 @@ type Options struct {
 	Kinds []Kind
 	// Logger gets lost transactions and panics; nil discards them.
 	Logger *slog.Logger
-	// Clock is [Tx.Now] on SQLite, where the process's clock is the database's; nil is [time.Now].
+	// Clock is [Tx.Now] on SQLite, where the process's clock is the database's. nil means [time.Now].
 	Clock func() time.Time
-	// Observer is called after every transaction of the writer; nil is none.
+	// Observer is called after every transaction of the writer. It may be nil.
 	Observer writer.Observer
 }
 
@@ -104,12 +96,11 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 	return db, nil
 }
 
-// Migrate brings the tables to the newest version, and does nothing when they have it. Older processes that run go on working, because a
-// version only expands. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on SQLite the transaction that
-// takes the write lock looks again whether its version has been applied meanwhile. On PostgreSQL it works through the direct address, if there
-// is one, waits for a table a second at most, so that no write waits longer behind it, and tries again, for up to five minutes.
-//
-// It fails with [ErrNewer] in a store that a newer program has migrated, and with [ErrUnreleased] in one that was made before the first version.
+// Migrate brings the tables to the newest version. Older processes continue to run, because a version only expands. Several processes may
+// call it concurrently: on PostgreSQL an advisory lock admits one; on SQLite the transaction checks its version again under the write lock.
+// On PostgreSQL it uses the direct address, if there is one. It waits for a table for a second, so that no write waits longer behind it,
+// and retries for up to five minutes. It returns [ErrNewer] in a store that a newer program has migrated, and [ErrUnreleased] in one from
+// before the first version.
 func (db *DB) Migrate(ctx context.Context) error {
 	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
@@ -122,8 +113,8 @@ func (db *DB) Migrate(ctx context.Context) error {
 	return driver.WrapError("store: migrate", err)
 }
 
-// Check returns nil if the program can use the store as it is. It fails as [DB.Migrate] does, and with [ErrOlder] where that would change
-// something.
+// Check returns nil if the program can use the store without a migration. It fails as [DB.Migrate] does, and with [ErrOlder] if a migration
+// is due.
 func (db *DB) Check(ctx context.Context) error {
 	if err := schema.Check(ctx, db.Engine(), db.reader, schema.Versions(db.Engine())); err != nil {
 		return fmt.Errorf("store: %w", db.orClosed(err))
@@ -163,14 +154,14 @@ func (db *DB) Engine() Engine { return db.location.Engine }
 // Location returns the database's address.
 func (db *DB) Location() Location { return db.location }
 
-// Reader returns the pool for reading with $n SQL. Writes go through the writer; SQLite refuses them here. A read must not
-// stay open across a call to a provider or a client (2 s at most): on SQLite it keeps the WAL from being reused.
+// Reader returns the pool for reading with $n SQL. Writes go through the writer; SQLite refuses them here. A read must end within 2 s and
+// must not span a call to a provider or a client: on SQLite it keeps the WAL from being reused.
 func (db *DB) Reader() *sql.DB { return db.reader }
 
-// Windows counts requests for several processes that share a PostgreSQL; nil on SQLite.
+// Windows counts requests for several processes that share a PostgreSQL. It is nil on SQLite.
 func (db *DB) Windows() Windows { return db.hot.Windows() }
 
-// Ping reports whether the database can be read and its writer takes work. It writes nothing.
+// Ping reports whether the database can be read and its writer accepts work. It writes nothing.
 func (db *DB) Ping(ctx context.Context) error {
 	var one int
 	err := db.reader.QueryRowContext(ctx, "SELECT 1 FROM organizations LIMIT 1").Scan(&one)
@@ -186,19 +177,18 @@ func (db *DB) Queued() int { return db.writer.Queued() }
 // WALBytes returns the size of SQLite's write-ahead log in bytes, 0 on PostgreSQL.
 func (db *DB) WALBytes() int64 { return db.driver.WALBytes() }
 
-// BackupTo writes a consistent copy of a SQLite database to a new file, readable by this user only, while the database
-// is in use. It fails when the file exists, and with [ErrUnsupported] on PostgreSQL, whose own pg_dump does it better.
+// BackupTo writes a consistent copy of a SQLite database in use to a new file, readable by this user only. It fails if the file exists, and
+// with [ErrUnsupported] on PostgreSQL, which has pg_dump.
 func (db *DB) BackupTo(ctx context.Context, path string) error { return db.driver.BackupTo(ctx, path) }
 
-// Snapshot reads the database as it is now, until done is called, while others work on it. On SQLite it reads a copy that
-// is made first, in a new folder beside the database, so that no read stays open on the database itself; that takes the
-// space of the database once more until done is called. On PostgreSQL it reads one snapshot, which keeps the server from
-// cleaning up for as long.
+// Snapshot reads the database as of now, until done is called, while others work on it. On SQLite it reads a copy in a new folder beside
+// the database, so that no read stays open on the database itself; the copy needs the space of the database. On PostgreSQL it reads one
+// snapshot, which keeps the server from cleaning up until then.
 func (db *DB) Snapshot(ctx context.Context) (reader driver.SnapshotReader, done func() error, err error) {
 	return db.driver.Snapshot(ctx)
 }
 
-// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
+// Now returns the database's clock in epoch milliseconds, as [Tx.Now] does.
 func (db *DB) Now(ctx context.Context) (int64, error) {
 	now, err := db.driver.Now(ctx)
 	if err != nil {
@@ -207,10 +197,10 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 	return now, nil
 }
 
-// Listen subscribes to a PostgreSQL channel while use runs: it takes a connection of its own
-// and passes use a function that waits until a notification comes, or for at most the given time, and reports which. One
-// that came since the subscription is not lost, so use should look first and wait then. On SQLite, which can't notify, each commit is a
-// notification on every channel, a tenth of a second late at most. Listen returns the error of use. A lost connection is an error: call it again.
+// Listen subscribes to a PostgreSQL channel on a connection of its own while use runs. wait waits until a notification comes, or for the
+// given time, and reports which. A notification since the subscription isn't lost, so use should look first and wait afterwards. On SQLite
+// each commit is a notification on every channel, within a tenth of a second. Listen returns the error of use. A lost connection is an
+// error; the caller may call Listen again.
 func (db *DB) Listen(
 	ctx context.Context, channel string,
 	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
@@ -226,48 +216,44 @@ func (db *DB) Listen(
 	return err
 }
 
-// Committed returns a channel that is closed after the next commit of any process, a tenth of a second later at most. It is nil on
-// PostgreSQL, which doesn't tell. The notice of a process that was killed right after its commit may be missing, so a caller shouldn't wait
-// for ever.
+// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL. The
+// notice of a process that was killed right after its commit may be missing, so a caller should bound its wait.
 func (db *DB) Committed() <-chan struct{} { return db.driver.Committed() }
 
 // Do hands an operation to the writer and waits until it is durable.
 //
-// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 4 s at
-// most, is refused at once with [ErrBusy]: nothing happened, and the caller may repeat it after a second. An [Urgent]
-// one isn't, unless 8,192 of them are in line.
+// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, up to 4 s, is refused immediately
+// with [ErrBusy]: nothing happened, and the caller may repeat it after a second. An [Urgent] operation is refused only if 8,192 of them are
+// in line.
 //
-// When ctx ends before the writer took the operation, it is withdrawn, nothing happened, and Do returns the context's
-// cause, as an [ErrBusy]. Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is
-// always known. The writer bounds both. When transactions become slower while operations wait, those that can't be taken
-// within 5 s any more end with [ErrBusy] as soon as that shows, the last in line first; an urgent one is given up after
-// 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer; on SQLite
-// it may wait for its turn for a second and then 5 s for the file's lock. An operation that PostgreSQL ends
-// because of a deadlock runs again, three times at most; then it is an [ErrBusy], as is one that ran alone and waited 3 s for a
-// row that another node had locked. Other errors: [ErrClosed], [ErrCommitUnknown], or the fault of the operation itself, after
-// it ran alone, too.
+// When ctx ends before the writer has begun the operation, it is withdrawn, nothing happened, and Do returns the context's cause, as an
+// [ErrBusy]. Afterwards Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known. The writer bounds
+// both. When transactions become slower, operations that can't begin within 5 s end with [ErrBusy] as soon as that is known, the last in
+// line first; an urgent one is given up after 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and 5 s
+// more for the answer; on SQLite it may wait for its turn for a second and for the file's lock for 5 s. An operation that PostgreSQL ends
+// because of a deadlock runs again, up to three times; its error is an [ErrBusy], as is that of an operation that ran alone and waited 3 s
+// for a row that another node had locked. Other errors: [ErrClosed], [ErrCommitUnknown], or the fault of the operation itself, after it
+// also failed alone.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error { return db.writer.Do(ctx, kind, op) }
 
-// Submit hands an operation to the writer and does not wait. What [DB.Do] would refuse is finished at once.
+// Submit hands an operation to the writer and does not wait. An operation that [DB.Do] would refuse is finished immediately.
 func (db *DB) Submit(kind Kind, op Op) *PendingWrite { return db.writer.Submit(kind, op) }
 
-// SubmitLazily is [DB.Submit] for an operation that has time: it goes with the next transaction that something else
-// starts and that has room, and starts one itself after a second, or when 256 of its sort are in line, or when the
-// database is closed. It is refused with [ErrBusy] when 8,192 of its sort are in line. A process that is killed meanwhile
-// loses it.
+// SubmitLazily is [DB.Submit] for an operation that has time: it joins the next transaction with room. After a second, with 256 such
+// operations in line, or when the database is closed, it starts a transaction itself. It is refused with [ErrBusy] if 8,192 of its sort are
+// in line. A process that is killed before loses it.
 func (db *DB) SubmitLazily(kind Kind, op Op) *PendingWrite { return db.writer.SubmitLazily(kind, op) }
 
-// Exec runs one hand-written write in a savepoint of its own in the writer's next transaction, and waits as [DB.Do]
-// does. run's error rolls the savepoint back and is returned as it is wrapped; what it queued last is flushed after it.
-// run is called in the transaction: it must not wait for anything but tx.
+// Exec runs one write in a savepoint of its own in the writer's next transaction, and waits as [DB.Do] does. An error of run rolls the
+// savepoint back and is returned unchanged. Statements that run has queued last are flushed after it. run must not wait for anything except
+// tx.
 func (db *DB) Exec(ctx context.Context, run func(ctx context.Context, tx Tx) error) error {
 	return db.writer.Exec(ctx, run)
 }
 
-// Close refuses new work, lets the writer finish what is queued, and closes the connections. When ctx ends first, what
-// has not begun ends with [ErrClosed], and Close waits only for the transaction that runs. Later calls wait for the
-// first and return its error. A read that is still open keeps a PostgreSQL pool from closing: Close waits for it for as
-// long as ctx allows.
+// Close refuses new work, waits until the queued work is done, and closes the connections. When ctx ends first, work that has not begun
+// ends with [ErrClosed], and Close waits only for the transaction that runs. Later calls wait for the first and return its error. Close
+// waits for open reads on PostgreSQL for as long as ctx allows.
 func (db *DB) Close(ctx context.Context) error {
 	db.closing.Do(func() {
 		db.closed = errors.Join(db.writer.Close(ctx), db.driver.Close(ctx))

@@ -21,7 +21,7 @@ type EventDelivery struct {
 	State                      string
 	Attempts                   int64
 	RunAt                      int64 // of the next try, or when another process may try if this one dies; epoch milliseconds
-	// Outcome and Status are the last try's: see package events. "" and 0 before the first.
+	// Outcome and Status are those of the last try, see package events. They are empty and 0 before the first try.
 	Outcome              string
 	Status               int64
 	CreatedAt, UpdatedAt int64
@@ -48,8 +48,8 @@ var eventDeliveries = newTable("event_deliveries", func(d *EventDelivery) []fiel
 type EventDeliveries struct{ db *DB }
 
 const (
-	// walkEventOrganizations visits $3 organizations with pending events, in order of id from the one after $2 on. Each costs two look-ups
-	// in the index event_deliveries_due, however much waits.
+	// walkEventOrganizations visits $3 organizations with pending events, in order of id after $2. Each costs two look-ups in the index
+	// event_deliveries_due, however many events are pending.
 	walkEventOrganizations = `WITH RECURSIVE walk (org_id, step) AS (
 			SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM event_deliveries WHERE state = 'pending' AND org_id > $2
 				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
@@ -64,8 +64,9 @@ const (
 	eventWalk = 256
 )
 
-// Due visits organizations with pending events, in order of id from the one after cursor, and returns those that have some to try now.
-// next is the cursor of the next look; an empty one begins anew. empty reports whether no organization has pending events.
+// Due visits organizations with pending events, in order of id after cursor, and returns the organizations with events that are due now.
+// next is the cursor of the next call; an empty cursor begins with the first organization. empty reports whether no organization has
+// pending events.
 func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := d.db.Now(ctx)
 	if err != nil {
@@ -89,9 +90,9 @@ func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string,
 	return orgs, next, cursor == "" && visited == 0, err
 }
 
-// Lease takes up to so many events of an organization to be tried now, those that have been due for longest. Other processes leave them
-// alone for life milliseconds. Each try is counted, so that [EventDeliveries.Finish] of an older one changes nothing.
-func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, life int64) (leased []EventDelivery, err error) {
+// Lease leases up to limit due events of an organization, longest due first. Other processes skip them for life milliseconds. Each try is
+// counted, so that [EventDeliveries.Finish] of an older try changes nothing.
+func (d EventDeliveries) Lease(ctx context.Context, orgID string, limit int, life int64) (leased []EventDelivery, err error) {
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		leased = nil
 		text := eventDeliveries.selected + ` WHERE org_id = $1 AND state = 'pending' AND run_at <= $2 ORDER BY run_at LIMIT $3`
@@ -102,7 +103,7 @@ func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, li
 			delivery, err := eventDeliveries.scan(row)
 			leased = append(leased, delivery)
 			return err
-		}, text, orgID, tx.Now(), atMost)
+		}, text, orgID, tx.Now(), limit)
 		if err != nil {
 			return err
 		}
@@ -126,14 +127,14 @@ type EventTry struct {
 	Wait    int64
 	Outcome string
 	Status  int64
-	// DisableFor, unless "", is the reason to disable the endpoint: at once for [EndpointGone], else if it has been failing for
-	// FailingFor milliseconds.
+	// DisableFor is the reason to disable the endpoint: immediately for [EndpointGone], otherwise if the endpoint has been failing for
+	// FailingFor milliseconds. Empty means that the endpoint stays active.
 	DisableFor string
 	FailingFor int64
 }
 
-// Finish stores how a leased try ended, and what follows for the endpoint. disabled reports that the endpoint gets nothing more. A try
-// that was leased again meanwhile changes nothing.
+// Finish stores the result of a leased try and its effect on the endpoint. disabled reports that the endpoint was disabled. A try that has
+// been leased again changes nothing.
 func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *EventDelivery, try EventTry) (disabled bool, err error) {
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		disabled = false
@@ -164,7 +165,7 @@ func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *Event
 	return disabled && err == nil, err
 }
 
-// OutcomeDisabled is the outcome of an event whose endpoint was disabled or deleted when it was due.
+// OutcomeDisabled is the outcome of an event that was due after its endpoint was disabled or deleted.
 const OutcomeDisabled = "endpoint_disabled"
 
 // OfEndpoint reads a page of an endpoint's deliveries, newest first: After is the id of the oldest event that was seen.
@@ -187,11 +188,11 @@ func (d EventDeliveries) Overdue(ctx context.Context, late int64) (int, error) {
 				AND t.attempts > 0 AND t.updated_at >= $1)`, now-late)
 }
 
-// pruneRows bounds what one transaction deletes.
+// pruneRows bounds the deletions of one transaction.
 const pruneRows = 500
 
-// Prune deletes events that are older than keep milliseconds and are not pending, and pending ones of twice that age, whose endpoint is
-// gone or whose worker never came. It returns how many.
+// Prune deletes events that are older than keep milliseconds and not pending, and pending events of twice that age. It returns their
+// number.
 func (d EventDeliveries) Prune(ctx context.Context, keep int64) (pruned int64, err error) {
 	for {
 		var keys [][3]string
@@ -220,9 +221,9 @@ func (d EventDeliveries) Prune(ctx context.Context, keep int64) (pruned int64, e
 	}
 }
 
-// EventWatch finds what becomes true by the passing of time, or in tables whose writers must not pay for events, and tells of it: each
-// method marks what it tells of and writes the event in one transaction, so that several processes may call it at once and none tells
-// twice. Each reports whether there may be more.
+// EventWatch emits the events of conditions that begin with the passing of time, or in tables of hot writes. Each method marks the
+// condition and writes the event in one transaction, so that concurrent processes emit one event. Each method reports whether there may be
+// more.
 type EventWatch struct{ db *DB }
 
 const (
@@ -231,8 +232,8 @@ const (
 	selectWalletsCrossed = `SELECT o.id FROM organizations o LEFT JOIN wallets w ON w.org_id = o.id AND w.env = 'live'
 		WHERE o.low_balance_micros > 0 AND (coalesce(w.balance_micros, 0) < o.low_balance_micros) <> (o.low_balance_since > 0)
 		ORDER BY o.id LIMIT $1`
-	// walkWaitingOrganizations visits the organizations with customers outside of the queue whose wait people weren't told of, and returns
-	// those of which the oldest waits longer than their bound. Each costs three look-ups, however many wait.
+	// walkWaitingOrganizations visits the organizations with customers outside of the queue who have waited without an event, and returns
+	// the organizations in which the oldest wait exceeds the bound. Each costs three look-ups, however many customers wait.
 	walkWaitingOrganizations = `WITH RECURSIVE walk (org_id) AS (
 			SELECT org_id FROM (SELECT (SELECT org_id FROM conversations WHERE ` + untold + `
 				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
@@ -257,7 +258,7 @@ const (
 	untold = `run_at IS NULL AND unanswered_since > 0 AND unanswered_since <> waiting_told`
 )
 
-// Wallets tells of live wallets that fell below their organization's bound, once for each time that they do.
+// Wallets emits an event for each live wallet that has fallen below its organization's bound.
 func (w EventWatch) Wallets(ctx context.Context) (more bool, err error) {
 	orgs, err := ReadRows(ctx, w.db, "look for low wallets", ScanValue[string], selectWalletsCrossed, watchPage)
 	if err != nil {
@@ -299,7 +300,7 @@ func tellWallet(ctx context.Context, tx Tx, orgID string) error {
 	return nil
 }
 
-// Waits tells of customers who have waited for an answer longer than their organization's bound, once for each wait.
+// Waits emits an event for each customer who has waited for an answer longer than the organization's bound.
 func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 	now, err := w.db.Now(ctx)
 	if err != nil {
@@ -345,7 +346,7 @@ func (w EventWatch) tellWaits(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// waitsOf tells of an organization's customers who have waited too long now, of a page at most, and returns how many.
+// waitsOf emits the events of up to a page of an organization's customers who have waited too long, and returns their number.
 func (w EventWatch) waitsOf(ctx context.Context, orgID string, now int64) (told int, err error) {
 	organization, err := w.db.Organizations.ByID(ctx, orgID)
 	if err != nil || organization.WaitingMinutes == 0 {
@@ -376,7 +377,7 @@ func tellWait(ctx context.Context, tx Tx, conversationID string) error {
 	return nil
 }
 
-// Expiry tells that a channel's token ends at a time, in epoch milliseconds, and isn't renewed; once for each end.
+// Expiry emits an event for a channel's token that ends at a time, in epoch milliseconds, and isn't renewed; one for each end.
 func (w EventWatch) Expiry(ctx context.Context, orgID, channelID string, end int64) error {
 	return w.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		told, err := Changed(ctx, tx, `UPDATE channels SET expiry_told = $3 WHERE id = $1 AND org_id = $2 AND expiry_told <> $3 RETURNING id`,

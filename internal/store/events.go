@@ -33,8 +33,8 @@ func EventTypes() []EventType {
 	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow}
 }
 
-// Event is what an organization's own systems are told. It has ids, codes, times and amounts only: no text of a message, no name and
-// no secret.
+// Event is a message to an organization's own systems. It has only ids, codes, times and amounts: no text of a message, no name and no
+// secret.
 type Event struct {
 	OrgID string    `json:"-"`
 	Type  EventType `json:"-"`
@@ -56,8 +56,8 @@ func EventTime(epochMillis int64) string {
 	return time.UnixMilli(epochMillis).UTC().Format(eventTimestampAsISO)
 }
 
-// QueueEvent writes an event in the transaction of what it tells of, so that neither exists without the other, for each of the
-// organization's endpoints that ask for its type. Without one it leaves no trace.
+// QueueEvent writes an event for each of the organization's endpoints that ask for its type, in the transaction of its cause, so that
+// neither exists without the other.
 func QueueEvent(tx Tx, event *Event) {
 	tx.Queue(AnyRows, insertEventDeliveries+`events LIKE '% ' || CAST($3 AS TEXT) || ' %'`,
 		NewID("evt"), event.OrgID, string(event.Type), event.payload(tx.Now()), tx.Now())
@@ -119,7 +119,7 @@ type EventEndpoint struct {
 	URL       string
 	Events    []EventType
 	Secret    []byte
-	// OldSecret signs, too, until OldSecretUntil; nil without one.
+	// OldSecret also signs, until OldSecretUntil. nil means none.
 	OldSecret      []byte
 	OldSecretUntil int64
 	State          string
@@ -151,7 +151,7 @@ var eventEndpoints = newTable("event_endpoints", func(e *EventEndpoint) []field 
 // EventEndpoints reads and writes endpoints of events.
 type EventEndpoints struct{ db *DB }
 
-// Create adds an endpoint, with [ErrLimit] when the organization has [MaxEventEndpoints], and [ErrNotFound] for an unknown
+// Create adds an endpoint. It returns [ErrLimit] if the organization has [MaxEventEndpoints], and [ErrNotFound] for an unknown
 // organization.
 func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *EventEndpoint) error {
 	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -170,7 +170,7 @@ func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *Even
 	})
 }
 
-// ByID reads an organization's endpoint, or [ErrNotFound].
+// ByID reads an organization's endpoint. It returns [ErrNotFound] if there is none.
 func (e EventEndpoints) ByID(ctx context.Context, orgID, id string) (EventEndpoint, error) {
 	return ReadRow(ctx, e.db, "read an event endpoint", eventEndpoints.scan, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
@@ -180,9 +180,8 @@ func (e EventEndpoints) List(ctx context.Context, orgID string, page Page) ([]Ev
 	return readPage(ctx, e.db, "list event endpoints", eventEndpoints.scan, eventEndpoints.selected+` WHERE org_id = $1`, "id", page, orgID)
 }
 
-// Update changes an endpoint: edit gets it as it is in the transaction, and what it leaves of address, events, secrets and state is
-// written. One that becomes active again has failed never. Edit may run more than once and must not wait. Update returns [ErrNotFound]
-// when the organization has no such endpoint.
+// Update changes an endpoint. edit changes the endpoint as the transaction has read it; it may run more than once and must not wait. A new
+// state resets Reason and FailingSince. Update returns [ErrNotFound] if the organization has no such endpoint.
 func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id string, edit func(*EventEndpoint)) error {
 	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var endpoint EventEndpoint
@@ -248,8 +247,8 @@ func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID str
 	return eventID, err
 }
 
-// checkTestPause returns [ErrTooSoon] if the organization, which is locked, has tested one of its endpoints within [TestPause], also one
-// that it has deleted since. It reads the events of all organizations since then.
+// checkTestPause returns [ErrTooSoon] if the organization, which is locked, has tested one of its endpoints, deleted ones included, within
+// [TestPause]. It reads the events of all organizations in that time.
 func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
 	tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
 		tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
@@ -259,8 +258,8 @@ func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
 	return err
 }
 
-// Each hands every endpoint of every organization to each, in order of id. One that is written meanwhile may be seen before or after
-// the change. The first error of each ends it.
+// Each calls each with every endpoint of every organization, in order of id. An endpoint that is written during the call is read before or
+// after the change. The first error of each ends it.
 func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error) error {
 	var after string
 	for {
@@ -281,8 +280,8 @@ func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error
 	}
 }
 
-// Reseal swaps the sealed secrets of an endpoint for the same ones under another master key, and reports false when they were replaced,
-// or the endpoint deleted, meanwhile.
+// Reseal replaces the sealed secrets of an endpoint with the same secrets under another master key. It reports false if they have changed
+// or the endpoint is gone.
 func (e EventEndpoints) Reseal(ctx context.Context, was *EventEndpoint, secret, oldSecret []byte) (replaced bool, err error) {
 	return execChanged(ctx, e.db, `UPDATE event_endpoints SET secret = $4, old_secret = $5
 		WHERE id = $1 AND org_id = $2 AND secret = $3 RETURNING id`, was.ID, was.OrgID, was.Secret, secret, oldSecret)

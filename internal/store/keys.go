@@ -20,8 +20,8 @@ type APIKey struct {
 	CreatedAt int64    // epoch milliseconds; 0 when it is written: the transaction's clock
 	ExpiresAt sql.NullInt64
 	RevokedAt sql.NullInt64
-	// CreatedBy is the actor that made the key, and CreatedByName the user's e-mail address, or the key's name or hint. They
-	// are only read. "" when it isn't known.
+	// CreatedBy is the actor that made the key. CreatedByName is the user's e-mail address, or the name or hint of the key that made it; it
+	// is only read. Empty means unknown.
 	CreatedBy, CreatedByName string
 }
 
@@ -50,10 +50,9 @@ var ErrOutlives = errors.New("a key can't make a key that is valid longer than i
 // APIKeys reads and writes API keys.
 type APIKeys struct{ db *DB }
 
-// Create adds a key, made by actor. When that is a key, the new one expires no later than it: one that asks for no
-// end gets the same, one that asks for a later end is [ErrOutlives], as everything is when the key is revoked meanwhile. It
-// returns [ErrConflict] when its name is taken, [ErrLimit] when the organization has [MaxAPIKeys], and [ErrNotFound] for an unknown
-// organization.
+// Create adds a key. If actor is a key, the new key expires no later: a key without an expiry gets the actor's, and Create returns
+// [ErrOutlives] for a later expiry or if the actor is revoked. It returns [ErrConflict] if the name is in use, [ErrLimit] if the
+// organization has [MaxAPIKeys], and [ErrNotFound] for an unknown organization.
 func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		err := checkRoom(ctx, tx, key.OrgID, MaxAPIKeys, `SELECT count(*) FROM api_keys WHERE org_id = $1 AND revoked_at IS NULL`)
@@ -74,7 +73,7 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 	})
 }
 
-// expiryWithin returns when a new key expires that actor makes, by the rules of [APIKeys.Create].
+// expiryWithin returns the expiry of a new key by the rules of [APIKeys.Create].
 func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.NullInt64, error) {
 	if !strings.HasPrefix(actor, "key_") {
 		return key.ExpiresAt, nil
@@ -104,13 +103,13 @@ func (k APIKeys) List(ctx context.Context, orgID string, page Page) ([]APIKey, e
 	return readPage(ctx, k.db, "list API keys", apiKeys.scan, apiKeys.selected+` WHERE org_id = $1`, "id", page, orgID)
 }
 
-// ByID reads an organization's key, also a revoked one, or [ErrNotFound].
+// ByID reads an organization's key, also a revoked one. It returns [ErrNotFound] if there is none.
 func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
 	return ReadRow(ctx, k.db, "read an API key", apiKeys.scan, apiKeys.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-// Revoke revokes an organization's key, which holds at the next request, or [ErrNotFound]. Revoking it again
-// changes nothing and is no error.
+// Revoke revokes an organization's key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a
+// revoked key.
 func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		revoked, err := Changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
@@ -132,7 +131,7 @@ func (k APIKeys) ByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, er
 	return k.db.hot.Key(ctx, hash)
 }
 
-// ProviderKey is an organization's own key at a provider (BYOK), sealed by its owner: the store never sees it.
+// ProviderKey is an organization's own key at a provider (BYOK), sealed by its owner.
 type ProviderKey struct {
 	OrgID, Provider string
 	Sealed          []byte
@@ -152,7 +151,7 @@ var (
 // ProviderKeys reads and writes the keys that organizations have at providers.
 type ProviderKeys struct{ db *DB }
 
-// Put sets or replaces a key, with [ErrNotFound] for an unknown organization.
+// Put sets or replaces a key. It returns [ErrNotFound] for an unknown organization.
 func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) error {
 	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		key.UpdatedAt = orNow(tx, key.UpdatedAt)
@@ -167,7 +166,7 @@ func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (seale
 	return k.db.hot.ProviderKey(ctx, driver.ProviderKeyID{OrgID: orgID, Provider: provider})
 }
 
-// Delete removes a key, or [ErrNotFound].
+// Delete removes a key. It returns [ErrNotFound] if there is none.
 func (k ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := change(ctx, tx, `DELETE FROM provider_keys WHERE org_id = $1 AND provider = $2 RETURNING provider`, orgID, provider); err != nil {
@@ -183,11 +182,11 @@ func (k ProviderKeys) List(ctx context.Context, orgID string) ([]ProviderKey, er
 	return ReadRows(ctx, k.db, "list provider keys", providerKeys.scan, providerKeys.selected+` WHERE org_id = $1 ORDER BY provider`, orgID)
 }
 
-// sealedPage is how many keys Each reads at a time, so that no read stays open while the callback works.
+// sealedPage is the number of rows that Each reads at a time, so that no read stays open during the callback.
 const sealedPage = 100
 
-// Each hands every provider key of every organization to each, in the order of their primary key. A key that is
-// written meanwhile may be seen before or after the change. The first error of each ends it.
+// Each calls each with every provider key of every organization, in the order of their primary key. A key that is written during the call
+// is read before or after the change. The first error of each ends it.
 func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) error {
 	var orgID, provider string
 	for {
@@ -208,15 +207,14 @@ func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) er
 	}
 }
 
-// Reseal swaps the sealed bytes of a key for the same secret under another master key, and reports false when
-// the key was changed or deleted meanwhile. It leaves updated_at alone and writes no audit entry: nothing the
-// organization can see has changed.
+// Reseal replaces the sealed bytes of a key with the same secret under another master key. It reports false if the key has changed or is
+// gone. It keeps updated_at and writes no audit entry, because nothing has changed for the organization.
 func (k ProviderKeys) Reseal(ctx context.Context, orgID, provider string, was, sealed []byte) (replaced bool, err error) {
 	return execChanged(ctx, k.db, `UPDATE provider_keys SET sealed = $4
 		WHERE org_id = $1 AND provider = $2 AND sealed = $3 RETURNING provider`, orgID, provider, was, sealed)
 }
 
-// IDKey is a key under which ids of customers and messages are sealed. It is itself sealed by its owner: the store never sees it.
+// IDKey is a key under which ids of customers and messages are sealed. It is itself sealed by its owner.
 type IDKey struct {
 	Number int64 // from 0 in a store
 	Sealed []byte

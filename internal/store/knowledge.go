@@ -13,7 +13,7 @@ type KnowledgeBase struct {
 	Description string
 	// Documents and Bytes count its documents, failed uploads included. They are read, never written.
 	Documents, Bytes int64
-	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
 
@@ -34,8 +34,8 @@ var knowledgeBases = newTable("knowledge_bases b", func(b *KnowledgeBase) []fiel
 // KnowledgeBases reads and writes knowledge bases.
 type KnowledgeBases struct{ db *DB }
 
-// Create adds a knowledge base, with [ErrConflict] when the organization has one with this name, [ErrLimit] when it has
-// [MaxKnowledgeBases], and [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
+// Create adds a knowledge base. It returns [ErrConflict] if the organization has one with this name, [ErrLimit] if it has
+// [MaxKnowledgeBases], and [ErrNotFound] for an unknown organization. UpdatedAt becomes CreatedAt.
 func (b KnowledgeBases) Create(ctx context.Context, actor string, base KnowledgeBase) error {
 	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		err := checkRoom(ctx, tx, base.OrgID, MaxKnowledgeBases, `SELECT count(*) FROM knowledge_bases WHERE org_id = $1`)
@@ -73,8 +73,8 @@ func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, upd
 	})
 }
 
-// DeleteEmpty removes an organization's knowledge base that has no documents, and takes it from its agents.
-// It reports false when there are documents, also new ones, and returns [ErrNotFound] when there is no such base.
+// DeleteEmpty removes an organization's knowledge base without documents, also from its agents. It reports false if there are documents,
+// also new ones, and returns [ErrNotFound] if there is no such base.
 func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
 	err = b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		deleted = false
@@ -95,7 +95,7 @@ func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string
 	return deleted && err == nil, err
 }
 
-// ByID reads an organization's knowledge base, or [ErrNotFound].
+// ByID reads an organization's knowledge base. It returns [ErrNotFound] if there is none.
 func (b KnowledgeBases) ByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
 	return ReadRow(ctx, b.db, "read a knowledge base", knowledgeBases.scan,
 		knowledgeBases.selected+` WHERE b.id = $1 AND b.org_id = $2`, id, orgID)
@@ -106,8 +106,8 @@ func (b KnowledgeBases) List(ctx context.Context, orgID string, page Page) ([]Kn
 	return readPage(ctx, b.db, "list knowledge bases", knowledgeBases.scan, knowledgeBases.selected+` WHERE b.org_id = $1`, "b.id", page, orgID)
 }
 
-// MaxDocuments is how many documents an organization may have, whatever their size: what the plan allows is summed over
-// them whenever one is added.
+// MaxDocuments is the number of documents that an organization may have, whatever their size, because each new document sums up their
+// sizes.
 const MaxDocuments = 10_000
 
 // The states of a document.
@@ -131,8 +131,8 @@ type Document struct {
 	// ChunksDone of ChunksTotal are written.
 	ChunksDone, ChunksTotal int64
 	Reason                  string // why it failed, "" in any other state
-	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written. A
-	// document that is ingesting is updated with every few chunks.
+	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock. A document that is ingesting is
+	// updated with every few chunks.
 	CreatedAt, UpdatedAt int64
 }
 
@@ -162,12 +162,12 @@ type Chunk struct {
 // Documents reads and writes documents with their chunks.
 type Documents struct{ db *DB }
 
-// Create adds a document with its first chunks, and the ones to come in [Documents.AppendChunks]; with all of its
-// ChunksTotal it is ready at once. State, ChunksDone and Reason follow from that; its UpdatedAt is its CreatedAt.
+// Create adds a document with its first chunks; [Documents.AppendChunks] adds the others. With all of its ChunksTotal the document is ready
+// immediately. State, ChunksDone and Reason follow from that; UpdatedAt becomes CreatedAt.
 //
-// limit is how many bytes the organization's plan allows, less than 0 is no limit: [ErrLimit] when the document is too
-// much, or the organization has [MaxDocuments], and that holds however many are added at once. [ErrConflict] when the
-// knowledge base has the name, [ErrNotFound] when the organization has no such knowledge base.
+// limit is the number of bytes of the organization's plan; less than 0 means unlimited. Create returns [ErrLimit] if the document exceeds
+// it or the organization has [MaxDocuments], also of concurrent calls, [ErrConflict] if the knowledge base has the name, and [ErrNotFound]
+// if the organization has no such knowledge base.
 func (d Documents) Create(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
 	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
@@ -188,7 +188,7 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 	})
 }
 
-// checkKnowledgeLimit locks the organization, so that another upload waits, and sums up what it has.
+// checkKnowledgeLimit locks the organization, so that another upload waits, and returns [ErrLimit] if its documents leave no room.
 func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
 	if err := lockOrganization(ctx, tx, orgID); err != nil {
 		return err
@@ -202,9 +202,8 @@ func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit 
 	return err
 }
 
-// AppendChunks writes the chunks that follow the first ones of a document that is ingesting; the last of them make it
-// ready. from is how many there are: chunks that are written already are not written again. [ErrNotFound] when the
-// document isn't ingesting there any more.
+// AppendChunks writes the chunks that follow the first from ones of a document that is ingesting. The last chunks make it ready. Chunks
+// that are written already are not written again. It returns [ErrNotFound] if the document is no longer ingesting there.
 func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
 	done := from + int64(len(chunks))
 	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -241,16 +240,16 @@ func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
 	})
 }
 
-// deletedChunks is how many chunks one transaction of [Documents.DeleteSomeChunks] takes away at most. Others wait for the
-// writer no longer than that takes.
+// deletedChunks is the number of chunks that one transaction of [Documents.DeleteSomeChunks] deletes. It keeps a deletion from blocking
+// other writes for long.
 const deletedChunks = 50
 
-// reasonDeleting is the reason of a document whose deletion has begun.
+// reasonDeleting is the reason of a document during its deletion.
 const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
 
-// DeleteSomeChunks takes away a part of a document, and reports true when that was the last and the document is gone, too.
-// The document is not found any more from the first part on. It is called again until then; a document of which a part
-// is left stays, failed. [ErrNotFound] when the knowledge base has no such document.
+// DeleteSomeChunks deletes a part of a document, and reports true when the document is gone. Its callers repeat it until then. Searches
+// don't find the document from the first part on; a partly deleted document stays failed. It returns [ErrNotFound] if the knowledge base
+// has no such document.
 func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		gone = false
@@ -274,7 +273,7 @@ func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, i
 	return gone && err == nil, err
 }
 
-// ByID reads a document of an organization's knowledge base, or [ErrNotFound].
+// ByID reads a document of an organization's knowledge base. It returns [ErrNotFound] if there is none.
 func (d Documents) ByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
 	return ReadRow(ctx, d.db, "read a document", documents.scan,
 		documents.selected+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
@@ -297,8 +296,8 @@ func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []stri
 		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN `+list, arguments...)
 }
 
-// WordQuery selects chunks: those that have all words of one of the groups. Words are [a-z0-9]+, so
-// that nothing in one is a sign of an engine's own query language.
+// WordQuery selects the chunks that have all words of one of the groups. Words are [a-z0-9]+, so that no word is a sign of an engine's own
+// query language.
 type WordQuery [][]string
 
 // text returns the query in the engine's language, and false when a word has other characters, or there is no word.
@@ -334,7 +333,7 @@ func isWord(word string) bool {
 	})
 }
 
-// storedWords is how a chunk's words stand in their column. What isn't a word is left out: it couldn't be looked up.
+// storedWords returns the column of a chunk's words. It leaves out texts that aren't words, because they couldn't be looked up.
 func storedWords(words []string) string {
 	var text strings.Builder
 	for _, word := range words {
@@ -435,8 +434,7 @@ type FoundChunk struct {
 	Text            string
 }
 
-// Read reads those of the chunks that stand in documents, ready, of some of an organization's knowledge bases, in
-// the order of seq. Others are left out.
+// Read reads chunks of ready documents in some of an organization's knowledge bases, in the order of seq. Other chunks are left out.
 func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs []int64) ([]FoundChunk, error) {
 	if len(baseIDs) == 0 || len(seqs) == 0 {
 		return nil, nil

@@ -16,10 +16,11 @@ type Organization struct {
 	Plan        string // the name of a plan in the Caddyfile
 	CreatedAt   int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 	SuspendedAt sql.NullInt64
-	// RetentionDays is for how many days conversations are kept, 0 for ever. It is 0 when an organization is created.
+	// RetentionDays is the number of days for which conversations are kept. 0, as in a new organization, means unlimited.
 	RetentionDays int64
-	// LowBalanceMicros is the balance of the live wallet below which people are told, 0 for never; WaitingMinutes for how long a
-	// customer may wait before they are, 0 for ever: 0 and [DefaultWaitingMinutes] when an organization is created.
+	// LowBalanceMicros is the balance of the live wallet below which people are notified; 0, as in a new organization, means never.
+	// WaitingMinutes is a customer's wait after which people are notified; 0 means never. It is [DefaultWaitingMinutes] in a new
+	// organization.
 	LowBalanceMicros, WaitingMinutes int64
 }
 
@@ -42,7 +43,7 @@ const DefaultWaitingMinutes = 15
 // Organizations reads and writes organizations.
 type Organizations struct{ db *DB }
 
-// Create adds an organization, with [ErrConflict] when the name or the id is taken.
+// Create adds an organization. It returns [ErrConflict] if the name or the id is in use.
 func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
 	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
@@ -61,12 +62,13 @@ func (o Organizations) All(ctx context.Context) ([]Organization, error) {
 	return ReadRows(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` ORDER BY created_at, id`)
 }
 
-// ByID reads one organization, or [ErrNotFound].
+// ByID reads one organization. It returns [ErrNotFound] if there is none.
 func (o Organizations) ByID(ctx context.Context, id string) (Organization, error) {
 	return ReadRow(ctx, o.db, "read an organization", organizations.scan, organizations.selected+` WHERE id = $1`, id)
 }
 
-// SetSuspended suspends or resumes an organization, or [ErrNotFound]. The time of a suspension that stands is kept.
+// SetSuspended suspends or resumes an organization. It returns [ErrNotFound] if there is none. A repeated suspension keeps the time of the
+// first.
 func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspended bool) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		entry := AuditEntry{Actor: actor, Action: "organization.resume", Target: id, OrgID: id}
@@ -84,7 +86,7 @@ func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspe
 	})
 }
 
-// SetPlan puts an organization on a plan, or [ErrNotFound]. Whether the plan exists is the caller's to know.
+// SetPlan puts an organization on a plan. It returns [ErrNotFound] for an unknown organization. It doesn't check that the plan exists.
 func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := change(ctx, tx, `UPDATE organizations SET plan = $2 WHERE id = $1 RETURNING id`, id, plan); err != nil {
@@ -101,8 +103,8 @@ func (o Organizations) Models(ctx context.Context, orgID string) (map[string]boo
 	return o.db.hot.Models(ctx, orgID)
 }
 
-// SetModel switches a model on or off for an organization, with [ErrNotFound] for an unknown one. It is idempotent.
-// Whether the model exists is the caller's to know: an exception may outlive its model.
+// SetModel enables or disables a model for an organization. It returns [ErrNotFound] for an unknown organization. It doesn't check that the
+// model exists: an exception may outlive its model.
 func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string, enabled bool) error {
 	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(1, `INSERT INTO org_models (org_id, model, enabled) VALUES ($1, $2, $3)
@@ -124,8 +126,9 @@ const (
 // ErrRetention is returned for a retention that is neither 0 nor within its bounds.
 var ErrRetention = errors.New("the retention must be 0 days, or 7 to 3650")
 
-// SetRetention sets for how many days an organization keeps its conversations, and records of calls that cost nothing; 0 is until
-// they are deleted. It returns [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
+// SetRetention sets the number of days for which an organization keeps its conversations and the records of calls without a charge; 0 means
+// unlimited. It returns [ErrRetention] for a number out of bounds and [ErrNotFound] for an unknown organization. The same retention again
+// changes nothing.
 func (o Organizations) SetRetention(ctx context.Context, actor, id string, days int64) error {
 	if days != 0 && (days < MinRetentionDays || days > MaxRetentionDays) {
 		return fmt.Errorf("store: set a retention of %d days: %w", days, ErrRetention)
@@ -217,7 +220,7 @@ var auditLog = newTable("audit_log", func(e *AuditEntry) []field {
 	}
 })
 
-// QueueAudit writes an entry in an open transaction, so that it is committed together with what it records.
+// QueueAudit writes an entry in the transaction of the recorded change, so that both are committed together.
 func QueueAudit(tx Tx, entry AuditEntry) {
 	entry.ID, entry.At = cmp.Or(entry.ID, NewID("aud")), orNow(tx, entry.At)
 	auditLog.queueInsert(tx, &entry)

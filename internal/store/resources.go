@@ -66,14 +66,13 @@ func newResources(db *DB) Resources {
 // Errors of resources that a caller distinguishes with [errors.Is]. None of them carries a value that was written or asked
 // for. [ErrNotFound] and [ErrConflict] are the usual ones.
 var (
-	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.
+	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is also an ErrNotFound.
 	ErrAgentNotFound = fmt.Errorf("%w: the agent", ErrNotFound)
-	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall have. It is an
-	// ErrNotFound, too.
+	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall have. It is also an ErrNotFound.
 	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
 	// ErrLimit: the organization has as many as its plan, or the store, allows. Nothing happened.
 	ErrLimit = errors.New("store: limit reached")
-	// ErrSalt: a user with the same e-mail address has another password than the one whose salt was used. Nothing happened.
+	// ErrSalt: the password of a user with the same e-mail address has another salt than the given one. Nothing happened.
 	ErrSalt = errors.New("store: another salt")
 	// ErrTooSoon: the same was done a moment ago. Nothing happened.
 	ErrTooSoon = errors.New("store: too soon")
@@ -95,8 +94,8 @@ const (
 	MaxAPIKeys        = 1_000 // that aren't revoked
 )
 
-// lockOrganization makes other transactions that lock the organization wait. On PostgreSQL the next statement sees what was committed
-// while the lock was waited for. It returns [ErrNotFound] for an unknown organization.
+// lockOrganization makes other transactions that lock the organization wait. On PostgreSQL the next statement reads everything that was
+// committed during the wait. It returns [ErrNotFound] for an unknown organization.
 func lockOrganization(ctx context.Context, tx Tx, orgID string) error {
 	return change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID)
 }
@@ -118,7 +117,7 @@ func checkRoom(ctx context.Context, tx Tx, orgID string, most int64, count strin
 // OwnedKind is a sort of resource that belongs to an organization.
 type OwnedKind string
 
-// The sorts of resources whose owner can be asked for.
+// The sorts of resources for [DB.OwnerOf].
 const (
 	OwnedAgents        OwnedKind = "agents"
 	OwnedChannels      OwnedKind = "channels"
@@ -133,8 +132,8 @@ const (
 	OwnedEventEndpoints OwnedKind = "event_endpoints"
 )
 
-// OwnerOf returns the organization that a resource belongs to, or [ErrNotFound]. It is for ids that an
-// organization doesn't have: they are forbidden when another organization has them, and unknown otherwise.
+// OwnerOf returns the organization that a resource belongs to. It returns [ErrNotFound] if there is no such resource. It is for ids that an
+// organization doesn't have: they are forbidden if another organization has them, and unknown otherwise.
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
 	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments,
@@ -152,8 +151,8 @@ func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID str
 const (
 	// sealedSample is how many values of each sort SealedSample reads.
 	sealedSample = 8
-	// selectSealedSample reads the beginning of values: a value names its key there. Provider keys have no order of their
-	// own; there are a few for an organization at most, so they are sorted.
+	// selectSealedSample reads the beginning of values, which names their key. Provider keys have no order of their own; an organization
+	// has only a few, so they are sorted.
 	selectSealedSample = `SELECT head FROM (SELECT substr(sealed, 1, 64) AS head FROM provider_keys
 			ORDER BY updated_at DESC LIMIT $1) AS of_providers
 		UNION ALL SELECT head FROM (SELECT substr(credentials, 1, 64) AS head FROM channels
@@ -163,13 +162,13 @@ const (
 		UNION ALL SELECT head FROM (SELECT substr(secret, 1, 64) AS head FROM event_endpoints ORDER BY id DESC LIMIT $1) AS of_endpoints`
 )
 
-// SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: at most 8 each of provider
-// keys, credentials of channels, messages of customers, and answers kept for an Idempotency-Key. It takes 2 s at most.
+// SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: up to 8 each of provider keys,
+// credentials of channels, messages of customers, and responses kept for an Idempotency-Key. It is bounded to 2 s.
 func (db *DB) SealedSample(ctx context.Context) ([][]byte, error) {
 	return ReadRows(ctx, db, "read sealed values", ScanValue[[]byte], selectSealedSample, sealedSample)
 }
 
-// What the drivers and the writer define and every user of a store needs, under the store's own name.
+// The types of the drivers and the writer that every user of a store needs.
 type (
 	// Engine is [driver.Engine].
 	Engine = driver.Engine
@@ -249,11 +248,11 @@ func ParseLocation(engine Engine, dsn string) (Location, error) {
 // Counts is how many of the resources that an operator makes are stored, over all organizations.
 type Counts struct {
 	Organizations, Suspended int64
-	// Users are those who have a password; Invited are still to set one.
+	// Users have a password; Invited people haven't set one yet.
 	Users, Invited int64
 	// Keys are the API keys that are not revoked.
 	Keys, Agents, ProviderKeys, KnowledgeBases int64
-	// Channels are those in all states, Pending and NeedReauth those that receive nothing or can't send.
+	// Channels are counted in all states; Pending channels receive nothing, and NeedReauth channels can't send.
 	Channels, Pending, NeedReauth int64
 }
 
@@ -284,7 +283,7 @@ const ProcessInterval = processForgotten / 4
 type Process struct {
 	// ID is unique among all processes that ever were.
 	ID string
-	// Name tells the operator which process it is.
+	// Name identifies the process for the operator.
 	Name string
 	// KeyIDs are the ids of the keys in its master_key, the first key's first.
 	KeyIDs []string
@@ -329,7 +328,7 @@ func (p Processes) Living(ctx context.Context) ([]Process, error) {
 	}, `SELECT id, name, key_ids FROM processes WHERE seen_at BETWEEN $1 AND $2 ORDER BY name, id`, from, to)
 }
 
-// livingAt returns between which times a living process was seen. A time ahead is of a clock that was set back since.
+// livingAt returns the bounds of the last sign of life of a living process. A time ahead comes from a clock that was set back since.
 func livingAt(now int64) (from, to int64) {
 	const forgotten = int64(processForgotten / time.Millisecond)
 	return now - forgotten, now + forgotten

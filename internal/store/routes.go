@@ -30,8 +30,8 @@ func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error)
 	return *route, true, nil
 }
 
-// ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
-// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each. Callers share the routes: nobody changes them.
+// ByKeys reads the routes of some keys. Keys without a channel are left out. The keys may repeat; a key without an external id has no
+// route. Up to 1,000 keys cost one query. Callers share the routes and must not change them.
 func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Route, error) {
 	found := make(map[RouteKey]*Route, min(len(keys), driver.MaxRouteKeys))
 	wanted := make([]RouteKey, 0, len(keys))
@@ -55,8 +55,8 @@ func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]*Rout
 // was committed since it read the same.
 func (r Routes) remember() bool { return r.db.Engine() == Postgres }
 
-// RememberedByID returns the route of a channel as it was when this process read it last, marked [Route.Remembered], and false when it
-// isn't remembered. It reads nothing. What is done under a remembered route has to be checked: see [QueueRoutes].
+// RememberedByID returns the route of a channel from this process's last read, marked [Route.Remembered], and false if none is remembered.
+// It reads nothing. A write that uses a remembered route must check it: see [QueueRoutes].
 func (r Routes) RememberedByID(channelID string) (Route, bool) {
 	if route := r.db.routes.id(channelID); route != nil {
 		return *route, true

@@ -16,9 +16,8 @@ import (
 // readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut.
 const readPatience = 2 * time.Second
 
-// ReadRows reads all rows of a query through the reader, in at most 2 s; scan makes an item of the current row. The
-// arguments are of the types that [Tx] takes. The error contains what was being done, and may be [ErrBusy] when the time was too
-// short, [ErrText] or [ErrClosed].
+// ReadRows reads all rows of a query through the reader, within 2 s; scan makes an item of the current row. The arguments have the types of
+// [Tx]. The error begins with doing. It is an [ErrBusy] if the time was too short, [ErrText], [ErrClosed], or an error of the query.
 func ReadRows[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
 ) (items []T, err error) {
@@ -48,7 +47,7 @@ func ReadRows[T any](
 	return items, driver.WrapError(doing, rows.Err())
 }
 
-// ReadRow is [ReadRows] for a query of at most one row, and fails with [ErrNotFound] when there is none.
+// ReadRow is [ReadRows] for a query of one row. It returns [ErrNotFound] if there is none.
 func ReadRow[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
 ) (item T, err error) {
@@ -88,7 +87,7 @@ func Changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, e
 	return found, err
 }
 
-// change is changed where a row that isn't there is an error: ErrNotFound.
+// change is Changed, but returns [ErrNotFound] if there is no such row.
 func change(ctx context.Context, tx Tx, text string, arguments ...any) error {
 	found, err := Changed(ctx, tx, text, arguments...)
 	if err == nil && !found {
@@ -177,20 +176,20 @@ func NewID(prefix string) string {
 	return string(sortableBase32.AppendEncode(text, id[:]))
 }
 
-// The rows of a page: how many a zero Page reads, and how many any page reads at most.
+// The rows of a zero Page, and of the largest page.
 const (
 	defaultPageRows = 100
 	maxPageRows     = 1000
 )
 
-// Page is a part of a list that is in order of id, which is the order of creation ([NewID]): what follows After. The
-// zero value is the first 100 rows.
+// Page is a part of a list in order of id, which is the order of creation ([NewID]): the rows after After. The zero value is the first 100
+// rows.
 type Page struct {
 	After string // id of the last row that was seen; "" from the start
 	Limit int    // rows; see [Page.Rows]
 }
 
-// Rows is how many rows the page reads at most: Limit, 100 when that is 0 or negative, never more than 1,000.
+// Rows returns the bound of the page's rows: Limit, but 100 if it is 0 or negative, and never more than 1,000.
 func (p Page) Rows() int {
 	if p.Limit <= 0 {
 		return defaultPageRows
@@ -198,8 +197,7 @@ func (p Page) Rows() int {
 	return min(p.Limit, maxPageRows)
 }
 
-// readPage is [ReadRows] for a page: of the rows of a query that ends with its WHERE, those that follow the page's After, in
-// order of the column id.
+// readPage is [ReadRows] for a page. text ends with its WHERE; the result has the rows after the page's After, in order of the column id.
 func readPage[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text, id string, page Page, arguments ...any,
 ) ([]T, error) {
@@ -211,10 +209,10 @@ func readPage[T any](
 // fewestRows is how small ReadPages makes a page.
 const fewestRows = 60
 
-// ReadPages calls read until it reports that there are no more rows. Each call is one page of at most rows rows, in statements
-// with a deadline of their own, so that none stays open for long in a database that is in use; a page that took too long
-// for it is read again with half the rows, down to 60, and so are the pages after it. The error is read's: also
-// [context.DeadlineExceeded], of the smallest page or of ctx.
+// ReadPages calls read until it reports that there are no more rows. Each call reads one page of up to rows rows, in statements with a
+// deadline of their own, so that none stays open for long in a database that is in use. After a deadline the page is read again with half
+// the rows, down to 60, and so are the pages after it. ReadPages returns the error of read, also [context.DeadlineExceeded] of the smallest
+// page or of ctx.
 func ReadPages(ctx context.Context, rows int, read func(rows int) (more bool, err error)) error {
 	for {
 		more, err := read(rows)

@@ -17,16 +17,15 @@ type NewSession struct {
 // Sessions reads and writes login sessions.
 type Sessions struct{ db *DB }
 
-// Begin begins a session of the user whose password was checked: when it isn't record's any more it returns
-// [ErrNotFound]. renewed, unless it is "", takes the password's place. What the login has taken of its windows is given back,
-// and sessions that have expired are deleted.
+// Begin begins a session of a user after a check of the password. It returns [ErrNotFound] if the user's password is no longer record's. A
+// renewed password, unless empty, replaces it. The login's attempts in its windows are given back, and expired sessions are deleted.
 func (s Sessions) Begin(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {
 	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		password := record.Password
 		if renewed != "" {
 			password = renewed
 		}
-		// Setting the password, if only to what it is, holds off a change until this session is there to be ended by it.
+		// Setting the password, even to the same value, delays a concurrent change until it can end this session.
 		err := change(ctx, tx, `UPDATE users SET password = $4 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
 			record.UserID, record.OrgID, record.Password, password)
 		if err != nil {
@@ -77,7 +76,7 @@ func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionReco
 	return orAbsent(record, err)
 }
 
-// Touch notes that a session is in use. One that has ended stays so.
+// Touch stores that a session is in use. It changes nothing for a session that has ended.
 func (s Sessions) Touch(ctx context.Context, hash [32]byte) error {
 	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(AnyRows, `UPDATE sessions SET seen_at = $2 WHERE hash = $1 AND seen_at < $2`, hash[:], tx.Now())
@@ -85,7 +84,7 @@ func (s Sessions) Touch(ctx context.Context, hash [32]byte) error {
 	})
 }
 
-// End deletes a session; one that isn't there is no fault.
+// End deletes a session. A session that doesn't exist is no error.
 func (s Sessions) End(ctx context.Context, hash [32]byte) error {
 	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID string
@@ -141,7 +140,7 @@ type LoginRecord struct {
 	Password      string // the encoded hash
 }
 
-// ByEmail reads the users with an e-mail address, at most one of an organization, in order of id.
+// ByEmail reads the users with an e-mail address, in order of id. An organization has one with the address, or none.
 func (l Logins) ByEmail(ctx context.Context, email string) ([]LoginRecord, error) {
 	return ReadRows(ctx, l.db, "read logins", scanLogin, loginColumns+` WHERE users.email = $1 ORDER BY users.id`, email)
 }
@@ -167,7 +166,7 @@ type LoginBound struct {
 	Most    int64
 }
 
-// Login is an attempt as it was counted in its windows.
+// Login is an attempt that [Logins.Take] has counted.
 type Login struct {
 	window   int64
 	subjects [][32]byte
@@ -175,9 +174,9 @@ type Login struct {
 	RetryAfter int64
 }
 
-// Take counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
-// a bound together. Bounds are taken in their order up to the first that is reached: what is refused there counts in none
-// of those after it. An attempt that succeeds is given back by [Sessions.Begin], one that was not made by [Logins.GiveBack].
+// Take counts an attempt to log in before the password is checked, so that concurrent attempts on any node can't pass a bound together. It
+// counts the bounds in their order up to the first that is reached; a refused attempt doesn't count in the bounds after it.
+// [Sessions.Begin] gives a successful attempt back, and [Logins.GiveBack] one that was not made.
 func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err error) {
 	err = l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		login = Login{window: tx.Now() / loginWindow * loginWindow}
@@ -203,7 +202,7 @@ func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err
 	return login, err
 }
 
-// GiveBack takes back an attempt whose password was not checked.
+// GiveBack uncounts an attempt without a check of its password.
 func (l Logins) GiveBack(ctx context.Context, login Login) error {
 	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		login.queueGiveBack(tx)
@@ -221,9 +220,9 @@ func (l Login) queueGiveBack(tx Tx) {
 // failureWindow is within how long failed logins of a user are counted for the audit log, in milliseconds.
 const failureWindow = 60 * 60_000
 
-// CountFailed counts a login that failed, by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on
-// within an hour of a user is in the audit log, with the client's address: a flood leaves a few rows, and the first of them at
-// once. records are the users with the address; without one it is only counted.
+// CountFailed counts a failed login by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on within an hour of a user
+// is in the audit log, with the client's address, so that a flood leaves only a few rows, the first one immediately. records are the users
+// with the address; without one it is only counted.
 func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []LoginRecord, address string) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var count int64
@@ -252,9 +251,9 @@ func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []Log
 	})
 }
 
-// ChangePassword sets another password for the user whose password was checked, and ends the user's links and sessions but
-// the one with the hash kept. What the check has taken of its windows is given back. It returns [ErrNotFound] when the
-// password isn't record's any more.
+// ChangePassword sets another password for a user after a check of the old one, and ends the user's links and sessions except for the
+// session with the hash kept. The attempts of the check are given back. It returns [ErrNotFound] if the user's password is no longer
+// record's.
 func (l Logins) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		err := change(ctx, tx, `UPDATE users SET password = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,

@@ -13,7 +13,7 @@ import (
 // field is a column with the field of an item that it is stored in.
 type field struct {
 	column string
-	// into points to the field. It is a [stored] for a field that has another form in its column, and a [computed] for one that is only read.
+	// into points to the field. It is a [stored] if the column has another form, and a [computed] if the field is only read.
 	into any
 }
 
@@ -37,10 +37,10 @@ func (c *converted[C]) column() any { return &c.scanned }
 func (c *converted[C]) read()       { c.to(c.scanned) }
 func (c *converted[C]) write() any  { return c.from() }
 
-// convert returns a field whose column has the value that write returns; read sets the field.
+// convert returns a field for a column of another form: write returns the value of the column, and read sets the field.
 func convert[C any](write func() C, read func(C)) stored { return &converted[C]{from: write, to: read} }
 
-// nullable is a text whose column has NULL for an empty one.
+// nullable is a text that is stored as NULL if it is empty.
 func nullable(text *string) stored {
 	return convert(func() sql.NullString { return orNull(*text) }, func(column sql.NullString) { *text = column.String })
 }
@@ -116,7 +116,7 @@ func (t table[T]) list(alias string, instead map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// assigned returns the assignments of an UPDATE, whose parameters follow the first skip ones.
+// assigned returns the assignments of an UPDATE. Their parameters are numbered after the first skip ones.
 func assigned(columns []string, skip int) string {
 	list := make([]string, len(columns))
 	for i, column := range columns {
@@ -210,8 +210,8 @@ type ListSizes []int
 // ListStatement is the texts of a statement, one for each of its [ListSizes].
 type ListStatement []string
 
-// Statement writes a statement whose "{list}" stands for as many rows of columns parameters as each size says, see
-// [ParameterRows]. A list of one is compared by "=": for IN, SQLite builds and sorts a table of its own.
+// Statement writes a statement for each size, with as many rows of columns parameters in the place of "{list}", see [ParameterRows]. A list
+// of one is compared by "=": for IN, SQLite builds and sorts a table of its own.
 func (s ListSizes) Statement(text string, columns, skip int) ListStatement {
 	return s.Build(func(rows int) string {
 		list := ParameterRows(rows, columns, skip)
@@ -273,16 +273,16 @@ type RowStatement struct {
 	arrays string
 }
 
-// Rows writes a statement whose "{list}" stands for rows. types are PostgreSQL's names of the columns' types.
+// Rows writes a statement with rows in the place of "{list}". types are PostgreSQL's names of the columns' types.
 func (s ListSizes) Rows(text string, types ...string) RowStatement {
 	return RowStatement{
 		sizes: s, values: s.Statement(text, len(types), 0), arrays: strings.ReplaceAll(text, "{list}", ArrayRows(types...)),
 	}
 }
 
-// ArrayRows writes a query of rows on PostgreSQL, whose parameters are an array for each column and the number of rows. Of a limit that is a
-// parameter the server expects that it leaves one row: expecting ten, it would plan to read a table that is small now from end to end, and
-// keep to that when the table has grown.
+// ArrayRows writes a query of rows on PostgreSQL. Its parameters are an array for each column and the number of rows. The server plans for
+// one row if the limit is a parameter; for the ten rows that it expects otherwise, it would read a table that is small now from end to end,
+// and keep to that when the table has grown.
 func ArrayRows(types ...string) string {
 	names, parameters := make([]string, len(types)), make([]string, len(types))
 	for i, name := range types {
@@ -325,7 +325,7 @@ func (s RowStatement) each(tx Tx, columns []any, padded bool, use func(text stri
 	}
 }
 
-// HasArrays reports whether the transaction's engine is PostgreSQL, whose statements may have arrays for parameters.
+// HasArrays reports whether the transaction is on PostgreSQL, where parameters may be arrays.
 func HasArrays(tx Tx) bool { return tx.LockRows() != "" }
 
 // cutRows removes the first rows of columns, and returns them as the arguments of length rows, the last of which repeat the last one.

@@ -13,7 +13,7 @@ type User struct {
 	Active bool
 	// ExpiresAt is until when a person who is not Active can use the invitation, in epoch milliseconds; else 0.
 	ExpiresAt int64
-	// ResetBy is the author of the link by which the password was reset last, and ResetAt the time; "" and 0 without one.
+	// ResetBy is the author of the link by which the password was reset last, and ResetAt the time. They are empty and 0 if there was none.
 	ResetBy string
 	ResetAt int64
 	// CreatedAt and UpdatedAt are epoch milliseconds, the transaction's clock when they are written.
@@ -64,10 +64,9 @@ func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error
 	return readPage(ctx, u.db, "list users", people.scan, selectPeople+` WHERE org_id = $1`, "id", page, orgID)
 }
 
-// SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, whose author may have
-// fewer rights than the new role. allow gets the user as it is in the transaction; it may run more than once, and its
-// error ends the change and is returned. A user who has the role already stays as it is. It
-// returns [ErrNotFound] when the organization has no such user, and [ErrLastOwner].
+// SetRole changes a user's role, ends the user's sessions and deletes an unused one-time link, because its author may have fewer rights
+// than the new role. allow checks the user as the transaction has read it; it may run more than once, and SetRole returns its error. The
+// same role again changes nothing. SetRole returns [ErrNotFound] if the organization has no such user, and [ErrLastOwner].
 func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow func(User) error) error {
 	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, role, allow)
@@ -107,8 +106,8 @@ func (u Users) Delete(ctx context.Context, actor, orgID, id string, allow func(U
 	})
 }
 
-// lockUser reads and locks a user together with the organization's owners, and refuses what allow refuses, and a role,
-// "" for none, that would leave the organization without an owner who can sign in.
+// lockUser reads and locks a user together with the organization's owners. It returns the error of allow, and [ErrLastOwner] if the new
+// role, or no role for an empty one, would leave the organization without an owner who can sign in.
 func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(User) error) (User, error) {
 	var user User
 	owners, found := 0, false
@@ -191,8 +190,8 @@ func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, er
 	return user, err
 }
 
-// lockInvitations makes other uses of invitations of the address wait, in whichever organization, and returns the organization of
-// the open invitation with the hash, or [ErrNotFound].
+// lockInvitations makes other uses of invitations of the address wait, in all organizations, and returns the organization of the open
+// invitation with the hash. It returns [ErrNotFound] if there is none.
 func lockInvitations(ctx context.Context, tx Tx, hash [32]byte) (email, orgID string, err error) {
 	const open = `SELECT email, org_id FROM invitations WHERE hash = $1 AND expires_at > $2`
 	if err := queryRow(ctx, tx, []any{&email, &orgID}, open, hash[:], tx.Now()); err != nil {
@@ -239,7 +238,7 @@ func checkSalted(ctx context.Context, tx Tx, email, salted string) error {
 	return err
 }
 
-// saltedPassword reads the password whose salt all users with the address $1 share.
+// saltedPassword reads the password with the salt that all users with the address $1 share.
 const saltedPassword = `SELECT password FROM users WHERE email = $1 ORDER BY id LIMIT 1`
 
 func firstOf(texts []string) string {
@@ -257,11 +256,11 @@ type UserLink struct {
 	Lifetime int64
 }
 
-// UserLinks reads and writes the one-time links by which users set a password.
+// UserLinks reads and writes one-time links, which let users set a password.
 type UserLinks struct{ db *DB }
 
-// Put gives a user a new link, which takes the place of the one before, when allow lets it: see
-// [Users.SetRole]. link gets the user and makes the link. It returns [ErrNotFound] when the organization has no such user.
+// Put gives a user a new link, which replaces the old one, if allow permits it: see [Users.SetRole]. link makes the link of the user. Put
+// returns [ErrNotFound] if the organization has no such user.
 func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(User) error, link func(User) UserLink) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, roleOwner, allow)
@@ -295,7 +294,7 @@ type LinkRecord struct {
 	NowMS                  int64  // the database's clock when the link was read
 }
 
-// ByHash reads the one-time link with this SHA-256 hash, and false when there is none.
+// ByHash reads a one-time link by its SHA-256 hash, and false if there is none.
 func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
 	record, err = ReadRow(ctx, l.db, "read a link", func(row Row) (record LinkRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
@@ -315,13 +314,12 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 	return record, err == nil, err
 }
 
-// Use takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
-// returns [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
-// has a user in the organization by now.
+// Use uses up a one-time link: it sets the password, ends every session of the user and begins a new one. It returns [ErrNotFound] for a
+// link that doesn't exist or has expired, and for an invitation of an e-mail address that has a user in the organization by now.
 //
-// All users with one e-mail address, whose organizations may be several, share the salt of their passwords, so that a sign-in computes
-// one hash for all. salted is the password whose salt password has: [LinkRecord].Salted. [ErrSalt] says that it has changed: read
-// the link and hash again.
+// All users with one e-mail address share the salt of their passwords, also in several organizations, so that a sign-in computes one hash
+// for all. salted is the password that password shares its salt with: [LinkRecord].Salted. After [ErrSalt] the caller reads the link and
+// hashes again.
 func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted string, session NewSession) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID, author string

@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// DefaultWidgetRequests is how many messages a minute a widget takes by default.
+// DefaultWidgetRequests is the default of [WidgetSettings].RequestsPerMinute.
 const DefaultWidgetRequests = 30
 
-// spendTime bounds adding up what a channel's day has cost: a visitor waits for it.
+// spendTime bounds the sum of a channel's day, because a visitor waits for it.
 const spendTime = 2 * time.Second
 
 var errSpendSlow = errors.New("store: adding up a channel's calls took longer than 2 s")
@@ -23,9 +23,9 @@ var errSpendSlow = errors.New("store: adding up a channel's calls took longer th
 type WidgetSettings struct {
 	// Origins are the sites that may show it: scheme://host[:port], or https://*.example.com.
 	Origins []string
-	// DailySpendMicros bounds what its answers of one UTC day cost; not valid is a share of the wallet.
+	// DailySpendMicros bounds the charges of one UTC day. Not valid means a share of the wallet.
 	DailySpendMicros sql.NullInt64
-	// RequestsPerMinute is how many messages a minute it takes from all visitors together, more than 0.
+	// RequestsPerMinute bounds the messages a minute of all visitors together. It is more than 0.
 	RequestsPerMinute int64
 }
 
@@ -48,7 +48,7 @@ var (
 	putWidgetSettings = widgetSettings.upserts("org_id", "channel_id")
 )
 
-// settings returns nil for a channel without settings.
+// settings returns the settings, nil if the channel has none.
 func (s *storedWidget) settings() (*WidgetSettings, error) {
 	if s.channelID == "" {
 		return nil, nil //nolint:nilnil // most channels have none
@@ -79,7 +79,7 @@ type Widget struct {
 	Settings         WidgetSettings
 }
 
-// Widgets reads what a widget may do and what its answers have cost.
+// Widgets reads the settings and the spending of widgets.
 type Widgets struct{ db *DB }
 
 // ByID reads a channel of type widget, of any state, or returns [ErrNotFound].
@@ -101,25 +101,23 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 		channelID)
 }
 
-// ChannelDay is the cost of the answers in a channel since a moment, in micros.
+// ChannelDay is the spending of a channel since a moment, in micros.
 type ChannelDay struct {
 	// SpentMicros is the sum of the charges, LargestMicros the largest one.
 	SpentMicros, LargestMicros int64
-	// Asking is how many answers are being made, whose cost isn't known yet. Answers whose conversation was deleted
-	// meanwhile aren't among them.
+	// Asking is the number of turns that are running, with a charge that isn't known yet. Turns of deleted conversations aren't among them.
 	Asking int64
 	// Calls is how many turns' last calls have ended, free ones among them.
 	Calls int64
 }
 
-// dayTurns are the turns of a widget ($1) of an organization ($3) that began at a moment ($2) or later; deleted are those
-// whose conversation was.
+// dayTurns are the turns of a widget ($1) of an organization ($3) that began at a moment ($2) or later; deleted marks the turns of deleted
+// conversations.
 const dayTurns = `(SELECT id, call_id, state = 'awaiting' AS asking, FALSE AS deleted FROM turns
 		WHERE widget_id = $1 AND created_at >= $2 AND org_id = $3
 	UNION ALL SELECT id, call_id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
 
-// Spend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
-// takes longer is an error.
+// Spend sums up the turns of an organization's channel that began at since or later. It returns an error after 2 s.
 func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.Time) (ChannelDay, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
@@ -136,7 +134,7 @@ func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.
 	return day, err
 }
 
-// Held adds up what is held from the organization's live wallet for the turns of [Widgets.Spend] whose call runs, in micros.
+// Held sums up the holds on the organization's live wallet for the running calls of the turns of [Widgets.Spend], in micros.
 func (w Widgets) Held(ctx context.Context, orgID, channelID string, since time.Time) (micros int64, err error) {
 	return ReadRow(ctx, w.db, "add up what is held for a channel", ScanValue[int64],
 		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT)
@@ -157,8 +155,8 @@ const SelectSeqBefore = `WITH RECURSIVE search(bit, seq) AS (
 		FROM search WHERE bit > 0)
 	SELECT seq FROM search WHERE bit = 0`
 
-// WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is
-// younger the latter is what its first entry made of it, and 0 for one without entries.
+// WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is younger, then is the
+// balance after its first entry, or 0 without entries.
 func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
 	type balances struct{ now, then int64 }
 	read, err := ReadRow(ctx, w.db, "read the balances of a day", func(row Row) (b balances, err error) {

@@ -23,18 +23,16 @@ type ExportOptions struct {
 	// Probes are values sealed with each key that the store's secrets are sealed with, which go into the header: an
 	// import shows them to [ImportOptions.Admit].
 	Probes [][]byte
-	// Progress is called after each block; nil is none. It must return quickly.
+	// Progress is called after each block and must return quickly. It may be nil.
 	Progress func(Progress)
 }
 
-// Export writes everything the store holds to w as an archive, see [Header]: what was committed when it began,
-// from one moment. Processes may go on working on the store; what they commit meanwhile is not in the archive. Memory
-// doesn't grow with the store. On SQLite it reads a copy that is made first, in a new folder beside the database, so that
-// no read stays open on the database itself; that takes the space of the database once more until Export
-// returns. On PostgreSQL it reads one snapshot, which keeps the server from cleaning up for as long.
+// Export writes the whole store to w as an archive, see [Header], as of the moment when it began. Other processes may continue to work;
+// their later commits are not in the archive. Memory doesn't grow with the store. On SQLite it reads a copy in a new folder beside the
+// database, which needs the space of the database until Export returns. On PostgreSQL it reads one snapshot, which keeps the server from
+// cleaning up until then.
 //
-// An archive holds sealed values as they are: only the same master key opens them. It fails as [store.DB.Check] does for a store of another
-// version.
+// Sealed values stay sealed: only the same master key opens them. Export fails as [store.DB.Check] does for a store of another version.
 func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOptions) (Summary, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -155,7 +153,7 @@ func (w *writer) write(line any) error {
 
 func (w *writer) digest() string { return hex.EncodeToString(w.sum.Sum(nil)) }
 
-// begin begins a table, whose rows follow.
+// begin begins a table. Its rows follow.
 func (w *writer) begin(table schema.Table) error {
 	w.table, w.rows[table.Name] = table.Name, 0
 	return w.write(mark{Table: table.Name, Columns: columnNames(table)})
@@ -201,7 +199,7 @@ func (w *writer) end() error {
 // errColumnType: the database holds a value of another type than the schema's.
 var errColumnType = errors.New("has a value of another type than its column")
 
-// archived puts a value as database/sql reads it into what stands in a row of an archive.
+// archived converts a value from database/sql to its form in a row of an archive.
 func archived(kind string, value any) (any, error) {
 	switch from := value.(type) {
 	case nil:

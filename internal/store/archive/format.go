@@ -1,7 +1,7 @@
 // Package archive exports a whole store as a stream of lines, and imports it into an empty store of either engine.
 //
-// An import is one transaction: one that fails or is interrupted leaves the store empty, and starts over. Memory doesn't grow with the
-// store. Sealed values stay sealed.
+// An import is one transaction: after a failure or an interruption the store is still empty, and the import starts over. Memory doesn't grow
+// with the store. Sealed values stay sealed.
 package archive
 
 import (
@@ -25,7 +25,7 @@ import (
 //
 // The first line is [Header]. Then come the tables in the order of [allTables], empty ones too, each with its
 // rows as arrays in the order of its columns: text as strings, whole numbers, true and false, bytes as base64, null.
-// Times and money have the units of the tables: epoch milliseconds and micros. A block line closes at most 1,000 rows
+// Times and money have the units of the tables: epoch milliseconds and micros. A block line closes up to 1,000 rows
 // and about 1 MiB, of one table or several; its sha256 is that of all bytes of the stream before the line, so that
 // damage is found before a row of its block is written, and a place in the archive has a name. The last line counts the
 // rows of each table: an archive without it is cut. Nothing follows.
@@ -36,7 +36,7 @@ const (
 	// A block is closed when it has this many rows or bytes of them.
 	blockRows  = 1000
 	blockBytes = 1 << 20
-	// maxLine bounds a line in bytes, and so what a reader keeps: the largest value of a row has a few MiB.
+	// maxLine bounds a line in bytes, and so the memory of a reader: the largest value of a row has a few MiB.
 	maxLine = 64 << 20
 )
 
@@ -69,11 +69,11 @@ func columnNames(table schema.Table) []string {
 type Header struct {
 	// Format is always "caddy-svc archive".
 	Format string `json:"format"`
-	// Version is that of the format. A reader takes its own only.
+	// Version is that of the format. A reader accepts only its own.
 	Version int `json:"version"`
 	// ID is unique among archives, also of the same store.
 	ID string `json:"id"`
-	// Schema is the version of the store's tables. A store of that version takes the archive, and no other.
+	// Schema is the version of the store's tables. Only a store of that version accepts the archive.
 	Schema int64 `json:"schema"`
 	// Engine is where the store was. Archives of both are read by both.
 	Engine store.Engine `json:"engine"`
@@ -116,7 +116,7 @@ func (s Summary) Total() (rows int64) {
 	return rows
 }
 
-// The errors of [Import] that a caller distinguishes with [errors.Is]. The store is as it was before.
+// The errors of [Import] that a caller distinguishes with [errors.Is]. The store is unchanged.
 var (
 	// ErrDamaged: the stream is no archive, or a damaged one, or cut.
 	ErrDamaged = errors.New("store: not a whole, undamaged archive")

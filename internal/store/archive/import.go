@@ -23,10 +23,10 @@ import (
 
 // ImportOptions configures an import. The zero value is ready.
 type ImportOptions struct {
-	// Admit may refuse an archive by its header before anything is written, above all one whose probes the master key
-	// of this side doesn't open; nil admits all.
+	// Admit may refuse an archive by its header before anything is written, for example if the master key of this side doesn't open its
+	// probes. nil admits all.
 	Admit func(Header) error
-	// Progress is called after each block; nil is none. It must return quickly.
+	// Progress is called after each block and must return quickly. It may be nil.
 	Progress func(Progress)
 }
 
@@ -155,7 +155,7 @@ func (i inserter) insert(ctx context.Context, table schema.Table, rows [][]any) 
 	return driver.WrapError("write rows of "+table.Name, err)
 }
 
-// values returns the values of the rows, or [ErrDamaged].
+// values returns the values of the rows. It returns [ErrDamaged] if a row doesn't fit its table.
 func (r run) values() ([][]any, error) {
 	rows := make([][]any, len(r.rows))
 	for i, row := range r.rows {

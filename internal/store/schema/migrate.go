@@ -33,7 +33,7 @@ var (
 		"older process that you still need is left")
 )
 
-// migrateLockSeconds bounds how long Migrate waits on PostgreSQL for another process that migrates; it asks once a second.
+// migrateLockSeconds bounds the wait of Migrate on PostgreSQL for another process that migrates.
 const migrateLockSeconds = 300
 
 // migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
@@ -44,7 +44,7 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Check returns nil for a database that has exactly the last of versions, and otherwise [ErrUnreleased], [ErrNewer] or [ErrOlder].
+// Check returns nil if the database has exactly the last of versions. Otherwise it returns [ErrUnreleased], [ErrNewer] or [ErrOlder].
 func Check(ctx context.Context, engine driver.Engine, reader Queryer, versions []Version) error {
 	unreleased, err := hasTable(ctx, engine, reader, unreleasedTable)
 	if err != nil {
@@ -72,8 +72,8 @@ func Check(ctx context.Context, engine driver.Engine, reader Queryer, versions [
 	return nil
 }
 
-// Migrate brings a database to the last of versions. Several processes may call it at once, see store.DB.Migrate. It returns [ErrUnreleased]
-// and [ErrNewer] as [Check] does.
+// Migrate brings a database to the last of versions. Several processes may call it concurrently, see store.DB.Migrate. It returns
+// [ErrUnreleased] and [ErrNewer] as [Check] does.
 func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version) error {
 	if err := Check(ctx, engine, conn, versions); !errors.Is(err, ErrOlder) {
 		return err
@@ -100,7 +100,7 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 	return up(ctx, provider)
 }
 
-// up applies what is missing. A lock on a table that isn't to be had is asked for again.
+// up applies the missing versions. It retries if a table stays locked.
 func up(ctx context.Context, provider *goose.Provider) error {
 	for until := time.Now().Add(migrateLockSeconds * time.Second); ; {
 		_, err := provider.Up(ctx)
