@@ -95,8 +95,8 @@ func isMember(s string) bool {
 	return len(s) <= option.MaxName && s != "" && s[0] >= 'a' && s[0] <= 'z' && IsWord(s) && !strings.ContainsAny(s, "_-")
 }
 
-// CheckPlatform returns an error if the platform lacks an ability that its description promises, or has one that the description
-// doesn't mention.
+// CheckPlatform returns an error if the platform lacks an ability that its description promises, or if the description doesn't
+// mention one of its abilities.
 func (d *Description) CheckPlatform(p Platform) error {
 	if p == nil {
 		return errors.New("it made no platform")

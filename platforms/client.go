@@ -124,8 +124,8 @@ type Request struct {
 	Query url.Values
 	// Header has the names as they are sent, not in canonical form.
 	Header map[string]string
-	// JSON, Form or Parts is the body. All are nil for a request without one. A request with Parts may take four times as long as
-	// others.
+	// JSON, Form or Parts is the body. A request without a body has none of them. A request with Parts may take four times as long
+	// as others.
 	JSON  any
 	Form  url.Values
 	Parts []Part
@@ -220,8 +220,8 @@ func (w *wire) trace() *httptrace.ClientTrace {
 }
 
 // unsent reports whether certainly nothing was sent: no connection was made, or a kept connection turned out to be closed before
-// the headers were written. ended tells that the call's own context has ended: a call with a connection is then never unsent,
-// because another goroutine may still be writing.
+// the headers were written. ended means that the call's own context has ended. A call with a connection is never unsent after
+// that, because another goroutine may still be writing.
 func (w *wire) unsent(ended bool) bool {
 	return w.sought.Load() && !w.wrote.Load() && (!w.connected.Load() || !ended)
 }
@@ -337,8 +337,8 @@ func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	return Fail(Refused, cause)
 }
 
-// RetryAfter returns the pause in the header Retry-After, which is a number of seconds or a date, or 0 without one. A date is
-// compared with the Date of the answer and ignored without it, because our own clock may differ.
+// RetryAfter returns the pause in the header Retry-After, which is a number of seconds or a date. It returns 0 if there is no
+// header. A date is compared with the Date of the answer and ignored if there is none, because our own clock may differ.
 func (r *Response) RetryAfter() time.Duration {
 	header := r.Header.Get("Retry-After")
 	until, err := http.ParseTime(header)

@@ -30,7 +30,7 @@ const (
 	// Text is a message that a customer wrote. Captions of media, titles of pressed buttons and commands count as texts.
 	Text Kind = iota + 1
 	// Media is a customer's message without text. Text then contains a short name of its content, such as "image". The channel's
-	// notice answers it, or the staff is notified.
+	// notice is sent in reply, or the staff is notified.
 	Media
 	// HumanEcho is a message of the business that the platform reports back. A person typed it in the platform's own app, or we
 	// sent it; the queue distinguishes the two by the MessageID. Echoes may arrive minutes late, with other white space and
@@ -55,15 +55,15 @@ const (
 	// ErasureWanted reports that the customer demands, through the platform, the deletion of everything that is stored about them.
 	ErasureWanted
 	// Event is a customer's message without text, like Media, that is only shown: its files aren't fetched, the staff isn't
-	// notified, and nothing answers it.
+	// notified, and no reply is sent.
 	Event
 	// UnmarkedEcho is like HumanEcho for platforms that don't report whether a person typed the message. The queue treats it as an
 	// automatic reply if it came sooner after the customer's message than a person could have answered, or if it repeats the text
 	// of an automatic reply.
 	UnmarkedEcho
 	// Edited reports that the customer or the business has changed the text of the message MessageID to Text. A preview that a
-	// platform adds to a link is such a change, too. The change causes no answer: a message that isn't answered yet is answered
-	// with its new text.
+	// platform adds to a link is also reported as a change. The change causes no answer: a message that isn't answered yet is
+	// answered with its new text.
 	Edited
 )
 
@@ -97,7 +97,7 @@ type Inbound struct {
 	// [Collector.Attach]. It may be nil. It is a pointer because a delivery may have very many items, and few of them have files.
 	Attached *[]Attachment
 	// Failure is the class of a FailedDelivery, and empty if the class is unknown. After [CustomerBlocked] the conversation is
-	// closed, unless the customer has written since the message was sent: such a report may arrive that late.
+	// closed, unless the customer has written since the message was sent, because the report may be late.
 	Failure Class
 	// SentAt is the platform's time of the message. It is zero if the platform reports none or an implausible one.
 	SentAt time.Time

@@ -42,7 +42,7 @@ type MediaSource interface {
 type Location struct {
 	// Address is an https address.
 	Address string
-	// Own is set if the address is below the one that the operator has configured for the platform, which may be private.
+	// Own is set if the address is below the platform's configured address, which may be private.
 	Own bool
 	// Authorization is the value of the header of this name, which may be empty. It is sent to Address only, never to the target
 	// of a redirect.
@@ -72,7 +72,7 @@ func (in Inbound) Attachments() []Attachment {
 	return *in.Attached
 }
 
-// Reference reads an [Attachment.Reference]. It returns "" for one that is too long or contains NUL, white space or broken
+// Reference reads an [Attachment.Reference]. It returns "" if the reference is too long or contains NUL, white space or broken
 // characters.
 func (v Value) Reference() string {
 	text, hasNUL := readText(v, MaxReference+1)

@@ -224,14 +224,14 @@ type SignedDeliveries interface {
 	Verify(delivery *Delivery) error
 }
 
-// ChannelSigned is a [SignedDeliveries] whose channels may be connected through an application that belongs to the channel's
-// owner. The credentials of such a channel contain the secret of that application (a [CredentialField] with Signs), and only this
-// secret proves a delivery for the channel.
+// ChannelSigned is a [SignedDeliveries] with channels that may be connected through an application of the channel's owner. The
+// credentials of these channels contain the secret of the application (a [CredentialField] with Signs), and only this secret
+// proves a delivery for the channel.
 type ChannelSigned interface {
 	// Named returns the channels that a delivery is about, without credentials: up to [MaxNamed], and none if the delivery has no
 	// signature in the platform's form. The body isn't verified yet, so Named reads it in little memory, whatever its content.
 	Named(delivery *Delivery) []Channel
-	// SignsItself reports whether the credentials contain a signing secret that differs from the one of [SignedDeliveries].
+	// SignsItself reports whether the credentials contain a signing secret other than the operator's.
 	SignsItself(credentials Credentials) bool
 	// VerifyOwn returns an error unless the delivery is signed with the secret in the credentials, for which SignsItself is true.
 	// The result depends only on the fields with Signs and on the fields that must be given with these.

@@ -39,7 +39,7 @@ type Walk struct {
 
 	name    jsonscan.Literal
 	scanner jsonscan.Scanner
-	// open is '{' for an object, '[' for an array, and 0 for any other value.
+	// open is '{' for an object and '[' for an array. Any other value has 0.
 	open  byte
 	begun bool
 }
@@ -79,8 +79,8 @@ func (w *Walk) Next() bool {
 // Key returns the name of the current member as it is written. Names that adapters look for have no escapes.
 func (w *Walk) Key() string { return string(w.name.Inner()) }
 
-// Text returns the content of a string, and "" for other values. It drops NUL, which PostgreSQL refuses, and cuts a text of more
-// than limit bytes between two characters.
+// Text returns the content of a string. Any other value gives "". Text drops NUL, which PostgreSQL refuses, and cuts a text of
+// more than limit bytes between two characters.
 func (v Value) Text(limit int) string {
 	text, _ := readText(v, limit)
 	return text
@@ -129,8 +129,8 @@ func inside(value []byte) (inner []byte, ok bool) {
 	return inner, inner != nil
 }
 
-// Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. It returns nil for a string
-// that contains no object, and other values unchanged.
+// Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. A string that contains no
+// object gives nil. Other values are returned unchanged.
 func (v Value) Nested() Value {
 	inner, ok := inside(v)
 	if !ok {
@@ -151,8 +151,8 @@ func (v Value) Nested() Value {
 }
 
 // ID reads an id that platforms write as a string or as a whole number. It returns the digits as they are written, because many
-// ids are above 2^53. It returns "" for a value that can't be an id, and for one with NUL, broken characters or more than [MaxID]
-// bytes: a repaired id could be another item's.
+// ids are above 2^53. It returns "" if the value can't be an id, or contains NUL, broken characters or more than [MaxID] bytes: a
+// repaired id could be another item's.
 func (v Value) ID() string {
 	if _, quoted := inside(v); quoted {
 		id, hasNUL := readText(v, MaxID+utf8.UTFMax)

@@ -175,8 +175,8 @@ type Description struct {
 	ExampleURL string
 	// Local is set if the protocol needs no network, so that base_url, transport and api_key have no meaning.
 	Local bool
-	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration with such a name as
-	// its protocol is refused with the address as a hint.
+	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration with a vendor's name
+	// as its protocol is refused with the address as a hint.
 	Endpoints map[string]string
 	// Options are the options in the block of `protocol NAME { … }` and, in JSON, in the object `options`. None is a table.
 	Options []option.Option

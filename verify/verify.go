@@ -36,7 +36,7 @@ import (
 // or malformed, or because no secret is configured. Handlers answer 401 unauthenticated.
 var ErrSignature = errors.New("the webhook signature does not match")
 
-// The contract's header names, which an empty name stands for.
+// The contract's header names, which are used if a function is called with an empty name.
 const (
 	BotHeader       = "X-Bot-Api-Secret-Token"
 	SocialHeader    = "X-Hub-Signature-256"
@@ -65,7 +65,7 @@ func Social(h http.Header, header, appSecret string, body []byte) error {
 }
 
 // MarketA checks a delivery of marketplace A: bare hex of HMAC-SHA256(partnerKey, callbackURL + "|" + body). callbackURL is the
-// registered address from the configuration, never the one of the request.
+// registered address from the configuration, never the address of the request.
 func MarketA(h http.Header, header, partnerKey, callbackURL string, body []byte) error {
 	got, ok := only(h, header, MarketAHeader)
 	if !ok || partnerKey == "" || callbackURL == "" || !matchesMAC(got, partnerKey, callbackURL+"|", body) {

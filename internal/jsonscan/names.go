@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 )
 
-// nameSeed differs in every process, so that nobody can prepare names that collide.
+// nameSeed differs in every process, so that an attacker can't prepare names that collide.
 var nameSeed = maphash.MakeSeed()
 
 // nameSet contains the names of one object, to find repeated ones. Up to fewNames it allocates nothing. For more names it uses a

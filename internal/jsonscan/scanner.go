@@ -381,7 +381,7 @@ func plainBytes(run []byte) (n int, seen uint64) {
 }
 
 // failText fails because of the string that begins at pos. It is valid up to end, except that in a strict text its UTF-8 isn't
-// checked yet: such a fault comes first. It is reported after the last escape before it.
+// checked yet. A fault of UTF-8 comes first, and is reported after the last escape before it.
 func (s *Scanner) failText(end int, what string) Literal {
 	for s.pos++; s.strict; {
 		run, rest := plainRun(s.data[s.pos:end])

@@ -43,9 +43,9 @@ type message struct {
 	media     platforms.Value // of the member with mediaRank
 }
 
-// mediaMembers are the members of a message that name its content, with our names for them. The first one that is present counts:
-// an animation, for example, also has a document. An album arrives as a message for each picture, of which one has the caption;
-// only that message becomes a Text and is answered.
+// mediaMembers are the members of a message that name its content, with our names for them. The first member that is present
+// counts: an animation, for example, also has a document. An album arrives as a message for each picture, of which one has the
+// caption; only that message becomes a Text and is answered.
 var mediaMembers = []struct{ member, media string }{
 	{"photo", "image"},
 	{"video", "video"},

@@ -265,8 +265,8 @@ func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (pl
 
 // Extract reads one event. Only user_send_text is a Text; other content of a customer is only shown. A message of the business is
 // a person's if it names an administrator, because automatic replies and messages of the interface have none. user_withdraw
-// demands the deletion of the customer's data; the platform repeats it for an hour, even if the customer has come back by then.
-// All other events are skipped, as are groups and anonymous users.
+// demands the deletion of the customer's data; the platform repeats it for an hour, even after the customer has come back. All
+// other events are skipped, as are groups and anonymous users.
 func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	var e event
 	if err := e.read(body); err != nil {
@@ -358,7 +358,7 @@ func (e *event) readMessage(value platforms.Value) {
 	}
 }
 
-// mediaOf returns the short name of a message without text. It returns "" for events that aren't a message of one customer.
+// mediaOf returns the short name of a message without text. It returns "" if the event isn't a message of one customer.
 func mediaOf(kind string) string {
 	switch kind {
 	case "image", "audio", "video", "sticker", "location", "file", "link":

@@ -400,7 +400,7 @@ func filledIn(form platforms.Value) string {
 	return lines.String()
 }
 
-// formValue returns a single value, and "" for null, lists and objects. Words are cut at limit bytes.
+// formValue returns a single value. Null, lists and objects give "". Words are cut at limit bytes.
 func formValue(value platforms.Value, limit int) string {
 	const longest = 32 // length of a number
 	if !value.Given() || len(value) > min(limit, longest) || strings.IndexByte(`"[{`, value[0]) >= 0 {

@@ -198,6 +198,6 @@ func errPhoneNumberID() *platforms.Error {
 	return platforms.Refusef("the channel's phone number id is not an id")
 }
 
-// isID reports whether an id can stand in a path. It keeps tenants from choosing another path: real ids are digits, ids of tests
-// are words.
+// isID reports whether an id may be part of a path. It keeps tenants from choosing another path: real ids are digits, ids of
+// tests are words.
 func isID(id string) bool { return len(id) <= 128 && platforms.IsWord(id) }

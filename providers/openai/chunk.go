@@ -131,7 +131,7 @@ func (s *scanner) count() int64 {
 	return int64(f)
 }
 
-// unlessNull returns the raw value. It returns nil for null.
+// unlessNull returns the raw value. Null gives nil.
 func (s *scanner) unlessNull() []byte {
 	if s.Null() {
 		return nil
@@ -245,7 +245,7 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 	return text, malformed
 }
 
-// part reads one part of content and returns the literal of its text, or nil for a part of another type. ok is false if the part
+// part reads one part of content and returns the literal of its text. A part of another type gives nil. ok is false if the part
 // has no type, or is a text part without a string.
 func (s *scanner) part() (text providers.JSONString, ok bool) {
 	var buf [jsonscan.MaxWord]byte

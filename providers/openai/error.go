@@ -172,8 +172,8 @@ func (f *vendorFault) mentions(texts ...string) bool {
 	return false
 }
 
-// classify returns the error for a vendor's fault. status is 0 for an error inside a successful answer; a number in the error
-// then replaces it.
+// classify returns the error for a vendor's fault. An error inside a successful answer has status 0; a number in the error
+// replaces it.
 func classify(f vendorFault, status int, header http.Header) *providers.Error {
 	known := cmp.Or(status, f.number)
 	e := providers.StatusError(known, header)
