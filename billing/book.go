@@ -2,15 +2,18 @@ package billing
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// DefaultKeptBytes bounds the kept answers of a wallet unless [Book.KeepAtMost] sets another bound.
+// DefaultKeptBytes limits the bytes that finished keys of a wallet keep, unless [Book.KeepAtMost] sets another limit.
 const DefaultKeptBytes = 64 << 20
 
 // Book reads and changes the money of one database. Any number may be made with [NewBook].
@@ -30,17 +33,18 @@ func NewBook(db *store.DB) *Book {
 	return b
 }
 
-// KeepAtMost bounds the kept answers of each wallet, in bytes. An answer that finds no room is charged and not kept; what is kept stays.
+// KeepAtMost sets the limit, in bytes, of the answers that finished keys of each wallet keep. An answer above the limit is charged and not kept. A
+// lower limit deletes nothing.
 func (b *Book) KeepAtMost(bytes int64) { b.keptBytes.Store(bytes) }
 
-// Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once that is
-// durable. With [Tranches] the reservation may have been durable before. Nothing is reserved or claimed when it returns a [Replay],
-// or an error other than [store.ErrCommitUnknown], after which both may exist until [Book.Settle] voids the call. Repeating a hold
-// whose call has not ended succeeds; with Tranches a call without a claim is held once, and one of unknown outcome voided.
+// Hold reserves an amount, and claims the call's Idempotency-Key if it has one, in one transaction, and returns once that is durable. With
+// [Tranches] the reservation may have been durable before. Nothing is reserved or claimed when it returns a [Replay], or an error other than
+// [store.ErrCommitUnknown], after which both may exist until [Book.Settle] voids the call. Repeating a hold succeeds until its call has ended.
+// With Tranches a call without a claim is held once, and one of unknown outcome is voided.
 //
-// A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight],
-// [ErrInsufficientCredits], [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
-// organization), the refusal of the hold's [Companion], or a wrapped error of the store.
+// A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight], [ErrInsufficientCredits],
+// [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown organization), the refusal of the hold's
+// [Companion], or a wrapped error of the store.
 func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
@@ -84,18 +88,18 @@ func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error)
 	}
 }
 
-// do has an operation decided and written, with what it carries for a tranche.
+// do has an operation and its ride decided and written.
 func (b *Book) do(ctx context.Context, op store.Op, ride *ride) error {
 	err := b.db.Do(ctx, Ledger, op)
 	ride.answer(err)
 	return err
 }
 
-// Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one transaction, and returns once
-// that is durable. It may be repeated, and then returns the figures of the first settlement. A settlement that comes after its hold
-// was lost charges, too, unless another call has got the key meanwhile. See [Settled] for what isn't charged. After Settle no hold of
-// the call can be made, so a void ends a call whose Hold returned [store.ErrCommitUnknown], whether or not that commit arrived. It
-// returns [ErrInvalid], the refusal of the settlement's [Companion], or a wrapped error of the store; after these two it may be repeated.
+// Settle ends a call. It releases the hold, charges the wallet and writes the call's row in one transaction, and returns once that is durable. It
+// may be repeated, and returns the figures of the first settlement. A settlement after the loss of its hold also charges, unless another call has
+// the key by now. [Settled] says which part of a cost isn't charged. After Settle no hold of the call can be made, so a void ends a call after
+// [store.ErrCommitUnknown] from Hold, whether or not that commit arrived. It returns [ErrInvalid], the refusal of the settlement's [Companion], or
+// a wrapped error of the store. After the last two it may be repeated.
 func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, error) {
 	op, err := b.settlement(settlement)
 	if err != nil {
@@ -111,9 +115,9 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 	return op.settled, op.refused
 }
 
-// Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait for the result: the row
-// goes with the next transaction, a second later at the latest, and is all that a process killed meanwhile loses. Any other
-// settlement is refused with [ErrInvalid].
+// Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait for the result, because the row is
+// information: it is written with the next transaction, within a second, and a process that is killed before loses only the row. Record refuses
+// any other settlement with [ErrInvalid].
 func (b *Book) Record(settlement Settlement) (*store.PendingWrite, error) {
 	op, err := b.settlement(settlement)
 	if err == nil && (settlement.ReservedMicros > 0 || op.priceID != 0 || settlement.Claim != nil) {
@@ -142,4 +146,170 @@ func (b *Book) settlement(s Settlement) (*settleOp, error) {
 	}
 	op.priceID, op.price = price.id(), &price
 	return op, nil
+}
+
+// ErrKeyReused is returned for an Idempotency-Key that was used with other content: 409 idempotency_key_reused. The first call
+// keeps the key.
+var ErrKeyReused = errors.New("the idempotency key was used with other content")
+
+// ErrKeyInFlight is returned while the call of an Idempotency-Key is running. The duplicate may wait with [Book.ClaimBusy] and hold again. Clients
+// get 409 conflict if the call doesn't end in time.
+var ErrKeyInFlight = errors.New("a call with the same idempotency key is in progress")
+
+// ErrNoRoom is returned when the kept answer of an Idempotency-Key is larger than [Hold.Room] allows.
+var ErrNoRoom = errors.New("there is no room for the kept answer")
+
+// KeyLife is how long the outcome of a finished call is kept for replays.
+const KeyLife = 24 * time.Hour
+
+// Claim is the use of an Idempotency-Key by a call. A key counts within its wallet: other organizations, and the other
+// environment of the same one, are independent.
+type Claim struct {
+	// KeyHash is the SHA-256 of the client's key.
+	KeyHash [32]byte
+	// Fingerprint identifies the request's content: equal content has equal fingerprints.
+	Fingerprint [32]byte
+}
+
+// Replay is the outcome of an earlier call with the same key and content.
+type Replay struct {
+	// CallID is the earlier call's.
+	CallID string
+	// Response is the sealed transcript that its settlement kept; nil when there was no room for it.
+	Response []byte
+	BYOK     bool
+	Settled  Settled
+}
+
+// ClaimBusy reports whether a call with this key is in progress and its lease is valid, by the database's clock. It is a cheap read for a waiting
+// duplicate: after false the next [Book.Hold] replays the call or claims the key. It returns [ErrInvalid] or an error of reading.
+func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte) (bool, error) {
+	if err := wallet.validate(); err != nil {
+		return false, err
+	}
+	var busy bool
+	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM running_keys
+		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND expires_at >= `+
+		clockSQL[b.db.Engine()]+`)`, wallet.OrgID, string(wallet.Env), keyHash[:]).Scan(&busy)
+	if err != nil {
+		return false, fmt.Errorf("read claim: %w", err)
+	}
+	return busy, nil
+}
+
+// clockSQL reads the database's clock in epoch milliseconds, as the store's transactions do. SQLite has only the machine's.
+var clockSQL = map[store.Engine]string{
+	store.SQLite:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
+	store.Postgres: `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+}
+
+// finishedKey selects the row of a finished key.
+const finishedKey = ` WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4`
+
+// replay reads the finished call that a hold met. The transcript may be large: it is read outside the writer, and only when
+// [Hold.Room] allows its length. found is false if the row has expired since.
+func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
+	key := []any{hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID}
+	if hold.Room != nil {
+		var bytes int64
+		err := b.db.Reader().QueryRowContext(ctx, `SELECT k.kept_bytes FROM idempotency_keys k`+finishedKey, key...).Scan(&bytes)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil, false, nil
+		case err != nil:
+			return nil, false, fmt.Errorf("read the length of finished call %s: %w", callID, err)
+		case !hold.Room(bytes):
+			return nil, true, ErrNoRoom
+		}
+	}
+	replay = &Replay{CallID: callID}
+	settled := &replay.Settled
+	var byok sql.NullBool
+	err = b.db.Reader().QueryRowContext(ctx, `SELECT a.response, c.byok, coalesce(c.charged_micros, 0), coalesce(c.shortfall_micros, 0)
+		FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
+			LEFT JOIN kept_answers a ON a.org_id = k.org_id AND a.env = k.env AND a.call_id = k.call_id`+finishedKey, key...,
+	).Scan(&replay.Response, &byok, &settled.ChargedMicros, &settled.ShortfallMicros)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, false, nil
+	case err == nil && !byok.Valid:
+		err = errors.New("its row is missing (doctor: L10)")
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read finished call %s: %w", callID, err)
+	}
+	replay.BYOK = byok.Bool
+	return replay, true, nil
+}
+
+// ErrCreditsInTranches is returned when an amount would fit if a tranche of the wallet gave back what no call uses, and the process
+// that has it didn't do so in time. After [trancheLease] the tranche ends without it, so trying again succeeds or is refused.
+var ErrCreditsInTranches = errors.New("another process holds credits that it doesn't use")
+
+const (
+	// recallPause is about the pause between two reads of a wallet with recalled tranches.
+	recallPause = 50 * time.Millisecond
+	// recallWait bounds the wait: a lease, and some time for the database.
+	recallWait = trancheLease + 5*time.Second
+)
+
+// recall retries an operation that found too little in the free balance of its wallet, after asking all processes for their unused credits. try
+// reports with [ErrInsufficientCredits] whether some processes may still return credits. recall returns try's last error. It returns
+// ErrInsufficientCredits without a try if the wallet and all its tranches have too little, and [ErrCreditsInTranches] if they have enough but it
+// isn't returned in time.
+func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64, try func(context.Context) (pending bool, err error)) error {
+	most, err := b.Spendable(ctx, wallet)
+	if err != nil {
+		return err
+	}
+	if most < micros {
+		return ErrInsufficientCredits
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, recallWait, ErrCreditsInTranches)
+	defer cancel()
+	for {
+		pending, err := try(ctx)
+		if !pending || !errors.Is(err, ErrInsufficientCredits) {
+			return err
+		}
+		if err := b.awaitReturn(ctx, wallet, micros); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitReturn waits until another try may succeed: the amount is free, no tranche has anything to spare, or a second has passed, after
+// which a lease may be over.
+func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) error {
+	for looks := time.Second / recallPause; looks > 0; looks-- {
+		if err := repeat.Pause(ctx, repeat.Around(recallPause)); err != nil {
+			return fmt.Errorf("recall tranches: %w: %w", ErrCreditsInTranches, err)
+		}
+		var free int64
+		var spare bool
+		err := b.db.Reader().QueryRowContext(ctx, selectSpare, wallet.OrgID, string(wallet.Env)).Scan(&free, &spare)
+		if err != nil {
+			return fmt.Errorf("look for returned tranches: %w", err)
+		}
+		if free >= micros || !spare {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Spendable returns the most that a hold in a wallet may get, in micros: the free balance with all that its tranches hold. A part of
+// the latter may be in use. The error is one of reading.
+func (b *Book) Spendable(ctx context.Context, wallet WalletID) (micros int64, err error) {
+	micros, err = store.ReadRow(ctx, b.db, "read the free balance", func(row store.Row) (int64, error) {
+		var free, left int64
+		if err := row.Scan(&free, &left); err != nil {
+			return 0, err
+		}
+		return addMicros(free, left)
+	}, selectSpendable, wallet.OrgID, string(wallet.Env))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return micros, err
 }

@@ -13,7 +13,7 @@ import (
 // topped up has none. Clients get 402 insufficient_credits.
 var ErrInsufficientCredits = errors.New("the wallet's free balance is too small")
 
-// ErrCallEnded is returned for a hold whose call was settled or voided: its id can't be used again.
+// ErrCallEnded is returned for a hold of a settled or voided call. Its id can't be used again.
 var ErrCallEnded = errors.New("the call has already ended")
 
 // ErrInvalid is wrapped by every refusal of an operation that can't be right in any state of the books, such as a
@@ -47,15 +47,14 @@ type Hold struct {
 	AmountMicros int64
 	// ExpiresIn counts on the database's clock from the moment the hold is written.
 	ExpiresIn time.Duration
-	// Rough says that the caller tries again with a smaller amount when this one is too large: the tranches of the wallet are left
-	// alone then.
+	// Rough means that the caller retries a refused hold with a smaller amount. A rough hold recalls no tranches of the wallet.
 	Rough bool
-	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
+	// Claim is the call's Idempotency-Key, or nil. Its lease ends with the hold.
 	Claim *Claim
 	// With is an operation for the same transaction. It is applied before the hold and may refuse it. Nil means none.
 	With Companion
-	// Room reports whether the caller has memory for a kept answer of so many bytes. It is called before the answer is read; if it
-	// returns false, the error is [ErrNoRoom]. Nil has room for any.
+	// Room reports whether the caller has memory for a kept answer of this size. It is called before the answer is read. If it returns false, the
+	// error is [ErrNoRoom]. Nil accepts any size.
 	Room func(bytes int64) bool
 }
 
@@ -65,9 +64,9 @@ type Companion interface {
 	store.Op
 	// Kind applies the operation. All companions of a database have the same.
 	Kind() store.Kind
-	// Ruling returns the operation's decision. replaced is an earlier call that the held one replaces, whose reservation is released;
-	// empty means none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is
-	// why nothing is held or settled.
+	// Ruling returns the operation's decision. replaced is an earlier call that the held call replaces; its reservation is released. Empty means
+	// none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is the reason why nothing is
+	// held or settled.
 	Ruling() (replaced string, lost bool, refused error)
 }
 
@@ -114,24 +113,24 @@ type Call struct {
 	DurationMS int64
 }
 
-// Settlement ends a call, whose cost is [Price.Cost] of its usage.
+// Settlement ends a call. The cost of the call is [Price.Cost] of its usage.
 type Settlement struct {
 	Call Call
-	// Price is that of the call's beginning, so that a price change never reaches a running call; zero for a call that can't cost
-	// anything (BYOK, a model whose price is 0).
+	// Price is the price at the call's beginning, so that a price change never reaches a running call. The zero value means that the call can't
+	// cost anything (BYOK, a model with a price of 0).
 	Price Price
-	// ReservedMicros is the amount of the call's hold, 0 for a call without one. The call is charged no more.
+	// ReservedMicros is the amount of the call's hold, and the limit of its charge. 0 means that nothing was held.
 	ReservedMicros int64
 	// Void charges nothing, whatever the call costs.
 	Void bool
-	// Claim is the one the call was held with, nil without one. In the transaction of the settlement its key is finished
-	// or released, unless another call has it by now.
+	// Claim is the claim of the call's hold, or nil. The transaction of the settlement finishes or releases its key, unless another call has it by
+	// now.
 	Claim *Claim
 	// With is an operation for the same transaction. It is applied before the settlement and decides whether the call is charged. Nil means none.
 	With Companion
 	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise the key is released and can run again.
 	Keep bool
-	// Response is the sealed transcript that Keep stores; nil for one that is too large.
+	// Response is the sealed transcript that Keep stores. Nil means that it is too large.
 	Response []byte
 }
 
@@ -155,11 +154,11 @@ func (s Settlement) validate() error {
 	return s.Call.Wallet.validate()
 }
 
-// Settled is the result of a settlement. The figures of a call never change again: a second settlement of the same call
-// returns those of the first.
+// Settled is the result of a settlement. The figures of a call never change: a second settlement of the same call returns the figures of the
+// first.
 type Settled struct {
-	// ChargedMicros is exactly what left the wallet, the charged_micros of the answer: what the call cost, at most what was reserved for
-	// it, and after its reservation was lost at most the free balance.
+	// ChargedMicros is exactly the amount that left the wallet, the charged_micros of the answer: the cost of the call, but no more than its
+	// reservation and, after the reservation was lost, no more than the free balance.
 	ChargedMicros int64
 	// ShortfallMicros is the rest of the cost: the operator's loss, never debt.
 	ShortfallMicros int64

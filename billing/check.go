@@ -29,13 +29,13 @@ type Finding struct {
 
 // Examined is one invariant with its findings.
 type Examined struct {
-	// ID names the invariant: a letter and a number for those of the books, or a word.
+	// ID names the invariant: a letter and a number for an invariant of the books, a word for any other.
 	ID string `json:"id"`
 	// Text states the invariant.
 	Text string `json:"text"`
 	// Advice names the places that an operator should look at when it is broken.
 	Advice string `json:"advice"`
-	// Findings are the first 20 at most.
+	// Findings are the first findings, up to 20.
 	Findings []Finding `json:"findings"`
 	// More reports that the search ended at that bound, so that more may exist.
 	More bool `json:"more"`
@@ -84,18 +84,18 @@ func (r Report) String() string {
 
 // Checker checks the books of a database that may be in use. Its zero value is ready.
 type Checker struct {
-	// SweepInterval is the configured interval of the sweeper, for L6; 0 is [DefaultSweepInterval].
+	// SweepInterval is the configured interval of the sweeper, for L6. 0 means [DefaultSweepInterval].
 	SweepInterval time.Duration
-	// Recent bounds the check to what was written in this time until now, 0 for everything. Of older rows only those are read that
-	// are still open, and for each wallet the last balance before.
+	// Recent limits the check to rows from this time until now. 0 means all rows. Of older rows it reads only open ones, and for each wallet the
+	// last balance before.
 	Recent time.Duration
 
 	pageRows int // for tests; 0 is pageRows
 	searches int // at a time; 0 is 1
 }
 
-// concurrentSearches is how many invariants are checked at a time, each on a connection of its own. More would take processor time
-// from the calls that are served meanwhile.
+// concurrentSearches is the number of invariants that are checked at a time, each on a connection of its own. More would slow down the calls that
+// are served during the check.
 const concurrentSearches = 2
 
 // Check is [Checker.Check] with the default sweep interval.
@@ -164,7 +164,7 @@ type search struct {
 	now      int64 // the beginning of the check, on the database's clock
 	// lateBefore is the moment, on the database's clock, before which the sweeper should have ended an open hold.
 	lateBefore int64
-	// since is the moment from which the rows are checked, 0 for all.
+	// since is the moment from which rows are checked. 0 means all rows.
 	since    int64
 	findings []Finding
 }
@@ -177,7 +177,7 @@ func (s *search) add(subject, detail string) {
 	}
 }
 
-// rows runs a statement whose rows are findings (subject, detail).
+// rows runs a statement that returns findings (subject, detail).
 func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	return s.read(ctx, func(rows *sql.Rows) error {
 		var subject, detail string
@@ -189,7 +189,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-// pageRows is how many rows of a table one statement reads, on a machine that isn't too busy for so many.
+// pageRows is the number of rows of a table that one statement reads, unless that takes too long.
 const pageRows = 4000
 
 // pagedTables are the tables that are read in pages: by which column, with what prefix where that sorts by time, and pageRows' divisor. Each
@@ -214,8 +214,8 @@ func (s *search) start(table string) string {
 	return store.FirstID(prefix, s.since-recentMargin.Milliseconds())
 }
 
-// pages runs each over the rows of a table, about pageRows rows at a time: after is the last value of its column in the page before, through the
-// last one of the page. A page that takes too long is halved and read again.
+// pages runs each over the rows of a table, about pageRows rows at a time. after is the last value of the table's column in the page before, and
+// through the last value in the page. A page that is too slow is halved and read again.
 func (s *search) pages(ctx context.Context, table string, each func(ctx context.Context, after, through string) error) error {
 	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
 		table, pagedTables[table].column)
@@ -243,7 +243,7 @@ func (s *search) pagedRows(ctx context.Context, table, query string) error {
 	})
 }
 
-// value reads the one value of a statement.
+// value reads the single value of a statement.
 func (s *search) value(ctx context.Context, value any, query string, args ...any) error {
 	return s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(value) }, query, args...)
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// books is the part of the database that one batch of operations touches, read under the locks of its wallets, with the batch's
-// changes. Operations are decided against it in arrival order: each sees the decisions before it, and a refused one leaves no
-// trace, so that a hold that is too large doesn't block a smaller one behind it. It contains no SQL; ledger.go loads and writes
-// it.
+// books is the part of the database that one batch of operations needs, read under the locks of its wallets, with the batch's changes. Operations
+// are decided against it in arrival order, each after the changes of the ones before it. A refused operation changes nothing, so that a hold that
+// is too large doesn't block a smaller one behind it. It contains no SQL; ledger.go loads and writes it.
 type books struct {
 	now int64 // the database's clock, epoch milliseconds
 
@@ -28,7 +27,7 @@ type books struct {
 	lost       Lost // by calls that were not settled in time
 }
 
-// walletRow is a locked wallet: as it was read, and as the batch leaves it.
+// walletRow is a locked wallet: as read, and as the batch leaves it.
 type walletRow struct {
 	walletState
 
@@ -47,11 +46,11 @@ type walletState struct {
 // free returns what may be held, charged after a hold was lost, or withdrawn. It is never negative.
 func (w *walletRow) free() int64 { return w.balance - w.held }
 
-// recalls reports whether no process may keep what it doesn't use.
+// recalls reports whether processes must give unused credits back.
 func (w *walletRow) recalls(now int64) bool { return w.recallUntil >= now }
 
-// clockLead is how far a wallet's last charge may be ahead of the database's clock, so that what follows it gets its time: after a clock was
-// set back by more, time goes back in the statement, too.
+// clockLead is how far a wallet's last charge may be ahead of the database's clock for later charges to get the same time. After a clock was set
+// back by more, the times in the statement go back as well.
 const clockLead = int64(12 * time.Hour / time.Millisecond)
 
 // move changes the balance and returns the number and the time of the change. Times don't fall within a wallet, so that a part of its
@@ -89,7 +88,7 @@ type callRow struct {
 	reserved int64
 	settled  Settled
 	endedAt  int64
-	// seq and balance are those of the charge, 0 when nothing was charged.
+	// seq and balance belong to the charge. Both are 0 if nothing was charged.
 	seq, balance int64
 }
 
@@ -128,7 +127,7 @@ func (b *books) hold(h Hold) (finished string, err error) {
 // end returns when a hold that is made now expires.
 func (b *books) end(h Hold) int64 { return b.now + max(1, h.ExpiresIn.Milliseconds()) }
 
-// reserve takes a hold's amount from what is free.
+// reserve reserves a hold's amount in the free balance.
 func (b *books) reserve(h Hold) error {
 	if _, ended := b.calls[h.CallID]; ended {
 		return ErrCallEnded
@@ -145,7 +144,7 @@ func (b *books) reserve(h Hold) error {
 	return nil
 }
 
-// repeats decides a hold whose call has one: the same hold sent again, after a connection that broke during its commit, succeeds.
+// repeats decides a hold of a call that already has one. The same hold, sent again after its connection broke during the commit, succeeds.
 func repeats(h Hold, wallet WalletID, amount int64) error {
 	if wallet != h.Wallet || amount != h.AmountMicros {
 		return fmt.Errorf("%w: the call id already names another hold", ErrInvalid)
@@ -153,7 +152,7 @@ func repeats(h Hold, wallet WalletID, amount int64) error {
 	return nil
 }
 
-// settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made of its key.
+// settle ends a call. The call's row is written once. Its figures never change, and neither does the first settlement's decision on the key.
 func (b *books) settle(op *settleOp) (Settled, error) {
 	s := &op.Settlement
 	_, lost, refused := ruling(s.With)
@@ -202,9 +201,9 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	return row.settled, nil
 }
 
-// release ends the reservation of a call: what its key, its hold or its part of a tranche still holds. It returns the tranche, nil without,
-// and what it had of the call; a call that has lost its reservation releases nothing. first is false for a call whose part of the
-// tranche another settlement, of unknown outcome, may have released.
+// release ends the reservation of a call in its key, its hold or its tranche. It returns the call's tranche, nil if it has none, and the released
+// amount, which is 0 for a call that has lost its reservation. first is false if another settlement, of unknown outcome, may have released the
+// call's part of the tranche.
 func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, released int64) {
 	switch {
 	case op.ride != nil:
@@ -238,7 +237,7 @@ func (b *books) drop(hold *holdRow) (dropped bool) {
 	return true
 }
 
-// expire releases a hold whose time is over.
+// expire releases an expired hold.
 func (b *books) expire(id string) (expired bool) {
 	hold := b.holds[id]
 	if hold == nil || hold.expiresAt >= b.now || !b.drop(hold) {
@@ -254,7 +253,7 @@ func (b *books) lose(id string, micros int64) {
 	b.lost.add(micros)
 }
 
-// sweep ends what is over and returns what calls lost by that, and how much it ended.
+// sweep ends everything that has expired. It returns the losses of calls, and the number of rows that it ended.
 func (b *books) sweep(due []callKey) (lost Lost, done int) {
 	b.lost = Lost{}
 	for _, key := range due {
@@ -313,7 +312,7 @@ func (b *books) post(p posting) (Entry, error) {
 	return entry, nil
 }
 
-// replay decides a posting whose reference is known.
+// replay decides a posting with a known reference.
 func (e Entry) replay(again Entry) (Entry, error) {
 	if e.AmountMicros != again.AmountMicros {
 		return Entry{}, fmt.Errorf("%w: %q is %s, a %s of %s micros at %s", ErrRefReused, e.Ref, e.ID, e.Kind.Public(),

@@ -15,7 +15,7 @@ func (k claimKey) compare(other claimKey) int {
 	return cmp.Or(k.wallet.compare(other.wallet), bytes.Compare(k.hash[:], other.hash[:]))
 }
 
-// claimRow is a locked claim: as it was read, and as the batch leaves it.
+// claimRow is a locked claim: as read, and as the batch leaves it.
 type claimRow struct {
 	claimState
 
@@ -49,7 +49,7 @@ func (b *books) claim(key claimKey) *claimRow {
 	return claim
 }
 
-// claimOf returns the row of a settlement's key, nil for a call without one.
+// claimOf returns the row of a settlement's key, or nil if the call has no key.
 func (b *books) claimOf(s *Settlement) *claimRow {
 	if s.Claim == nil {
 		return nil
@@ -81,7 +81,7 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	return "", nil
 }
 
-// clear frees a key whose time is over. The call that had it in progress lost its hold, too.
+// clear frees an expired key. A call in progress with this key has lost its hold as well.
 func (b *books) clear(wallet *walletRow, claim *claimRow) (cleared bool) {
 	if !claim.exists() || claim.until >= b.now || wallet == nil {
 		return false
@@ -93,15 +93,15 @@ func (b *books) clear(wallet *walletRow, claim *claimRow) (cleared bool) {
 	return true
 }
 
-// free ends a claim with what it holds and keeps: its call can't be charged once another has the key.
+// free ends a claim with its reservation and its kept answer. Its call can't be charged once another has the key.
 func (b *books) free(wallet *walletRow, claim *claimRow) {
 	wallet.held -= claim.reserved
 	wallet.kept -= claim.kept
 	claim.claimState, claim.response = claimState{}, nil
 }
 
-// endClaim finishes or releases the key of a call that is being settled. A key that another call has is left alone. One whose row is gone,
-// since the call came late, is finished without its answer when the call is charged, so that the key isn't charged for twice.
+// endClaim finishes or releases the key of a call that is being settled. It changes nothing if another call has the key. If the key's row is gone,
+// because the call came late, and the call is charged, the key is finished without its answer, so that it isn't charged for twice.
 func (b *books) endClaim(op *settleOp, claim *claimRow, wallet *walletRow, paid int64) {
 	late := !claim.exists()
 	switch {

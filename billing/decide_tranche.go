@@ -5,13 +5,13 @@ import "time"
 const (
 	// trancheLease is how long a tranche outlives the last write of the process that has it, by the database's clock.
 	trancheLease = 10 * time.Second
-	// trancheShare is what of the free balance all tranches of a wallet may hold together: one part of so many.
+	// All tranches of a wallet together are limited to the free balance divided by trancheShare.
 	trancheShare = 100
-	// trancheCalls is how many calls like the one that asks a tranche is for, beside twice what calls use.
+	// trancheCalls is the number of calls of the requesting size that a tranche is for, in addition to twice the amounts in use.
 	trancheCalls = 8
 )
 
-// trancheRow is a tranche under the lock of its wallet: as it was read, and as the batch leaves it. It stands or it has ended.
+// trancheRow is a tranche under the lock of its wallet: as read, and as the batch leaves it.
 type trancheRow struct {
 	id     string
 	wallet WalletID
@@ -41,14 +41,13 @@ func (w *walletRow) tranche(id string) *trancheRow {
 	return nil
 }
 
-// end releases what a tranche has left.
+// end releases the rest of a tranche.
 func (w *walletRow) end(t *trancheRow) {
 	w.held -= t.left
 	t.left, t.ended = 0, true
 }
 
-// lapse ends the tranches of a wallet whose lease is over: their processes were killed, or hang. It returns
-// their number.
+// lapse ends the tranches of a wallet with expired leases, after their processes were killed or hung. It returns their number.
 func (b *books) lapse(wallet *walletRow) (ended int) {
 	for _, tranche := range wallet.tranches {
 		if !tranche.ended && tranche.leaseUntil < b.now {
@@ -60,7 +59,7 @@ func (b *books) lapse(wallet *walletRow) (ended int) {
 	return ended
 }
 
-// restore puts back into a tranche what a call has not used, for the next ones.
+// restore puts the unused part of a reservation back into its tranche, for the next calls.
 func restore(r *ride, wallet *walletRow, tranche *trancheRow, rest int64) {
 	if tranche == nil || rest <= 0 {
 		return
@@ -71,8 +70,8 @@ func restore(r *ride, wallet *walletRow, tranche *trancheRow, rest int64) {
 	r.rest = rest
 }
 
-// carry does what an operation carries for a tranche: the lease is renewed; what no call uses goes back, when the wallet is recalled or the
-// ride returns it; otherwise a call that asks for more gets it, unless its operation was refused.
+// carry decides a ride. It renews the lease. If the wallet is recalled or the ride returns the tranche, unused credits go back. Otherwise the ride
+// gets the credits that it requests, unless its operation was refused.
 func (b *books) carry(r *ride, refused error) {
 	if r == nil {
 		return
@@ -101,8 +100,8 @@ func (b *books) carry(r *ride, refused error) {
 	}
 }
 
-// giveBack returns all of a tranche but what calls use. Under the lock of the wallet that is known: no operation of the process is
-// decided meanwhile, and none of its calls is held from what was given back.
+// giveBack returns the unused part of a tranche. The part in use is exact under the lock of the wallet, because no operation of the process is
+// decided at the same time, and none of its calls is held from returned credits.
 func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
 	t := r.tranche
 	r.gave, t.unused, r.rest = t.unused, 0, 0
@@ -117,8 +116,8 @@ func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
 	}
 }
 
-// more gives a tranche twice what calls use, since what they cost is charged while as many come again, and some more for calls like the one
-// that asks, as far as all tranches of the wallet stay within their share. It makes the tranche when it doesn't exist.
+// more gives a tranche twice the amounts in use, because their cost is charged while as many calls come again, and credits for some calls of the
+// requesting size, within the share of all tranches of the wallet. It creates a missing tranche.
 func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
 	t := r.tranche
 	var left int64
@@ -146,8 +145,8 @@ func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
 	return row
 }
 
-// recall asks the processes that have tranches of a wallet for what they don't use, because the free balance is below an amount. What the own
-// one has goes back at once. It reports whether others may still give back.
+// recall requests unused credits from the processes with tranches of a wallet, because the free balance is below an amount. The own process
+// returns its credits immediately. recall reports whether other processes may still return some.
 func (b *books) recall(id WalletID, micros int64, own *ride) (pending bool) {
 	wallet := b.wallets[id]
 	if wallet == nil {

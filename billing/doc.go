@@ -1,4 +1,4 @@
-// Package billing is the money: what a call costs, the hold that promises it, the charge that takes it, and the books that
+// Package billing is the money: the cost of a call, the hold that promises it, the charge that collects it, and the books that
 // prove it. Amounts are int64 micros (millionths of the currency unit), never floats, and travel as decimal strings.
 //
 // # A call's money
@@ -8,21 +8,21 @@
 //	charged   = min(cost, reserved, free), after the reservation was released
 //	shortfall = cost - charged
 //
-// The cost is that of the call's tokens by the price of its beginning. A void, and a call whose key another call has, is charged 0.
-// Settle releases the reservation, charges the wallet and writes the call's row in one transaction. The figures never change: a
-// repeated settlement returns those of the first.
+// The cost is the price of the call's tokens, by the price list at its beginning. A void is charged 0, and so is a call if another call
+// has its key. Settle releases the reservation, charges the wallet and writes the call's row in one transaction. The figures never
+// change: a repeated settlement returns the figures of the first.
 //
 // A reservation is a row only while its call runs: in holds, in the row of the call's key, or as a part of a tranche. When it expires,
-// [Book.Sweep] releases it; a call that settles later pays from what is free. A hold of unknown outcome is ended by a void, which waits
+// [Book.Sweep] releases it; a call that settles later pays from the free balance. A hold of unknown outcome is ended by a void, which waits
 // for the lock of the wallet and so for that commit; no hold can be made for a call that has ended.
 //
 // # Tranches
 //
 // A process may hold a part of a wallet, a tranche, and hold calls from it in memory ([Tranches]): Hold writes nothing then, and Settle
-// draws the charge from the tranche. A tranche exists or not; deleting its row fences the process that had it, whose calls then pay
-// from what is free. What a process still needs is never sent: an operation carries a ride, which asks the memory of the process when
-// it is decided, under the lock of the wallet. A wallet from which another process needs more is recalled for the time of a lease:
-// meanwhile each settlement and renewal gives back what no call uses.
+// draws the charge from the tranche. A tranche exists or not; deleting its row fences the process that had it, and that process's calls
+// pay from the free balance. The need of a process is never sent: an operation carries a ride, which reads the memory of the process when
+// it is decided, under the lock of the wallet. A wallet from which another process needs more is recalled for the time of a lease, in
+// which each settlement and renewal gives unused credits back.
 //
 // # A call's key
 //
@@ -31,7 +31,7 @@
 //
 //	                   ┌─ Settle with Keep → done      replayed for 24 hours, then free
 //	Hold → in progress ┼─ Settle without ──→ no row    the key runs again
-//	                   └─ its time is over → no row    by the next hold or Sweep; what was held goes with it
+//	                   └─ its time is over → no row    by the next hold or Sweep, with its reservation
 //
 // A call that comes late finds its key free, and finishes it when it is charged, or finds it with another call, and is not charged: no
 // key is charged for twice.
@@ -39,23 +39,23 @@
 // # Companions
 //
 // A hold or a settlement may carry an operation of another kind ([Companion]), which is applied before it in the same savepoint: a turn of a
-// conversation begins with its call's hold and ends with its charge. The operation locks first, and rules: it refuses the hold, names the call
-// whose hold ends, or says that the call lost its place and is charged 0.
+// conversation begins with its call's hold and ends with its charge. The operation locks first, and rules: it refuses the hold, names a call
+// that loses its hold, or says that the call lost its place and is charged 0.
 //
 // # Invariants
 //
 //   - No debt: 0 <= held <= balance, decided under the wallet's lock, written by a statement that names the values it was
 //     decided on, and checked by the database. A refused hold doesn't block a smaller one behind it.
 //   - Nothing twice: a hold and its charge are named by the call's id, a top-up or adjustment by its reference, a refund by the
-//     call it refunds. A caller whose commit wasn't confirmed repeats the operation.
+//     call it refunds. A caller without a confirmation of its commit repeats the operation.
 //   - Order is a number: charges and postings of a wallet are numbered without a gap, and each keeps the balance that it left.
 //   - Each charge can be computed anew from its own row: tokens, price, reservation. A charge goes from the wallet to sys:revenue, a
 //     posting names its account. Rows of charges and postings never change; a wallet is their projection.
 //   - A cost that neither the reservation nor the free balance carries is the operator's loss, kept in calls.shortfall_micros, and never
 //     booked against the organization.
-//   - A key has one call at a time, and at most one of its calls is charged while the key is kept: new claims are written under
+//   - A key has one call at a time, and no more than one of its calls is charged while the key is kept: new claims are written under
 //     the lock of their wallet, all others change under their own.
-//   - Kept answers of a wallet have a bound ([Book.KeepAtMost]); a call whose answer finds no room is charged and not kept.
+//   - Kept answers of a wallet are limited ([Book.KeepAtMost]). An answer above the limit is charged and not kept.
 //   - Time is the database's: holds are made and expire by its clock.
 //
 // [Check] verifies the invariants on a database in use.
@@ -63,12 +63,10 @@
 // # Files
 //
 // price.go is arithmetic. decide.go is every rule about money in plain Go, without SQL, and decide_claim.go every rule about
-// keys. ledger.go is the [store.Kind] that locks the wallets of a batch, then its claims (each in key order), reads (read.go),
-// decides and writes (write.go; claim_rows.go and tranche_rows.go do both for claims and tranches), with few statements for
-// any number of operations. tranches.go is the memory of a process about its tranches, tranches_tend.go its regular work on
-// them, decide_tranche.go every rule about them in the books, and recall.go their return to a call that needs the money.
-// book.go, claim.go, posting.go, history.go and sweeper.go are what other packages call. check.go and invariants.go are the
-// doctor.
+// keys. ledger.go is the [store.Kind] that locks the wallets of a batch, reads, decides and writes, with few statements for any
+// number of operations, which are in rows.go. tranches.go is the memory of a process about its tranches with its regular work on
+// them, and decide_tranche.go every rule about them in the books. Other packages call book.go, posting.go, history.go and
+// sweeper.go. check.go and invariants.go are the doctor.
 //
 // # What it does not do
 //

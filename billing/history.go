@@ -21,11 +21,11 @@ type Place struct {
 
 // Stretch is a part of a wallet's history, newest first. The zero value is the newest [MaxHistoryRows] rows.
 type Stretch struct {
-	// After is the place of the last row that was read; what follows is older.
+	// After is the place of the last row that was read. The stretch continues with the next older row.
 	After Place
-	// From and Until bound the rows' times, From <= time < Until, in epoch milliseconds. Until 0 is no bound.
+	// From and Until limit the rows' times, From <= time < Until, in epoch milliseconds. Until 0 means no limit.
 	From, Until int64
-	// Rows is the largest number of rows: 1 to [MaxHistoryRows], 0 for MaxHistoryRows.
+	// Rows is the largest number of rows: 1 to [MaxHistoryRows]. 0 means MaxHistoryRows.
 	Rows int
 }
 
@@ -74,7 +74,7 @@ func (b *Book) numbers(ctx context.Context, id WalletID, since, until int64) (fr
 	return from, through, err
 }
 
-// Entries reads a stretch of a wallet's statement: its charges and postings, by their numbers. It takes 2 s at most for each of its reads.
+// Entries reads a stretch of a wallet's statement: its charges and postings, by their numbers. Each of its reads is limited to 2 s.
 func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Entry, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -97,9 +97,9 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 type EndedCall struct {
 	Call
 	Settled
-	// Price is what its tokens cost; the zero value for a call that couldn't cost anything.
+	// Price is the price of its tokens. The zero value means that the call could cost nothing.
 	Price Price
-	// ReservedMicros is what was reserved for it.
+	// ReservedMicros is the amount that was reserved for it.
 	ReservedMicros int64
 	// EndedAt is when it was settled, by the database's clock, in epoch milliseconds: the time of its charge.
 	EndedAt int64
@@ -179,9 +179,9 @@ const selectSpend = `SELECT model, count(*), CAST(sum(prompt_tokens) AS BIGINT),
 			WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at >= $5 AND ended_at < $6
 		) AS history GROUP BY model ORDER BY model`
 
-// Spend sums up, by model, the calls that ended in an interval, from <= end < until in epoch milliseconds, in at most 2 s for each of its
-// reads: its charges are those of the statement. It reads each of them: ask for a day at a time. Refunds are not subtracted: they are
-// transactions of their own.
+// Spend sums up, by model, the calls that ended in an interval, from <= end < until in epoch milliseconds. The charges are the ones in the
+// statement. It reads each call, so callers should request a day at a time, and each of its reads is limited to 2 s. Refunds are not subtracted,
+// because they are transactions of their own.
 func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spend, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 
 // Wallet is the balance of an organization in one environment, in micros.
 type Wallet struct {
-	// BalanceMicros includes what is held.
+	// BalanceMicros includes HeldMicros.
 	BalanceMicros int64
 	// HeldMicros is reserved for calls that are running: 0..BalanceMicros.
 	HeldMicros int64

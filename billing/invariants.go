@@ -14,7 +14,7 @@ type invariant struct {
 	search           func(context.Context, *search) error
 }
 
-// invariants are those that the database alone can show.
+// invariants are the invariants that the database alone can show.
 var invariants = []invariant{
 	{
 		"L4", "what a wallet holds is what its running calls and its tranches have reserved",
@@ -216,7 +216,7 @@ func searchCosts(ctx context.Context, s *search) error {
 }
 
 const (
-	// selectStatements reads the wallets of a page that have moved since $3, or whose last balance isn't that of their last row. Each is
+	// selectStatements reads the wallets of a page that have moved since $3, and the wallets with another balance than their last row. Each is
 	// read in one moment with the largest number of its rows.
 	selectStatements = `SELECT org_id, env, seq, balance_micros, newest FROM (SELECT w.org_id, w.env, w.seq, w.balance_micros, w.moved_at,
 			(SELECT coalesce(max(wallet_seq), 0) FROM (
@@ -236,7 +236,7 @@ const (
 		WHERE t.id > $1 AND t.id <= $2 AND NOT EXISTS (SELECT 1 FROM wallets w WHERE w.org_id = t.org_id AND w.env = t.env)`
 )
 
-// walletEnd is a wallet as it was read, for the comparison with its rows.
+// walletEnd is a wallet as read, for the comparison with its rows.
 type walletEnd struct {
 	id                   WalletID
 	seq, balance, newest int64
@@ -262,8 +262,8 @@ func searchStatements(ctx context.Context, s *search) error {
 	return s.pagedRows(ctx, "ledger_tx", unownedPostings)
 }
 
-// searchStatement follows the balances of one wallet while it may be in use: what has a number up to the wallet's is written and never
-// changes. A recent check begins with the last row before its time.
+// searchStatement follows the balances of one wallet while it may be in use: rows with a number up to the wallet's are written and never change. A
+// recent check begins with the last row before its time.
 func (s *search) searchStatement(ctx context.Context, w walletEnd) error {
 	subject := w.id.OrgID + ":" + string(w.id.Env)
 	if w.newest > w.seq {

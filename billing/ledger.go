@@ -15,9 +15,9 @@ var Ledger store.Kind = ledger{}
 
 type ledger struct{}
 
-// The operations: each carries its request and, after its transaction, its decision. refused is a decision, such as a wallet
-// that is too small; the writer reports faults of the database. recalls: the free balance was too small before, so tranches give back what
-// they don't use; pending then says that some may still do so.
+// The operations: each carries its request and, after its transaction, its decision. refused is a decision, such as a wallet that is too small,
+// while the writer reports faults of the database. recalls means that the free balance was too small before, so tranches give unused credits back,
+// and pending that some processes may still do so.
 type (
 	holdOp struct {
 		Hold
@@ -35,7 +35,7 @@ type (
 
 		// recorded: the call has neither money nor a key, and its caller doesn't wait. A row of the same id stands.
 		recorded bool
-		// ride is that of a call which is held from a tranche, nil for every other one.
+		// ride is set for a call that is held from a tranche.
 		ride      *ride
 		keptBytes int64
 		priceID   int64        // 0 for a call that costs nothing
@@ -92,7 +92,7 @@ func kindOf(with Companion) store.Kind {
 	return with.Kind()
 }
 
-// Urgent implements [store.Urgent]: what a tranche gives back may be waited for, and a lease must not run out behind other work.
+// Urgent implements [store.Urgent]: other operations may wait for the returned credits, and a lease must not run out behind other work.
 func (*tendOp) Urgent() bool { return true }
 
 // Size implements [store.Sized].
@@ -114,9 +114,8 @@ const sweepLimit = 256
 // Name is the kind's name in metrics and logs.
 func (ledger) Name() string { return "ledger" }
 
-// Apply decides ops in arrival order: it locks their wallets in key order, reads what they touch, decides in Go, and writes the
-// outcome with few statements. A fault of the database is the fault of all operations: the writer rolls back and runs each
-// alone.
+// Apply decides ops in arrival order. It locks their wallets in key order, reads the rows that they need, decides in Go, and writes the outcome
+// with few statements. A fault of the database is the fault of all operations: the writer rolls back and runs each alone.
 func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 	return slices.Repeat([]error{apply(ctx, tx, ops)}, len(ops))
 }
@@ -143,7 +142,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	return passFailpoints(ctx, tx, ops)
 }
 
-// applyCompanions applies what is written with the operations, and the transaction's other operations of that kind. It returns the ledger's own.
+// applyCompanions applies the companions of the operations with the transaction's other operations of their kind. It returns the ledger's own.
 func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) (own []store.Op, err error) {
 	var kind store.Kind
 	var others []store.Op
@@ -201,19 +200,18 @@ func passFailpoints(ctx context.Context, tx store.Tx, ops []store.Op) error {
 // batch names the rows that must be read before a batch of operations can be decided.
 type batch struct {
 	wallets []WalletID
-	// made are the wallets that are made when they don't exist: those of credits, and of claims, which are written under the wallet's lock.
+	// made are the wallets to create if they are missing: the wallets of credits, and of claims, which are written under the lock of the wallet.
 	made []WalletID
 	// tranched are the wallets of which the tranches are read.
 	tranched []WalletID
-	// held are the calls whose holds are read. ended are the calls that may have ended, which is read.
+	// held are the calls with holds to read. ended are the calls that may have ended, which is read.
 	held, ended []callKey
 	// running are claims that may be in progress, and finished claims that may be of a call that has ended. Both are read.
 	running, finished []claimKey
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
 	posts   []*postOp
-	// due are the holds whose time is over, shared by the sweeps of the batch. backlog reports that there may be more of a
-	// sort.
+	// due are the expired holds, shared by the sweeps of the batch. backlog reports that a sort may have more.
 	due            []callKey
 	sweep, backlog bool
 	// records: the batch has nothing but calls without money and key, for which nothing is read.
@@ -281,9 +279,9 @@ func (b *batch) add(op store.Op) error {
 	return nil
 }
 
-// read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change (a call) or
-// is read again (a hold, a claim); all else is read once the wallets are locked, and changes only under that lock. On PostgreSQL the locks
-// and what is read under them share a round trip: each statement sees what was committed before it began.
+// read loads the books of the batch. Rows that lead to a wallet are read first, without locks, because they can't change (a call) or are read
+// again (a hold, a claim). All other rows are read after the wallets are locked, and change only under these locks. On PostgreSQL the locks and
+// the reads under them share a round trip, because each statement reads everything that was committed before it began.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
 		wallets:   make(map[WalletID]*walletRow, len(b.wallets)),
@@ -386,7 +384,7 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// findDue finds what a sweep ends: holds whose time is over, keys whose time is over, and tranches without a process.
+// findDue finds the rows for a sweep: expired holds, expired keys, and tranches without a process.
 func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 	if b.due, err = readDueHolds(ctx, tx); err != nil {
 		return fmt.Errorf("read due holds: %w", err)
@@ -409,7 +407,7 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 	return err
 }
 
-// findDueClaims adds the claims whose time is over to a list of claims to read.
+// findDueClaims adds the expired claims to a list of claims to read.
 func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, claims []claimKey) ([]claimKey, error) {
 	keys, err := readDueClaims(ctx, tx, text)
 	if err != nil {

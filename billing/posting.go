@@ -112,15 +112,15 @@ func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros
 	return b.post(ctx, posting{kind: EntryTopUp, wallet: wallet, micros: micros, ref: ref, actor: actor})
 }
 
-// Adjust corrects a wallet by micros, up or down, for a reason that the customer may read. It takes at most the free balance:
-// beyond that it returns [ErrInsufficientCredits], or [ErrCreditsInTranches] as [Book.Hold] does. ref and the other errors are as for [Book.Credit].
+// Adjust corrects a wallet by micros, up or down, for a reason that the customer may read. If the free balance is too small for a correction down,
+// it returns [ErrInsufficientCredits] or [ErrCreditsInTranches] like [Book.Hold]. ref and the other errors are the same as for [Book.Credit].
 func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
 }
 
-// Refund gives back all that a call was charged, once: a repetition returns the first entry, Replayed, whatever ref is. ref is
-// the operator's note, such as a ticket. It returns [store.ErrNotFound] for an unknown call, [ErrNothingToRefund] for one that
-// wasn't charged, [ErrOverflow], [ErrInvalid], or a wrapped error of the store.
+// Refund gives the whole charge of a call back, once: a repetition returns the first entry, Replayed, with any ref. ref is the operator's note,
+// such as a ticket. It returns [store.ErrNotFound] for an unknown call, [ErrNothingToRefund] for a call without a charge, [ErrOverflow],
+// [ErrInvalid], or a wrapped error of the store.
 func (b *Book) Refund(ctx context.Context, actor, callID, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryRefund, ref: callID, note: ref, actor: actor})
 }

@@ -37,10 +37,9 @@ type Price struct {
 	CachedInput int64
 }
 
-// Cost returns the price of usage in micros: the exact sum, computed in 128 bits and rounded up once, so that a call pays at
-// most one micro too much and 0 tokens cost 0. It doesn't decrease when PromptTokens or CompletionTokens grow: with CachedInput
-// not above Input, the cost of upper bounds of both is an upper bound of the cost. It returns [ErrInvalidUsage] for a negative
-// count and [ErrOverflow] when the sum exceeds an int64.
+// Cost returns the price of usage in micros: the exact sum, computed in 128 bits and rounded up once, so that a call pays less than one micro too
+// much, and 0 tokens cost 0. It doesn't decrease when PromptTokens or CompletionTokens grow: with CachedInput not above Input, the cost of upper
+// bounds of both is an upper bound of the cost. It returns [ErrInvalidUsage] for a negative count and [ErrOverflow] when the sum exceeds an int64.
 func (p Price) Cost(u Usage) (micros int64, err error) {
 	if p.Input < 0 || p.Output < 0 || u.PromptTokens < 0 || u.CompletionTokens < 0 || u.CachedPromptTokens < 0 {
 		return 0, ErrInvalidUsage
@@ -119,8 +118,8 @@ func FormatMicros(micros int64) string {
 	return strconv.FormatInt(micros, 10)
 }
 
-// ParseMicros parses exactly what [FormatMicros] writes: no sign but a leading minus, no leading zeros, spaces, fraction or
-// exponent. It returns [ErrMicrosSyntax], or [ErrOverflow] for a number beyond an int64.
+// ParseMicros parses exactly the format of [FormatMicros]: no sign except a leading minus, no leading zeros, spaces, fraction or exponent. It
+// returns [ErrMicrosSyntax]. For a number beyond an int64 it returns [ErrOverflow].
 func ParseMicros(text string) (int64, error) {
 	number, ok := new(big.Int).SetString(text, 10)
 	switch {

@@ -3,7 +3,9 @@ package billing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,23 +29,23 @@ const (
 	trancheStop = 2 * time.Second
 	// trancheTimeout bounds every write for tranches; it is repeated after the next pause.
 	trancheTimeout = 5 * time.Second
-	// trancheSlow is how long a settlement takes when no more calls are granted while slowCalls, a full transaction, are held from
-	// tranches. Else calls would be granted faster than the store writes how they end, and a settlement that isn't written in time is
-	// lost; a hold is refused before the provider works.
+	// trancheSlow is the duration of a settlement from which no more calls are granted while slowCalls, a full transaction, are held from
+	// tranches. Otherwise calls would be granted faster than the store writes their ends, and a settlement that isn't written in time is lost. A
+	// hold is refused before the provider works.
 	trancheSlow = 500 * time.Millisecond
 	slowCalls   = 256
 	// tendedAtOnce is how many tranches one transaction renews or returns.
 	tendedAtOnce = 64
 )
 
-// Tranches are parts of wallets that this process holds, to hold the amounts of its calls from them in memory: such a call needs
-// one commit, its settlement, instead of two. A wallet's first call within a second holds by itself, so that rare calls take none;
-// so do calls with an Idempotency-Key, and calls for which the tranche is too small. What is in a tranche counts as held. What no call
-// uses goes back a second after the last call, when another process needs it, and when the process ends; of a process that was killed,
-// or hangs, [Book.Sweep] or the one that needs it takes it back when its lease of 10 s is over.
+// Tranches are parts of wallets that this process holds, to hold the amounts of its calls from them in memory. A call that is held from a tranche
+// needs one commit, its settlement, instead of two. A wallet's first call within a second holds by itself, so that rare calls open no tranche. So
+// do calls with an Idempotency-Key, and calls for which the tranche is too small. All of a tranche counts as held. Unused credits go back a second
+// after the last call, when another process needs them, and when the process ends. If the process was killed or hangs, [Book.Sweep] or a process
+// that needs the credits releases the tranche after its lease of 10 s.
 //
-// What a process still needs is not sent to the store: whoever decides an operation asks this memory under the wallet's lock ([ride]). The
-// memory may be lost at any moment without harm to a wallet: a call whose tranche has ended pays from the free balance.
+// The need of a process is not sent to the store. The decision on an operation reads this memory under the wallet's lock ([ride]). The memory may
+// be lost at any moment without harm to a wallet, because a call of a tranche that has ended pays from the free balance.
 type Tranches struct {
 	db    *store.DB
 	owner string
@@ -75,7 +77,8 @@ type tranche struct {
 
 	// unused, inUse and coming are micros; coming was got, which isn't known to be written.
 	unused, inUse, coming int64
-	// returned is how often what was unused was given back. What an operation brought is usable unless that happened since its decision.
+	// returned counts how often unused credits were given back. Credits from an operation are usable unless it has grown since the operation's
+	// decision.
 	returned         int
 	grants           int // calls that use it
 	usedAt, leasedAt time.Time
@@ -91,8 +94,8 @@ type grant struct {
 	ended *ride
 }
 
-// ride is what an operation carries for a tranche of its process. It is decided with the operation, under the wallet's lock, and undone when
-// its transaction failed. That is all that the ledger keeps between transactions.
+// ride is the part of an operation that concerns a tranche of its process. It is decided with the operation, under the wallet's lock, and undone
+// if the transaction failed. The ledger keeps nothing else between transactions.
 type ride struct {
 	of      *Tranches
 	tranche *tranche
@@ -138,8 +141,8 @@ func (t *Tranches) Calls() int {
 	return len(t.grants)
 }
 
-// Stop gives back what no call uses. A call that settles later pays from what it still has there, and after the lease from the free balance.
-// The error is one of writing; then the leases end by themselves. It waits 2 s at most, and may be called again.
+// Stop gives unused credits back. A call that settles later pays from the rest of its tranche, and after the lease from the free balance. After an
+// error of writing the leases end by themselves. It waits for up to 2 s, and may be called again.
 func (t *Tranches) Stop(ctx context.Context) error {
 	t.task.Stop()
 	t.Allow(false)
@@ -148,7 +151,7 @@ func (t *Tranches) Stop(ctx context.Context) error {
 	return t.do(ctx, t.due(t.now()))
 }
 
-// hold holds a call from a tranche if one has enough. Otherwise r is what the call's own hold is to carry, nil for nothing.
+// hold holds a call from a tranche with enough credits. Otherwise r is the ride of the call's own hold, nil if it has none.
 func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 	if h.Claim != nil || h.AmountMicros <= 0 {
 		return false, nil, nil
@@ -183,7 +186,7 @@ func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 	return true, nil, nil
 }
 
-// returning returns what gives a wallet back what this process doesn't use of it, nil if it has no tranche.
+// returning returns a ride that gives this process's unused credits back to a wallet, or nil if the process has no tranche of the wallet.
 func (t *Tranches) returning(wallet WalletID) *ride {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +197,8 @@ func (t *Tranches) returning(wallet WalletID) *ride {
 	return &ride{of: t, tranche: known, sentAt: t.now(), returns: true}
 }
 
-// settle returns what the settlement of a call carries, nil for a call that isn't held from a tranche. A tranche with less unused than in
-// use asks for more; once tranches are off, nobody else may come to return the rest.
+// settle returns the ride of a call's settlement, or nil if the call isn't held from a tranche. The ride requests credits for a tranche with less
+// unused than in use. After tranches were switched off it returns the rest, because no later operation might do so.
 func (t *Tranches) settle(call Call) *ride {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +213,7 @@ func (t *Tranches) settle(call Call) *ride {
 	return r
 }
 
-// undo takes back what was decided, since its transaction failed. What was given back is usable again unless more was given back since.
+// undo reverses a decision after its transaction failed. Credits that the decision gave back are usable again unless more was given back since.
 func (r *ride) undo() {
 	if r == nil {
 		return
@@ -235,7 +238,7 @@ func (r *ride) undo() {
 	r.clear()
 }
 
-// clear ends a decision that was undone, or whose outcome has been taken over.
+// clear ends a decision after it was undone or its outcome was added to the memory.
 func (r *ride) clear() { r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false }
 
 // repeats reports whether a settlement of the call was decided and isn't known to have failed: then its row may exist.
@@ -260,8 +263,8 @@ func (r *ride) endGrant() (first bool) {
 	return true
 }
 
-// answer takes over what was written, or the fault of the operation. After one of unknown outcome nothing of it is usable: what it left in
-// the books goes back with the next return.
+// answer adds the outcome of an operation to the memory. After an unknown outcome none of its credits are usable. They remain in the books until
+// the next return.
 func (r *ride) answer(fault error) {
 	if r == nil {
 		return
@@ -300,7 +303,7 @@ func (r *ride) written() {
 	}
 }
 
-// later returns the later of two moments: answers come in any order, and the slower the store is, the older they are.
+// later returns the later of two moments, because operations end in any order, and a slow store ends them late.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -314,4 +317,91 @@ func (t *Tranches) forget(g *grant) {
 		delete(t.grants, g.call)
 		g.tranche.grants--
 	}
+}
+
+// gaveUp marks a grant that was given up without a settlement.
+var gaveUp = &ride{}
+
+// round tends once, and then rests while there is nothing to tend.
+func (t *Tranches) round(ctx context.Context) {
+	t.tend(ctx)
+	t.awaitTranche(ctx)
+}
+
+// tend returns idle tranches and renews the other leases.
+func (t *Tranches) tend(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, trancheTimeout)
+	defer cancel()
+	err := t.do(bounded, t.due(t.now()))
+	switch {
+	case ctx.Err() != nil || (err != nil) == t.failing:
+	case err != nil:
+		t.failing = true
+		t.log.ErrorContext(ctx, "tranches of wallets could not be kept; their leases may end", "error", err)
+	default:
+		t.failing = false
+		t.log.InfoContext(ctx, "tranches of wallets are kept again")
+	}
+}
+
+// awaitTranche waits until there is something to tend, or ctx ends.
+func (t *Tranches) awaitTranche(ctx context.Context) {
+	for !t.any() {
+		select {
+		case <-t.begun:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// any reports whether this process has tranches, or calls that are held from them.
+func (t *Tranches) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.wallets)+len(t.grants) > 0
+}
+
+// due returns the rides of the tranches that must be returned or renewed now, and gives up calls long after their holds would have expired.
+func (t *Tranches) due(now time.Time) (due []*ride) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.grants {
+		if !now.After(g.until) {
+			continue
+		}
+		if g.ended == nil {
+			g.ended = gaveUp
+			g.tranche.inUse -= g.micros
+		}
+		t.forget(g)
+	}
+	for id, known := range t.wallets {
+		idle := t.off || now.Sub(known.usedAt) > trancheIdle
+		switch {
+		case !known.open:
+			if idle && known.coming == 0 {
+				delete(t.wallets, id)
+			}
+		case idle && (known.unused > 0 || known.inUse == 0):
+			due = append(due, &ride{of: t, tranche: known, sentAt: now, returns: true})
+		case now.Sub(known.leasedAt) > trancheRenewal || t.faulty: // which shows whether the store writes again
+			due = append(due, &ride{of: t, tranche: known, sentAt: now})
+		}
+	}
+	return due
+}
+
+// do writes rides. Rides that fail are due again.
+func (t *Tranches) do(ctx context.Context, due []*ride) error {
+	for rides := range slices.Chunk(due, tendedAtOnce) {
+		err := t.db.Do(ctx, Ledger, &tendOp{rides})
+		for _, r := range rides {
+			r.answer(err)
+		}
+		if err != nil {
+			return fmt.Errorf("renew tranches: %w", err)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,402 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+var (
+	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
+		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
+	selectHolds = listSizes.Statement(`WITH wanted (org_id, env, id) AS ({list}) SELECT h.id, h.org_id, h.env, amount_micros, expires_at
+		FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, 3, 0)
+	selectEnded = listSizes.Statement(`SELECT id, org_id, env, charged_micros, shortfall_micros FROM calls WHERE id IN {list}`, 1, 0)
+)
+
+const (
+	selectDueHolds = `SELECT org_id, env, id FROM holds WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
+	selectRefunded = `SELECT org_id, env FROM calls WHERE id = $1`
+	selectEntry    = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq FROM ledger_tx
+		WHERE org_id = $1 AND env = $2 AND kind = $3 AND ref = $4`
+)
+
+// queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
+func queueWallets(tx store.Tx, ids []WalletID, books *books) {
+	store.QueueListed(tx, listSizes, selectWallets, tx.LockRows(), ids, listWallet, func(row store.Row) error {
+		var id WalletID
+		var w walletRow
+		err := row.Scan(&id.OrgID, &id.Env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept)
+		w.read = w.walletState
+		books.wallets[id] = &w
+		return err
+	})
+}
+
+// listWallet appends the values of a wallet in a statement with a list of them.
+func listWallet(values []any, id WalletID) []any { return append(values, id.OrgID, string(id.Env)) }
+
+// callKey names a call with its wallet.
+type callKey struct {
+	wallet WalletID
+	id     string
+}
+
+// queueHolds reads the holds of calls.
+func queueHolds(tx store.Tx, keys []callKey, books *books) {
+	arguments := func(values []any, key callKey) []any { return append(listWallet(values, key.wallet), key.id) }
+	store.QueueListed(tx, listSizes, selectHolds, "", keys, arguments, func(row store.Row) error {
+		hold := &holdRow{stored: true, open: true}
+		err := row.Scan(&hold.id, &hold.wallet.OrgID, &hold.wallet.Env, &hold.amount, &hold.expiresAt)
+		books.holds[hold.id] = hold
+		return err
+	})
+}
+
+// queueEnded reads the calls that have ended.
+func queueEnded(tx store.Tx, keys []callKey, books *books) {
+	arguments := func(values []any, key callKey) []any { return append(values, key.id) }
+	store.QueueListed(tx, listSizes, selectEnded, "", keys, arguments, func(row store.Row) error {
+		var id string
+		var call callFigures
+		err := row.Scan(&id, &call.wallet.OrgID, &call.wallet.Env, &call.settled.ChargedMicros, &call.settled.ShortfallMicros)
+		books.calls[id] = call
+		return err
+	})
+}
+
+// readDueHolds returns the expired holds, oldest first. It locks nothing, because the holds are read again under the locks of their wallets.
+func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
+	err = tx.Query(ctx, func(row store.Row) error {
+		var key callKey
+		err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.id)
+		due = append(due, key)
+		return err
+	}, selectDueHolds, tx.Now(), int64(sweepLimit))
+	return due, err
+}
+
+func queueEntry(tx store.Tx, key entryKey, books *books) {
+	tx.QueueQuery(func(row store.Row) error {
+		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
+		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At, &entry.Seq); err != nil {
+			return err
+		}
+		books.entries[key] = entry
+		return nil
+	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
+}
+
+// makeWallets creates missing wallets, sorted by key. An organization that doesn't exist gets none.
+func makeWallets(tx store.Tx, ids []WalletID) {
+	slices.SortFunc(ids, WalletID.compare)
+	for _, id := range slices.Compact(ids) {
+		tx.Queue(store.AnyRows, insertWallet, id.OrgID, string(id.Env))
+	}
+}
+
+// OpenHolds counts the holds of running calls of all wallets, without the calls that are held from tranches.
+func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
+	return store.ReadRow(ctx, b.db, "count open holds", store.ScanValue[int64], `SELECT (SELECT count(*) FROM holds)
+		+ (SELECT count(*) FROM running_keys WHERE reserved_micros > 0)`)
+}
+
+// listSizes are the lengths of the lists in this package's statements. Most transactions carry a few calls.
+var listSizes = store.ListSizes{64, 16, 8, 4, 3, 2, 1}
+
+var (
+	insertHolds   = listSizes.Statement(`INSERT INTO holds (org_id, env, id, amount_micros, expires_at) {list}`, 5, 0)
+	deleteHolds   = listSizes.Statement(`DELETE FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
+	insertEntries = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros,
+		balance_micros, created_at, audit_id) {list}`, 12, 0)
+	insertCalls   = listSizes.Statement(insertCall, 22, 0)
+	insertRecords = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 22, 0)
+)
+
+const (
+	insertCall = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
+		completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros,
+		wallet_seq, balance_micros) {list}`
+	insertPrice = `INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT DO NOTHING`
+
+	insertWallet = `INSERT INTO wallets (org_id, env) SELECT id, CAST($2 AS TEXT) FROM organizations WHERE id = $1
+		ON CONFLICT DO NOTHING`
+	// The statement names the values that were read, so that a writer without the lock is detected and not overwritten.
+	updateWallet = `UPDATE wallets SET balance_micros = $1, held_micros = $2, seq = $3, moved_at = $4, recall_until = $5, kept_bytes = $6
+		WHERE org_id = $7 AND env = $8 AND balance_micros = $9 AND held_micros = $10 AND seq = $11 AND kept_bytes = $12`
+)
+
+// write queues the decisions of the batch. Inserts need no count, because they write all of their rows or fail.
+func (b *books) write(tx store.Tx) {
+	b.writeWallets(tx)
+	b.writeHolds(tx)
+	b.writeTranches(tx)
+	b.writeClaims(tx)
+	b.writeEntries(tx)
+	for _, id := range slices.Sorted(maps.Keys(b.newPrices)) {
+		price := b.newPrices[id]
+		tx.Queue(store.AnyRows, insertPrice, id, price.model, price.Input, price.Output, price.cachedInput())
+	}
+	b.writeCalls(tx, insertCalls, b.newCalls)
+	b.writeCalls(tx, insertRecords, b.records)
+	for _, audit := range b.audits {
+		store.QueueAudit(tx, audit)
+	}
+}
+
+// writeWallets updates each wallet once, whatever the batch did with it.
+func (b *books) writeWallets(tx store.Tx) {
+	ids := make([]WalletID, 0, len(b.wallets))
+	for id, wallet := range b.wallets {
+		if wallet.walletState != wallet.read {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, WalletID.compare)
+	for _, id := range ids {
+		w := b.wallets[id]
+		tx.Queue(1, updateWallet, w.balance, w.held, w.seq, w.movedAt, w.recallUntil, w.kept,
+			id.OrgID, string(id.Env), w.read.balance, w.read.held, w.read.seq, w.read.kept)
+	}
+}
+
+// writeHolds deletes the holds that ended, then inserts new ones. Calls that began and ended within the batch have none.
+func (b *books) writeHolds(tx store.Tx) {
+	var began, ended []*holdRow
+	for _, hold := range b.holds {
+		if hold.open && (!hold.stored || hold.renewed) {
+			began = append(began, hold)
+		}
+		if hold.stored && (!hold.open || hold.renewed) {
+			ended = append(ended, hold)
+		}
+	}
+	store.QueueList(tx, listSizes, deleteHolds, true, ended, func(values []any, h *holdRow) []any {
+		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id)
+	})
+	store.QueueList(tx, listSizes, insertHolds, false, began, func(values []any, h *holdRow) []any {
+		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id, h.amount, h.expiresAt)
+	})
+}
+
+func (b *books) writeEntries(tx store.Tx) {
+	store.QueueList(tx, listSizes, insertEntries, false, b.newEntries, func(values []any, e Entry) []any {
+		return append(values, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), entryKinds[e.Kind].account, e.Ref, e.Note,
+			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
+	})
+}
+
+func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []callRow) {
+	store.QueueList(tx, listSizes, insert, false, calls, func(values []any, c callRow) []any {
+		var price, seq, balance any
+		if c.priceID != 0 {
+			price = c.priceID
+		}
+		if c.seq > 0 {
+			seq, balance = c.seq, c.balance
+		}
+		return append(values, c.ID, c.RequestID, c.Wallet.OrgID, string(c.Wallet.Env), c.KeyID, c.Model, c.Provider, c.BYOK, c.Stream, c.Outcome,
+			c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.CachedPromptTokens, string(c.UsageSource), c.endedAt, max(0, c.DurationMS),
+			price, c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance)
+	})
+}
+
+var (
+	selectRunning = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
+		SELECT i, fingerprint, call_id, reserved_micros, expires_at FROM wanted CROSS JOIN running_keys k`+isWanted, wantedTypes...)
+	selectFinished = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
+		SELECT i, fingerprint, call_id, kept_bytes, until FROM wanted CROSS JOIN idempotency_keys k`+isWanted, wantedTypes...)
+	wantedTypes = []string{"bigint", "text", "text", "bytea"}
+
+	insertRunning = listSizes.Statement(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at)
+		{list}`, 7, 0)
+	insertFinished = listSizes.Statement(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) {list}`,
+		7, 0)
+	insertAnswers = listSizes.Statement(`INSERT INTO kept_answers (org_id, env, call_id, response) {list}`, 4, 0)
+)
+
+const (
+	isWanted = ` WHERE k.org_id = wanted.org_id AND k.env = wanted.env AND k.key_hash = wanted.key_hash`
+
+	selectDueRunning  = `SELECT org_id, env, key_hash FROM running_keys WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
+	selectDueFinished = `SELECT org_id, env, key_hash FROM idempotency_keys WHERE until < $1 ORDER BY until LIMIT $2`
+
+	// A row is deleted only if it still is of the call that was read.
+	deleteRunning  = `DELETE FROM running_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
+	deleteFinished = `DELETE FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
+	deleteAnswer   = `DELETE FROM kept_answers WHERE org_id = $1 AND env = $2 AND call_id = $3`
+)
+
+// queueClaims reads claims in progress, or, with done, claims of calls that have ended. The lock of their wallets protects both.
+func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
+	if len(keys) == 0 {
+		return
+	}
+	numbers, orgs := make([]int64, len(keys)), make([]string, len(keys))
+	envs, hashes := make([]string, len(keys)), make([][]byte, len(keys))
+	for i, key := range keys {
+		numbers[i], orgs[i], envs[i], hashes[i] = int64(i), key.wallet.OrgID, string(key.wallet.Env), keys[i].hash[:]
+	}
+	statement := selectRunning
+	if done {
+		statement = selectFinished
+	}
+	statement.QueueLookup(tx, func(row store.Row) error {
+		claim := &claimRow{claimState: claimState{done: done}}
+		amount := &claim.reserved
+		if done {
+			amount = &claim.kept
+		}
+		var i int
+		var fingerprint []byte
+		if err := row.Scan(&i, &fingerprint, &claim.callID, amount, &claim.until); err != nil {
+			return err
+		}
+		copy(claim.fingerprint[:], fingerprint)
+		claim.key, claim.read = keys[i], claim.claimState
+		books.claims[keys[i]] = claim
+		return nil
+	}, numbers, orgs, envs, hashes)
+}
+
+// readDueClaims returns the keys of expired claims, oldest first. It locks nothing, because the claims are read again under the locks of their
+// wallets.
+func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKey, err error) {
+	err = tx.Query(ctx, func(row store.Row) error {
+		var key claimKey
+		var env string
+		var hash []byte
+		err := row.Scan(&key.wallet.OrgID, &env, &hash)
+		key.wallet.Env = store.Env(env)
+		copy(key.hash[:], hash)
+		due = append(due, key)
+		return err
+	}, text, tx.Now(), int64(sweepLimit))
+	return due, err
+}
+
+// writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may go from a call to another.
+func (b *books) writeClaims(tx store.Tx) {
+	changed := make([]*claimRow, 0, len(b.claims))
+	for _, claim := range b.claims {
+		if claim.claimState != claim.read {
+			changed = append(changed, claim)
+		}
+	}
+	slices.SortFunc(changed, func(a, b *claimRow) int { return a.key.compare(b.key) })
+	var running, finished, kept []*claimRow
+	for _, claim := range changed {
+		claim.delete(tx)
+		switch {
+		case !claim.exists():
+		case !claim.done:
+			running = append(running, claim)
+		default:
+			finished = append(finished, claim)
+			if claim.kept > 0 {
+				kept = append(kept, claim)
+			}
+		}
+	}
+	row := func(values []any, c *claimRow, amount int64) []any {
+		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.key.hash[:], c.fingerprint[:], c.callID, amount, c.until)
+	}
+	store.QueueList(tx, listSizes, insertRunning, false, running, func(values []any, c *claimRow) []any { return row(values, c, c.reserved) })
+	store.QueueList(tx, listSizes, insertFinished, false, finished, func(values []any, c *claimRow) []any { return row(values, c, c.kept) })
+	store.QueueList(tx, listSizes, insertAnswers, false, kept, func(values []any, c *claimRow) []any {
+		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.callID, c.response)
+	})
+}
+
+// delete deletes the rows of a claim that were read.
+func (c *claimRow) delete(tx store.Tx) {
+	org, env := c.key.wallet.OrgID, string(c.key.wallet.Env)
+	switch {
+	case !c.read.exists():
+	case c.read.done:
+		tx.Queue(1, deleteFinished, org, env, c.key.hash[:], c.read.callID)
+	default:
+		tx.Queue(1, deleteRunning, org, env, c.key.hash[:], c.read.callID)
+	}
+	if c.read.kept > 0 {
+		tx.Queue(1, deleteAnswer, org, env, c.read.callID)
+	}
+}
+
+var selectTranches = listSizes.Statement(`SELECT id, org_id, env, owner, left_micros, spare, lease_until
+	FROM tranches WHERE (org_id, env) IN ({list}) ORDER BY id`, 2, 0)
+
+const (
+	insertTranche = `INSERT INTO tranches (org_id, env, id, owner, left_micros, spare, lease_until) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	// The statement names the value that was read, so that a writer without the lock of the wallet is detected and not overwritten.
+	updateTranche = `UPDATE tranches SET left_micros = $1, spare = $2, lease_until = $3
+		WHERE org_id = $4 AND env = $5 AND id = $6 AND left_micros = $7`
+	deleteTranche = `DELETE FROM tranches WHERE org_id = $1 AND env = $2 AND id = $3 AND left_micros = $4`
+
+	selectDueTranches = `SELECT DISTINCT org_id, env FROM tranches WHERE lease_until < $1 LIMIT $2`
+	// One statement, so of one moment.
+	selectSpendable = `SELECT w.balance_micros - w.held_micros, (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
+			FROM tranches t WHERE t.org_id = w.org_id AND t.env = w.env)
+		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
+	selectSpare = `SELECT w.balance_micros - w.held_micros, EXISTS (SELECT 1 FROM tranches t
+			WHERE t.spare AND t.org_id = w.org_id AND t.env = w.env)
+		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
+)
+
+// queueTranches reads the tranches of locked wallets. They change only under that lock.
+func queueTranches(tx store.Tx, wallets []WalletID, books *books) {
+	store.QueueListed(tx, listSizes, selectTranches, "", wallets, listWallet, func(row store.Row) error {
+		t := &trancheRow{stored: true}
+		err := row.Scan(&t.id, &t.wallet.OrgID, &t.wallet.Env, &t.owner, &t.left, &t.spare, &t.leaseUntil)
+		if err != nil {
+			return err
+		}
+		t.read = t.trancheState
+		wallet := books.wallets[t.wallet]
+		if wallet == nil {
+			return fmt.Errorf("tranche %s has no wallet", t.id)
+		}
+		wallet.tranches = append(wallet.tranches, t)
+		return nil
+	})
+}
+
+// readDueTranches returns the wallets with tranches of expired leases. It locks nothing, because the tranches are read again under the locks of
+// their wallets.
+func readDueTranches(ctx context.Context, tx store.Tx) (wallets []WalletID, err error) {
+	err = tx.Query(ctx, func(row store.Row) error {
+		var id WalletID
+		err := row.Scan(&id.OrgID, &id.Env)
+		wallets = append(wallets, id)
+		return err
+	}, selectDueTranches, tx.Now(), int64(sweepLimit))
+	return wallets, err
+}
+
+// writeTranches inserts, updates and deletes the tranches that the batch changed.
+func (b *books) writeTranches(tx store.Tx) {
+	var changed []*trancheRow
+	for _, wallet := range b.wallets {
+		for _, t := range wallet.tranches {
+			if t.stored && (t.ended || t.read != t.trancheState) || !t.stored && !t.ended {
+				changed = append(changed, t)
+			}
+		}
+	}
+	slices.SortFunc(changed, func(a, b *trancheRow) int { return a.wallet.compare(b.wallet) })
+	for _, t := range changed {
+		org, env := t.wallet.OrgID, string(t.wallet.Env)
+		switch {
+		case !t.stored:
+			tx.Queue(store.AnyRows, insertTranche, org, env, t.id, t.owner, t.left, t.spare, t.leaseUntil)
+		case t.ended:
+			tx.Queue(1, deleteTranche, org, env, t.id, t.read.left)
+		default:
+			tx.Queue(1, updateTranche, t.left, t.spare, t.leaseUntil, org, env, t.id, t.read.left)
+		}
+	}
+}
