@@ -14,10 +14,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// Call runs one call: it prepares the call (limits, model, bounds, hold), asks the vendor, whose text goes to sink as it arrives,
-// and settles. For a call of an Idempotency-Key that was answered before, the earlier answer takes the place of the last two.
-// Without a sink the text is in the Result. Errors are always *[Failure]; after the first sink.Flush that wrote something, only
-// the stream can carry them.
+// Call runs one call: it prepares the call (limits, model, bounds, hold), calls the vendor, passes the text on to sink as it arrives, and settles.
+// If the call's Idempotency-Key has an earlier answer, Call returns that answer instead of calling the vendor and settling. Without a sink the
+// text is in the Result. Errors are always *[Failure]; after the first sink.Flush that wrote something, only the stream can carry them.
 //
 // When ctx ends, the client counts as gone. call.drain decides whether the vendor's call goes on without it.
 func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
@@ -115,17 +114,17 @@ type call struct {
 	entered     []placeOwner
 	enteredRoom [3]placeOwner
 
-	// claim is the request's Idempotency-Key, nil without one; claimed reports that the store has given it to this call.
+	// claim is the request's Idempotency-Key, or nil. claimed reports that the store has given it to this call.
 	claim   *billing.Claim
 	claimed bool
-	// held is the amount of the open hold, 0 for none.
+	// held is the amount of the open hold. 0 means that nothing is held.
 	held int64
 	// prepared: the preparation has ended without an error and without an earlier answer, so the call gets a row, however it ends.
 	prepared bool
 	// resolved: the hold, if any, is settled or handed to settleLater.
 	resolved bool
 
-	// hangUp ends the vendor's call, nil before it begins; events are those of its answer.
+	// hangUp ends the vendor's call. It is nil before the call begins. events are the events of the answer.
 	hangUp func()
 	events providers.Events
 	// draining: the client is gone and the call goes on, in one of the gateway's places (see drain). Decided once, by the end
@@ -143,12 +142,12 @@ type call struct {
 	// reported is the vendor's usage so far; uncounted are the bytes of text that came after its last count.
 	reported  billing.Usage
 	uncounted int64
-	// answering is the vendor's name of the model that answers, "" if the vendor doesn't give it.
+	// answering is the vendor's name of the answering model. Empty means that the vendor doesn't name it.
 	answering string
 
 	// upstreamAt is the start of the vendor's call, zero before it; upstreamEnd is the end of ask.
 	upstreamAt, upstreamEnd time.Time
 	firstTextAt             time.Time
-	// span is the vendor's call in the request's trace, nil without one.
+	// span is the vendor's call in the request's trace, or nil.
 	span trace.Span
 }

@@ -28,9 +28,9 @@ type Model struct {
 
 	// ContextWindow is the size of the context in tokens.
 	ContextWindow int64
-	// MaxOutputTokens bounds what a request can ask to be generated.
+	// MaxOutputTokens limits the tokens that a request can have generated.
 	MaxOutputTokens int64
-	// ReserveMaxOutput: a call reserves the price of MaxOutputTokens, whatever it asks for.
+	// ReserveMaxOutput: a call reserves the price of MaxOutputTokens, also if it requests fewer.
 	ReserveMaxOutput bool
 	// LiveOnly: keys of the test environment can't use the model; see [Model.OpenTo].
 	LiveOnly bool
@@ -66,9 +66,9 @@ type ProviderEntry struct {
 	APIKey string
 	// MaxDuration bounds a whole call; its hold lives that long and HoldTTL more.
 	MaxDuration time.Duration
-	// MaxCalls bounds the calls that run in this process, 0 for any number.
+	// MaxCalls limits the calls that run in this process. 0 means unlimited.
 	MaxCalls int
-	// SendTraceparent: the vendor gets the trace context of calls whose requests are traced.
+	// SendTraceparent: the vendor gets the trace context of traced requests.
 	SendTraceparent bool
 }
 

@@ -10,8 +10,8 @@ import (
 // DefaultEarlyStatus is the default of [Config.EarlyStatus].
 const DefaultEarlyStatus = 10 * time.Second
 
-// earlyStatus flushes the status and the first chunk of a stream when the vendor's first text takes long: a model may think for
-// minutes, and proxies give up on a response that doesn't begin. Until the flush a failure has a status of its own.
+// earlyStatus flushes the status and the first chunk of a stream if the vendor's first text is slow: a model may think for minutes, and proxies
+// give up on a response that doesn't begin. Until the flush a failure has a status of its own.
 type earlyStatus struct {
 	timer *time.Timer
 

@@ -21,7 +21,7 @@ const settleWait = 5 * time.Second
 type Ended struct {
 	// Model and Provider are empty when the model was not found.
 	Model, Provider string
-	// VendorModel is the vendor's name of the model, as it was requested.
+	// VendorModel is the vendor's name of the requested model.
 	VendorModel  string
 	Outcome      Outcome
 	Stream, BYOK bool
@@ -39,7 +39,7 @@ type Observer interface {
 	CallEnded(Ended)
 	// SettleLate counts settlements that were not committed within the time a call waits.
 	SettleLate()
-	// SettledLate reports what such a settlement charged, when it is committed.
+	// SettledLate reports the charge of a late settlement when it is committed.
 	SettledLate(model string, settled billing.Settled)
 }
 
@@ -51,18 +51,18 @@ type Config struct {
 	DB      *store.DB
 	Ring    *vault.Ring
 	Calls   *InFlight
-	// CallLimit bounds the calls of each organization that run in this process, 0 for any number. Among several providers one
-	// gets at most three quarters of them.
+	// CallLimit limits the calls of each organization that run in this process. 0 means unlimited. If there are several providers, none gets more
+	// than three quarters of them.
 	CallLimit int
-	// Places bounds all calls of this process, as in a worker, where each organization has half of them at most; 0 for any number.
-	// Providers share them, and those of each organization, like CallLimit.
+	// Places limits all calls of this process, as in a worker, where an organization gets no more than half of them. 0 means unlimited. Providers
+	// share the places, and the places of each organization, like CallLimit.
 	Places int
 	// HoldTTL is how long a hold outlives the longest possible call.
 	HoldTTL time.Duration
-	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk are sent. 0
-	// is [DefaultEarlyStatus].
+	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk are sent. 0 means
+	// [DefaultEarlyStatus].
 	EarlyStatus time.Duration
-	// Processors are taken by counts of tokens, one each while it runs; nil is any number of them.
+	// Processors limits the counts of tokens that run at a time, each with one processor. Nil means unlimited.
 	Processors *semaphore.Weighted
 	Observer   Observer
 	Logger     *slog.Logger
@@ -73,7 +73,7 @@ type Config struct {
 type Gateway struct {
 	Config
 	tokens *tokenCounter
-	// late are the calls whose clients were answered and whose end is not in the books yet.
+	// late are calls that have answered their clients before their end is in the books.
 	late *lateCalls
 	// drains are the places for calls that go on without their client.
 	drains *places
@@ -103,8 +103,7 @@ func (unobserved) SettleLate()     {}
 
 func (unobserved) SettledLate(string, billing.Settled) {}
 
-// FreeBalance returns what an organization can spend in an environment, in micros: its balance without what is held. The error
-// is one of reading.
+// FreeBalance returns the free balance of an organization in an environment, in micros: its balance without holds. The error is one of reading.
 func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) (int64, error) {
 	wallet, err := g.Book.Wallet(ctx, billing.WalletID{OrgID: orgID, Env: env})
 	if err != nil {

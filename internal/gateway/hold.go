@@ -17,16 +17,16 @@ const (
 	storeWait = 5 * time.Second
 	// duplicateWait is how long a duplicate of a running call waits for its answer.
 	duplicateWait = 20 * time.Second
-	// duplicatePoll is about how often a duplicate reads the first call's state. The first call may run in another process, which can't
-	// signal its end. The read takes some microseconds.
+	// duplicatePoll is about how often a duplicate reads the first call's state. The first call may run in another process, which can't signal its
+	// end. The read needs some microseconds.
 	duplicatePoll = 100 * time.Millisecond
 )
 
 var errStoreSlow = errors.New("the store took longer than 5 s")
 
-// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. For a key
-// whose call is complete it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so
-// a wallet that can't carry it gets a second try with counted tokens.
+// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. If the key's call is complete
+// it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so a wallet that can't carry it gets a second
+// try with counted tokens.
 func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 	until := time.Now().Add(duplicateWait)
 	for {
@@ -138,7 +138,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 	return err
 }
 
-// spendable returns what the wallet of the call can spend at most, in micros.
+// spendable returns the largest amount that the call's wallet can spend, in micros.
 func (c *call) spendable(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one, or one beyond the bound of [billing.Book.KeepAtMost], was
-// charged and can't be replayed: its key answers conflict, and doesn't run again.
+// maxTranscript limits a stored answer in bytes before it is sealed. A longer one, or one above the limit of [billing.Book.KeepAtMost], was
+// charged and can't be replayed: a repetition gets conflict, and the call doesn't run again.
 const maxTranscript = 1 << 20
 
-// claim returns the claim of the request's Idempotency-Key, nil without one.
+// claim returns the claim of the request's Idempotency-Key, or nil if it has none.
 func (r *Request) claim() *billing.Claim {
 	if r.IdempotencyKey == "" {
 		return nil

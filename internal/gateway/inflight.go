@@ -21,7 +21,7 @@ type InFlight struct {
 	running int
 	entered int64
 	closed  bool
-	// idle is closed when running falls to 0 while a Wait is in progress; nil without one.
+	// idle is closed when running falls to 0 during a Wait. It is nil without a Wait.
 	idle chan struct{}
 }
 
@@ -31,9 +31,8 @@ func NewInFlight() *InFlight {
 	return &InFlight{cut: cut, cancel: cancel}
 }
 
-// Enter registers a call, or a request that may become one. The returned context ends, with [ErrExiting], when the process
-// can't wait any longer. leave must be called exactly once, after everything is settled. After [InFlight.Close] succeeded,
-// Enter fails with ErrExiting.
+// Enter registers a call, or a request that may become one. The returned context ends when the process can't wait any longer; its cause is
+// [ErrExiting]. leave must be called exactly once, after everything is settled. After [InFlight.Close] succeeded, Enter fails with ErrExiting.
 func (f *InFlight) Enter() (cut context.Context, leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,5 +105,5 @@ func (f *InFlight) Close(entered int64) bool {
 	return f.closed
 }
 
-// Cut ends the running calls: each is cancelled upstream with [ErrExiting] and settles what its vendor reported.
+// Cut ends the running calls: each is cancelled upstream with [ErrExiting] and settles the usage that its vendor reported.
 func (f *InFlight) Cut() { f.cancel(ErrExiting) }

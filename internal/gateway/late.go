@@ -16,8 +16,8 @@ const (
 	// maxLate bounds the calls that wait for a late settlement. A call beyond it is left to the sweeper, which releases its
 	// hold and key when they expire.
 	maxLate = 4096
-	// maxLateBytes bounds the kept answers of waiting calls, each of which may be 1 MiB. A call whose answer finds no room is
-	// voided instead: it costs nothing, and its key is free for another try as soon as the store is back.
+	// maxLateBytes limits the kept answers of waiting calls, each of which may be 1 MiB. A call with an answer above the limit is voided instead:
+	// it costs nothing, and its key is free for another try as soon as the store is back.
 	maxLateBytes = 64 << 20
 	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
 	lateAtOnce = 64
@@ -27,7 +27,7 @@ const (
 	longestLatePause = 2 * time.Second
 )
 
-// lateCall is a call whose end isn't known to be committed.
+// lateCall is a call without a confirmed end.
 type lateCall struct {
 	settlement billing.Settlement
 	// until is when the call's hold and key expire by themselves.
@@ -35,9 +35,8 @@ type lateCall struct {
 	leave func()
 }
 
-// lateCalls settles calls whose settlement didn't commit while their clients waited: it tries again until that succeeds, the
-// hold expires, or the process can't wait. One goroutine does so for all calls, while there are any; each counts as running
-// meanwhile.
+// lateCalls settles calls after their settlements didn't commit while their clients waited. It repeats them until they succeed, the hold expires,
+// or the process can't wait. One goroutine does so for all calls, and each counts as running until it ends here.
 type lateCalls struct {
 	// settle tries one call once, for as long as ctx lasts. It may be repeated after an error.
 	settle func(ctx context.Context, l *lateCall) error
@@ -45,12 +44,12 @@ type lateCalls struct {
 
 	mu      sync.Mutex
 	waiting []*lateCall
-	// answers are the bytes of the kept answers of all calls that wait or are being tried.
+	// answers is the size in bytes of the kept answers of all calls that wait or are being tried.
 	answers int
 	running bool // whether the goroutine runs
 }
 
-// add takes over a call, which leaves when its end is committed or given up. cut ends when the process can't wait.
+// add adds a call, which leaves when its end is committed or given up. cut ends when the process can't wait.
 func (q *lateCalls) add(cut context.Context, l *lateCall) {
 	size := len(l.settlement.Response)
 	q.mu.Lock()
@@ -114,8 +113,8 @@ func (q *lateCalls) take(cut context.Context) []*lateCall {
 	return round
 }
 
-// try settles a round and puts back what failed, behind those that were not tried yet. It reports whether another round may
-// follow at once, because the store works.
+// try settles a round and puts failed calls back, behind calls that were not tried yet. It reports whether another round may follow immediately,
+// because the store works.
 func (q *lateCalls) try(cut context.Context, round []*lateCall) (works bool) {
 	ctx, cancel := context.WithTimeoutCause(cut, settleWait, errStoreSlow)
 	defer cancel()

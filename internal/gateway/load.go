@@ -55,7 +55,7 @@ func (c *call) enterOrg() error {
 	return nil
 }
 
-// maxWholeRoom bounds what is reserved for an answer in one piece: models may answer with 128,000 tokens, and hardly ever do.
+// maxWholeRoom limits the reserved memory of an answer in one piece: models may answer with 128,000 tokens, and hardly ever do.
 const maxWholeRoom = 256 << 10
 
 // room reserves memory for the answer. A paid answer is never refused for want of memory, so this happens before.
@@ -94,10 +94,10 @@ func (c *call) enterProvider() error {
 	return nil
 }
 
-// providerLimit returns how many calls to the provider may run in this process, 0 for any number.
+// providerLimit returns how many calls to the provider may run in this process. 0 means unlimited.
 func (c *call) providerLimit() int { return least(c.provider.MaxCalls, c.Catalog.share(c.Places)) }
 
-// orgPlaces returns how many of its half of Places an organization may have at the provider, 0 for any number.
+// orgPlaces returns how many of its half of Places an organization may have at the provider. 0 means unlimited.
 func (c *call) orgPlaces() int {
 	half := c.Places / 2
 	if share := c.Catalog.share(half); share < half {
@@ -106,7 +106,7 @@ func (c *call) orgPlaces() int {
 	return 0
 }
 
-// least returns the smaller of two limits, of which 0 is any number.
+// least returns the smaller of two limits. 0 means unlimited.
 func least(a, b int) int {
 	if a == 0 || b > 0 && b < a {
 		return b

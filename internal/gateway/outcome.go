@@ -60,7 +60,7 @@ type Failure struct {
 	Message string
 	// Field names the request field at fault, empty if there is none.
 	Field string
-	// RetryAfter is a hint for the client, 0 for none.
+	// RetryAfter is a hint for the client. 0 means none.
 	RetryAfter time.Duration
 	// NoRetry: the same request can't succeed later.
 	NoRetry bool
@@ -172,7 +172,7 @@ func overloadedRetryAfter(wish time.Duration) time.Duration {
 	return min(max(wish, time.Second), time.Minute)
 }
 
-// clientGone returns the failure of a call whose client left.
+// clientGone returns the failure of a call after its client left.
 func clientGone(err error) *Failure {
 	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
 }

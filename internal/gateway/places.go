@@ -19,8 +19,8 @@ type placeOwner struct{ orgID, provider string }
 
 func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
 
-// take reports whether a place is free and takes it. An organization gets at most as many as are left for all others, and a
-// provider at most perProvider, so that neither clients that hang up nor a vendor that hangs take all.
+// take takes a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a provider
+// no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.
 func (p *places) take(orgID, provider string, perProvider int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

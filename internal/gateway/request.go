@@ -26,7 +26,7 @@ type Request struct {
 	Messages    []providers.Message
 	Temperature *float64
 	TopP        *float64
-	// MaxTokens is the requested bound, 0 for the model's own.
+	// MaxTokens is the requested limit. 0 means the model's own.
 	MaxTokens int64
 	Stop      []string
 	Stream    bool
@@ -34,15 +34,15 @@ type Request struct {
 	BYOK bool
 	// IdempotencyKey makes a repeated request get the first one's answer and charge; empty for none.
 	IdempotencyKey string
-	// Turn is the turn of a conversation that the call answers, in place of an IdempotencyKey. Nil means none.
+	// Turn is the turn of a conversation that the call is for, in place of an IdempotencyKey. Nil means none.
 	Turn *Turn
 	// Sent, if not nil, is called once or more, from any goroutine, when the vendor has the prompt and the call refers to
 	// Messages no more: a stream goes on for minutes without them. The call removes Messages from the Request for that. It
 	// isn't called when the call ends before.
 	Sent func()
-	// Room, if not nil, reserves memory for the answer until the client has it, at least so many bytes in all, and reports whether
-	// there is room. It is called before anything is held, for an answer in one piece with the bytes of its tokens, and before a
-	// kept answer is read. Without room the outcome is [OutcomeTooManyCalls].
+	// Room, if not nil, reserves memory for the answer until the client has it, at least bytes in all, and reports whether there is room. It is
+	// called before anything is held, for an answer in one piece with the bytes of its tokens, and before a kept answer is read. Without room the
+	// outcome is [OutcomeTooManyCalls].
 	Room func(bytes int64) bool
 }
 
@@ -63,8 +63,8 @@ type Turn struct {
 	Cut func(commit Commit) error
 }
 
-// Commit writes a step of a turn and the hold or settlement of its call in one transaction. It may be repeated after an error, and returns that
-// of [billing.Companion.Ruling] or a wrapped error of the store. It is nil for a call that costs nothing.
+// Commit writes a step of a turn and the hold or settlement of its call in one transaction. It may be repeated after an error, and returns the
+// error of [billing.Companion.Ruling] or a wrapped error of the store. It is nil if the call costs nothing.
 type Commit func(ctx context.Context, step billing.Companion) error
 
 // Head has the values that every chunk of a stream repeats.
@@ -87,8 +87,8 @@ type Sink interface {
 	Begin(head Head) error
 	// Text receives a piece of the answer, never empty.
 	Text(piece string) error
-	// Flush sends all that was written to the client. It is called when the next piece hasn't arrived yet, and, from another
-	// goroutine, when the first one takes long ([Config.EarlyStatus]).
+	// Flush sends all written text to the client. It is called when the next piece hasn't arrived yet, and, from another goroutine, when the first
+	// one is slow ([Config.EarlyStatus]).
 	Flush() error
 }
 

@@ -45,9 +45,9 @@ func (c *call) wholeText() string {
 	return c.delivered.text.String()
 }
 
-// fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing,
-// or has a hold of unknown outcome, which end voids. Any other is settled by docs/billing.md#what-each-ending-costs, whether its
-// vendor, its client or the process's exit broke it.
+// fail ends a call without a whole answer and returns f. A call that failed during its preparation holds nothing, or has a hold of unknown
+// outcome, which end voids. Any other is settled by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit
+// broke it.
 func (c *call) fail(f *Failure) error {
 	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
 	if !c.prepared {
@@ -88,9 +88,9 @@ func (c *call) report(u *providers.Usage) {
 // isReported reports whether the vendor counted the call: no prompt has 0 tokens.
 func (c *call) isReported() bool { return c.reported.PromptTokens > 0 }
 
-// usage returns the usage of a call that is charged for its prompt and all delivered text. It estimates what the vendor didn't
-// count: settlements don't wait for a count of ours, so an uncounted text is estimated by its bytes, and the whole answer never above
-// what the vendor was allowed.
+// usage returns the usage of a call that is charged for its prompt and all delivered text. It estimates tokens that the vendor didn't count by the
+// bytes of their text, because settlements don't wait for a count of ours. The whole answer is never estimated above the limit that the vendor
+// got.
 func (c *call) usage() (billing.Usage, billing.UsageSource) {
 	usage, source := c.reported, billing.UsageProvider
 	if !c.isReported() {
@@ -103,10 +103,9 @@ func (c *call) usage() (billing.Usage, billing.UsageSource) {
 	return usage, source
 }
 
-// settle is the one place where a call that holds something is charged; f is the failure its client gets, nil for a whole
-// answer. It waits for the commit. When that doesn't come in time the call counts as failed and the settlement goes on in the
-// background: without an Idempotency-Key as a void, because a repeated request is a new call and charged; with one as it is,
-// because a repeated request gets this answer.
+// settle charges a call that holds something, and nothing else does. f is the failure for its client, nil after a whole answer. It waits for the
+// commit. If that doesn't come in time the call counts as failed and the settlement goes on in the background: without an Idempotency-Key as a
+// void, because a repeated request is a new call and charged; with one unchanged, because a repeated request gets this answer.
 func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
 	s := c.settlement(c.record(outcome, usage, source))
 	turn := c.req.Turn
@@ -241,8 +240,8 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	return err
 }
 
-// end runs after every call, also after a panic: it hands over what is or may still be held, to be voided, and reports that the call uses the
-// store no longer.
+// end runs after every call, also after a panic. It hands a hold that is or may still be open over to be voided, and reports that the call no
+// longer uses the store.
 func (c *call) end() {
 	c.endSpan(OutcomeInternalError, billing.Usage{}, billing.UsageNone) // after a panic; else it has ended
 	if (c.held > 0 || c.claimed) && !c.resolved {

@@ -13,9 +13,9 @@ import (
 // tracerName is the instrumentation scope of this package's spans.
 const tracerName = "github.com/caddy-svc/caddy-svc/internal/gateway"
 
-// The attributes of a vendor's call, by OpenTelemetry's conventions for generative AI as of November 2026, which are still in
-// development and have changed their names before: https://github.com/open-telemetry/semantic-conventions-genai. Those with
-// contents of prompts and answers are never set.
+// The attributes of a vendor's call, by OpenTelemetry's conventions for generative AI as of November 2026, which are still in development and have
+// changed their names before: https://github.com/open-telemetry/semantic-conventions-genai. Attributes with contents of prompts and replies are
+// never set.
 const (
 	keyOperation     = attribute.Key("gen_ai.operation.name")
 	keyProvider      = attribute.Key("gen_ai.provider.name")
@@ -40,7 +40,7 @@ const (
 // ChatOperation is the conventions' name of the only operation there is.
 const ChatOperation = "chat"
 
-// wellKnownProviders are the conventions' names of vendors whose providers usually have another name in a configuration.
+// wellKnownProviders are the conventions' names of vendors that usually have another provider name in a configuration.
 var wellKnownProviders = map[string]string{
 	"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "gemini": "gcp.gemini", "mistral": "mistral_ai", "moonshot": "moonshot_ai",
 	"vertex": "gcp.vertex_ai", "xai": "x_ai",

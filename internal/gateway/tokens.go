@@ -22,20 +22,19 @@ const (
 )
 
 const (
-	// countWait bounds a count together with the wait for its turn. A call whose prompt isn't counted by then goes on without
-	// the count.
+	// countWait limits a count together with the wait for its turn. Later the call goes on without the count.
 	countWait = 2 * time.Second
 	// countShare is how many bytes a count processes before it lets a waiting one go on: up to some 5 ms.
 	countShare = 32 << 10
 	// messageWork is the work of a message besides its bytes, in bytes.
 	messageWork = 32
-	// maxOrgCounts bounds the counts of one organization that wait in line, and maxCounts those of all.
+	// maxOrgCounts limits the counts of one organization that wait in line, and maxCounts the counts of all organizations.
 	maxOrgCounts = 64
 	maxCounts    = 1024
 )
 
-// denseBytesPerToken are the bytes per token of dense text, such as numbers; what people write has 3 to 5. A prompt is counted
-// only when it may exceed the window by this measure.
+// denseBytesPerToken are the bytes per token of dense text, such as numbers; human text has 3 to 5. A prompt is counted only if it may exceed the
+// window by this measure.
 const denseBytesPerToken = 2
 
 var (
@@ -57,7 +56,7 @@ func promptBytes(messages []providers.Message) int64 {
 // in line, where organizations take turns.
 type tokenCounter struct {
 	line *dispatch.Turns
-	// processors are those of [Config].
+	// processors is [Config.Processors].
 	processors *semaphore.Weighted
 	vocabulary func() (*tokens.Vocabulary, error)
 }
@@ -156,7 +155,7 @@ type promptSize struct {
 	orgID    string
 	messages []providers.Message
 	bytes    int64
-	// counted is 0 before a count.
+	// counted is the count of tokens. 0 means not counted.
 	counted int64
 	// failed is the reason why there will be no count.
 	failed error
@@ -192,7 +191,7 @@ func (p *promptSize) bound() int64 {
 	return p.bytes
 }
 
-// estimate returns the count, or an estimate by the bytes. It takes no time.
+// estimate returns the count, or an estimate by the bytes. It is immediate.
 func (p *promptSize) estimate() int64 {
 	if p.counted > 0 {
 		return p.counted
@@ -200,9 +199,8 @@ func (p *promptSize) estimate() int64 {
 	return tokensOfBytes(p.bytes)
 }
 
-// bound sets the vendor's request. Its max_tokens is also the output part of the hold. A prompt that is surely too long is
-// refused. The vendor judges a prompt that isn't counted: its refusal costs nothing and has the same code, and until it answers
-// the hold is for the prompt's bytes.
+// bound sets the vendor's request. Its max_tokens is also the output part of the hold. A prompt that is surely too long is refused. The vendor
+// judges a prompt that isn't counted: its refusal costs nothing and has the same code, and until its reply the hold is for the prompt's bytes.
 func (c *call) bound(ctx context.Context) error {
 	c.prompt = promptSize{
 		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
@@ -236,10 +234,10 @@ func (c *call) bound(ctx context.Context) error {
 // vendor's, so only what exceeds the window by a quarter is surely too long.
 func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
 
-// roomForOutput returns how many tokens of a window are left for the output, beside a prompt whose size is given in tokens of
-// our vocabulary and in bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest
-// vocabularies need a third more tokens than ours, though none more than bytes, so that much is left free. It is at most half
-// of the rest: a prompt that nearly fills the window is still answered by the vendors that count as we do.
+// roomForOutput returns how many tokens of a window are left for the output, beside a prompt of the given size in tokens of our vocabulary and in
+// bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest vocabularies need a third more tokens
+// than ours, though none more than bytes, so that much is left free, limited to half of the rest: a prompt that nearly fills the window is still
+// answered by the vendors that count as we do.
 func roomForOutput(window, tokens, bytes int64) int64 {
 	room := window - tokens
 	return room - min(tokens/3, bytes-tokens, room/2)

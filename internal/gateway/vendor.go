@@ -16,7 +16,7 @@ import (
 var (
 	// errClientGone is the cause with which the vendor's call is cancelled when no client waits for its answer.
 	errClientGone = errors.New("the client is gone")
-	// errNoEvents is the cause of a call whose adapter returned neither events nor an error.
+	// errNoEvents is the cause of a call that got neither events nor an error from its adapter.
 	errNoEvents = errors.New("the adapter returned nothing")
 )
 
@@ -109,11 +109,10 @@ func (c *call) letGoOfPrompt() {
 }
 
 // detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the
-// request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
-// from them.
+// request's context, so that settling goes on afterwards. It has no values of the request, because Caddy's dialer would use addresses from them.
 //
-// A turn whose worker gives up is asked again by the next worker: it is cut as at the process's exit. So is one that people interrupt, which
-// isn't asked again.
+// If the worker of a turn gives up, the next worker repeats the turn, so its call ends as at the process's exit. A turn that people interrupt ends
+// in the same way and is not repeated.
 func (c *call) detach(ctx context.Context) context.Context {
 	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
@@ -149,17 +148,16 @@ func (c *call) drain() bool {
 	return c.draining.Load()
 }
 
-// endsWithClient reports whether the vendor's call ends when its client is gone: a stream whose text is coming, because people stop
-// an answer to save the rest of its price. Before the vendor begins it isn't known whether there is anything to pay for. A call is
-// read to its end if the client may come back for it with its Idempotency-Key, or if only the usage tells its price: after the finish
-// reason, for an answer in one piece, and for a model with hidden tokens. Otherwise clients could spend the operator's money by hanging up.
+// endsWithClient reports whether the vendor's call ends when its client is gone. That is so for a stream once its text is coming, because people
+// stop an answer to save the rest of its price. Before the vendor begins it isn't known whether there is anything to pay for. A call is read to
+// its end if the client may come back for it with its Idempotency-Key, or if only the usage shows its price: after the finish reason, for an
+// answer in one piece, and for a model with hidden tokens. Otherwise clients could spend the operator's money by hanging up.
 func (c *call) endsWithClient() bool {
 	return c.answered.Load() && c.claim == nil && c.sink != nil && !c.model.Reasoning && !c.finished.Load()
 }
 
-// relay passes the answer on as it arrives. It returns nil after the vendor's complete answer, when all text of it is flushed,
-// because the settlement may take time. A stream that goes on without its client only until the vendor begins ends with what has
-// arrived by then.
+// relay passes the answer on as it arrives. It returns nil after the vendor's complete answer, when all text of it is flushed, because the
+// settlement may last. A stream that goes on without its client only until the vendor begins ends with the text that has arrived by that moment.
 func (c *call) relay() error {
 	for {
 		if c.draining.Load() && c.endsWithClient() {

@@ -1,12 +1,11 @@
 // Package gcfloor keeps the garbage collector from running while the heap is small.
 //
-// Go collects when the heap has grown by GOGC percent of what is live. A gateway with little that is live, and many requests that
-// allocate a little, so collects many times a second to no use. A floor is a size of the heap below which no collection begins:
-// after each one, GOGC is raised to where the next begins at the floor. Above the floor GOGC is what it was, so a large heap behaves
-// as if there were none.
+// Go collects when the heap has grown by GOGC percent of its live objects. A gateway with few live objects, and many requests that each allocate a
+// little, collects many times a second without need. A floor is a size of the heap below which no collection begins: after each collection, GOGC
+// is raised so that the next one begins at the floor. Above the floor GOGC has its own value, so a large heap behaves as if there were no floor.
 //
-// The package changes GOGC and nothing else: there is no ballast, and a memory limit (GOMEMLIMIT) stays in force. Nothing else in
-// the process may call [debug.SetGCPercent] meanwhile.
+// The package changes GOGC and nothing else: there is no ballast, and a memory limit (GOMEMLIMIT) stays in force. While a floor is set, nothing
+// else in the process may call [debug.SetGCPercent].
 package gcfloor
 
 import (
@@ -26,24 +25,24 @@ const (
 )
 
 const (
-	// leastLimit is the memory limit of the process below which there is no floor, and limitPerFloor the least number of floors
-	// in a memory limit: the heap of a small container is needed for what is live.
+	// leastLimit is the least memory limit of the process for a floor, and limitPerFloor the least number of floors in a memory limit, because a
+	// small container needs its memory for live objects.
 	leastLimit    = 256 << 20
 	limitPerFloor = 4
 	// leastHeap is the size at which Go first collects with a GOGC of 100. With another GOGC it is as many percent of that.
 	leastHeap = 4 << 20
 )
 
-// floors are those in use, the newest last. GOGC is the process's, so they are, too.
+// floors are the floors in use, newest last. They belong to the process, as GOGC does.
 var floors struct {
 	mu    sync.Mutex
 	inUse []*int64
 	tuner *tuner
 }
 
-// Use sets the floor until release is called: the heap, in bytes, at which collections begin; 0 is none. Of several in use the
-// newest counts, so that a reload that fails restores the floor before it. There is none where the memory limit (GOMEMLIMIT) is below
-// 256 MiB or four floors, or GOGC is off; log gets a warning then.
+// Use sets the floor until release is called: the heap, in bytes, at which collections begin. 0 means no floor. Of several in use the newest
+// counts, so that a reload that fails restores the floor before it. If the memory limit (GOMEMLIMIT) is below 256 MiB or four floors, or GOGC is
+// off, the floor is ignored and log gets a warning.
 func Use(floor int64, log *slog.Logger) (release func()) {
 	floors.mu.Lock()
 	defer floors.mu.Unlock()
@@ -68,7 +67,7 @@ func Use(floor int64, log *slog.Logger) (release func()) {
 	})
 }
 
-// apply makes floor the one that is kept.
+// apply sets a floor.
 func apply(floor int64) {
 	if floors.tuner != nil {
 		if floors.tuner.floor == floor {
@@ -85,7 +84,7 @@ func apply(floor int64) {
 // tuner keeps one floor. A goroutine of its own sets GOGC after each collection.
 type tuner struct {
 	floor int64
-	// base is the GOGC that stop restores, now the one that is set.
+	// base is the GOGC that stop restores, and now the current GOGC.
 	base, now int
 	// collected gets a value when a collection has found the last sentinel dead.
 	collected chan struct{}
@@ -130,7 +129,7 @@ func (t *tuner) stop() {
 	t.set(t.base)
 }
 
-// tune sets GOGC for what is live now.
+// tune sets GOGC by the live heap.
 func (t *tuner) tune() { t.set(percent(t.floor, t.base, read())) }
 
 func (t *tuner) set(percent int) {

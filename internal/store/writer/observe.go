@@ -25,16 +25,16 @@ type Observer interface {
 // calmAfter is how long no operation must have been refused until the condition is over.
 const calmAfter = 10 * time.Second
 
-// refusalLog logs that operations are refused as one condition: a line when it begins and one when it is over. The metric
-// counts them meanwhile. The zero value but for the logger is ready; the writer's mutex guards it.
+// refusalLog logs refused operations as one condition, with a line when it begins and one when it is over. The metric counts them. Only the logger
+// must be set. The writer's mutex guards it.
 type refusalLog struct {
 	logger      *slog.Logger
 	began, last time.Time // of the refusals, zero while there are none
 	refused     int
 }
 
-// note is called after each transaction, with how many operations were refused since the one before, and how long the next
-// one is expected to take.
+// note is called after each transaction, with the number of operations refused since the last transaction and the expected duration of the next
+// one.
 func (l *refusalLog) note(now time.Time, refused int, expected time.Duration) {
 	switch {
 	case refused > 0:

@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	// leastPatience and mostPatience bound how long an operation may have to wait for its transaction when it is queued.
-	// In between it is one and a half times the time of a transaction: then a whole batch stands in line when the
-	// one before it ends, however slow they are, and little more.
+	// leastPatience and mostPatience limit the expected wait of an operation that is queued. Between them the limit is one and a half times the
+	// duration of a transaction: then a whole batch and little more waits when a transaction ends, however slow transactions are.
 	leastPatience = 2 * time.Second
 	mostPatience  = 4 * time.Second
 
@@ -30,8 +29,8 @@ const (
 // errOverloaded refuses an operation that would have to wait too long.
 var errOverloaded = fmt.Errorf("%w: too much waits for the writer", driver.ErrOverloaded)
 
-// recent is a smoothed duration: it follows a longer measurement at once, and a shorter one by a quarter of
-// the difference, so that one quick transaction among slow ones hides nothing.
+// recent is a smoothed duration. It follows a longer measurement immediately, and a shorter one by a quarter of the difference, so that one quick
+// transaction among slow ones hides nothing.
 type recent time.Duration
 
 func (r *recent) add(measured time.Duration) {
@@ -46,7 +45,7 @@ type pace struct {
 	took  recent
 	// last is how long the last transaction took. took may be longer: it follows slower ones, and counts a lost one twice.
 	last time.Duration
-	// carried is how many ordinary operations a transaction takes while others stay in line, usualShare at most.
+	// carried is the number of ordinary operations in a transaction while others stay in line, up to usualShare.
 	carried float64
 	// cut reports that the next transaction is for the operations that the last one cut off; retries is how many
 	// transactions failed operations will have for themselves, in turns with those for the line.
@@ -60,14 +59,14 @@ func newPace() pace {
 	return pace{carried: usualShare, least: leastPatience, most: mostPatience, longest: longestWait}
 }
 
-// admits reports whether an operation with so many others and bytes before it can be served within the patience. When
-// nothing runs and nothing waits it always can, so that the pace is measured again.
+// admits reports whether an operation can be served within the patience, behind the given number of operations and bytes. If nothing runs and
+// nothing waits it always can, so that the pace is measured again.
 func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 	took := p.expected(now)
 	first := time.Duration(p.first()) * took
 	// A transaction that is late by a time is expected to need that time once more.
 	wait := p.leastWait(now, ahead, bytes, p.carried, time.Duration(p.took)) + first + took - time.Duration(p.took)
-	// What goes before the next batch lets everything wait longer: there must be a whole batch in line after it, too.
+	// Everything before the next batch makes all operations wait longer, so a whole batch must also be in line behind it.
 	patience := took + took/2 + first
 	return wait <= max(p.least, min(patience, p.most))
 }
@@ -77,8 +76,8 @@ func (p *pace) inTime(now, asked time.Time, ahead, bytes int) bool {
 	return now.Sub(asked)+p.leastWait(now, ahead, bytes, usualShare, p.last) <= p.longest
 }
 
-// leastWait is how long an operation with so many others and bytes before it waits from now on, when each transaction
-// carries so many and takes so long, one that is late ends at once, and the next one is for the operations in line.
+// leastWait is the least wait of an operation from now on, behind the given number of operations and bytes. It assumes that each transaction
+// carries as many operations and lasts as long as before, that a late one ends immediately, and that the next one is for the operations in line.
 func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took time.Duration) time.Duration {
 	left := time.Duration(0)
 	if !p.began.IsZero() {
@@ -90,7 +89,8 @@ func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took 
 	return left + time.Duration(before)*took
 }
 
-// expected is how long a transaction takes: as long as the last ones, or as the one that runs has taken until now.
+// expected is the expected duration of a transaction: the duration of the last ones, or the time that the running one has needed until now, if
+// that is longer.
 func (p *pace) expected(now time.Time) time.Duration {
 	if p.began.IsZero() {
 		return time.Duration(p.took)

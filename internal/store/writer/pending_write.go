@@ -56,7 +56,7 @@ func newPendingWrite(kind int, op Op) *PendingWrite {
 	return t
 }
 
-// newPing asks whether the writer is alive.
+// newPing returns a write that reports whether the writer is alive.
 func newPing() *PendingWrite {
 	t := newPendingWrite(pingWrite, nil)
 	t.class = urgent
@@ -107,46 +107,44 @@ func (w *Writer) Exec(ctx context.Context, run func(ctx context.Context, tx driv
 // Op is one durable operation of a kind: a pointer to the kind's own struct, which also carries the result.
 type Op any
 
-// Urgent is an [Op] that may end what was begun before: the settlement of a call whose vendor has answered, a worker's
-// note that a message is sent. When Urgent is true it goes before the others, and isn't refused while they are because
-// too much waits. How many can be in line must be bounded by what was begun. It is asked once, when the operation is
-// handed over.
+// Urgent is an [Op] that may end work that has begun: the settlement of a call that the vendor has answered, a worker's note that a message is
+// sent. If Urgent is true it goes before the others, and isn't refused while too much waits. The number of urgent operations must be limited by
+// the work that has begun. Urgent is called once, when the operation is handed over.
 type Urgent interface{ Urgent() bool }
 
-// Sized is an [Op] that may carry much. Size is about how many bytes it will write: a transaction carries at most 8 MiB,
-// and in any case the first operation of each class that waits. It is asked once, when the operation is handed over; an Op
-// without it counts as 0.
+// Sized is an [Op] that may write many bytes. Size is about their number: a transaction carries up to 8 MiB, and in any case the first waiting
+// operation of each class. It is called once, when the operation is handed over. An Op without it counts as 0 bytes.
 type Sized interface{ Size() int }
 
 // Joint is an [Op] that carries an operation of another kind, with which it shares a savepoint. The transaction's other operations of that kind
-// are handed to the carrier's kind, too, which applies them with those that are carried: so one transaction locks their rows in one order.
+// are handed to the carrier's kind as well, which applies them with the carried ones, so that one transaction locks their rows in one order.
 type Joint interface {
 	// Joins returns the other kind. Nil means none.
 	Joins() Kind
 }
 
-// Undoer is an [Op] whose kind keeps something of it in the process's memory. Undo takes back what the last Apply kept, if its transaction
-// is known to have failed: before other operations are applied, and before this one ends or is applied again. After a COMMIT of unknown
+// Undoer is an [Op] of a kind that keeps some of its effects in the process's memory. If the transaction is known to have failed, Undo reverses
+// the effects of the last Apply: before other operations are applied, and before this one ends or is applied again. After a COMMIT of unknown
 // outcome it isn't called.
 type Undoer interface{ Undo() }
 
-// Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
-// transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
+// Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a transaction, in arrival order. The
+// kind locks their rows, decides in Go, and writes. Apply returns one error for each op, or nil when all are decided: a refusal (no funds, already
+// settled) is a decision, stored in the op itself.
 //
-// Apply returns one error for each op, or nil when all are decided: a refusal (no funds, already settled) is a
-// decision, stored in the op itself. An error, a panic or a failed statement is a fault: the writer rolls the kind's
-// savepoint back and runs its operations again, in small groups and then each alone, in the next transactions; one that
-// ran alone gets its error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must
-// therefore set every result afresh, and keeps what it wrote in memory only for an [Undoer].
+// An error, a panic or a failed statement is a fault: the writer rolls the kind's savepoint back and runs its operations again, in small groups
+// and then each alone, in the next transactions. An operation that fails alone gets its error. When the transaction as a whole is lost, all its
+// operations get that error and none runs again. Apply must therefore set every result afresh, and may keep effects in memory only for an
+// [Undoer].
 type Kind interface {
 	// Name is the kind's name in metrics and logs, unique within a database.
 	Name() string
 	Apply(ctx context.Context, tx driver.Tx, ops []Op) []error
 }
 
-// RowLocking is a [Kind] whose Apply locks all rows that its operations change before it decides by them, in one order, and that keeps
-// nothing in the process's memory. Where the engine locks single rows, its next transaction begins while the last one commits; a row that
-// both change has that order.
+// RowLocking is a [Kind] with an Apply that locks all rows that its operations change before it decides by them, in one order, and that keeps
+// nothing in the process's memory. Where the engine locks single rows, its next transaction begins while the last one commits. A row that both
+// change has that order.
 type RowLocking interface {
 	Kind
 	LocksRows()

@@ -21,7 +21,7 @@ const (
 	lazyWait = time.Second
 )
 
-// class is the line that an operation waits in. A transaction takes from them in this order.
+// class is the line in which an operation waits. A transaction is filled from the lines in this order.
 type class int
 
 const (
@@ -34,8 +34,8 @@ const (
 // errFull refuses an operation of a class that has MaxQueued in line.
 var errFull = fmt.Errorf("%w: the write queue is full", driver.ErrOverloaded)
 
-// queue is the bounded queue in front of the writer, with a line for each class. Lines are linked lists, so that an operation
-// whose caller gave up leaves at once.
+// queue is the bounded queue in front of the writer, with a line for each class. Lines are linked lists, so that an operation can leave
+// immediately when its caller gives up.
 type queue struct {
 	wake   chan struct{} // wakes the writer: the queue is not empty, or closed
 	closed chan struct{}
@@ -44,9 +44,9 @@ type queue struct {
 	lines [classes]line
 	pace  pace
 	open  int // transactions
-	// overlapped reports that the open transaction began before the last one ended, and counts from then.
+	// overlapped reports that the open transaction began before the last one ended. Its duration is measured from that end.
 	overlapped bool
-	// company is how many operations must be in line for another transaction to begin beside those that are open.
+	// company is the number of operations in line from which another transaction begins beside the open ones.
 	company  int
 	refused  int // at the door or in line, since the last transaction
 	isClosed bool
@@ -77,8 +77,8 @@ func (q *queue) push(write *PendingWrite) error {
 	return err
 }
 
-// add puts a write at the end of its line, or refuses it at once, and reports whether a transaction can begin. Urgent and lazy ones are
-// refused only when their line is full: calls and leases that run bound the urgent ones, and no caller waits for the lazy ones.
+// add puts a write at the end of its line, or refuses it, and reports whether a transaction can begin. Urgent and lazy writes are refused only
+// when their line is full: the running calls and leases limit the urgent ones, and no caller waits for the lazy ones.
 func (q *queue) add(write *PendingWrite) (begins bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,7 +133,7 @@ func (q *queue) ready() bool {
 	return q.lines[urgent].count > 0 || q.lines[ordinary].count > 0 || waiting > 0 && (q.due || waiting >= maxBatch || q.isClosed)
 }
 
-// begins reports whether a transaction can begin, beside an open one, too. It needs the mutex.
+// begins reports whether a transaction can begin, also beside an open one. It needs the mutex.
 func (q *queue) begins() bool {
 	return q.ready() && (q.open == 0 || q.lines[urgent].count+q.lines[ordinary].count >= q.company)
 }
@@ -183,8 +183,8 @@ func (q *queue) takeUrgent(batch []*PendingWrite) []*PendingWrite {
 	return q.takeFrom(urgent, batch, maxBatch, maxBatchBytes, &bytes)
 }
 
-// takeFrom appends writes of a line until the batch has so many or is too heavy. The first one of a line is never too
-// heavy: it would be as heavy the next time, when others went before it again. It needs the mutex.
+// takeFrom appends writes of a line until the batch reaches the limit or is too heavy. The first one of a line is never too heavy: it would be as
+// heavy the next time, when others went before it again. It needs the mutex.
 func (q *queue) takeFrom(c class, batch []*PendingWrite, limit, room int, bytes *int) []*PendingWrite {
 	before := len(batch)
 	for write := q.lines[c].first; write != nil && len(batch) < limit; write = q.lines[c].first {
@@ -258,8 +258,8 @@ func (q *queue) boarded(retries int) {
 	q.review.Reset(reviewEvery)
 }
 
-// overlap lets another transaction begin beside one of so many operations, once half as many are in line: smaller ones would cost more
-// than they gain.
+// overlap lets another transaction begin beside one of the given number of operations, once half as many are in line. Smaller transactions would
+// cost more than they gain.
 func (q *queue) overlap(operations int) {
 	q.mu.Lock()
 	q.company = max(1, operations/2)
@@ -270,9 +270,9 @@ func (q *queue) overlap(operations int) {
 	}
 }
 
-// end records how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
-// cut off, and how many transactions failed operations will have. It returns how many operations were refused meanwhile, and how
-// long a transaction is expected to take now.
+// end records the end of a transaction: its duration (0 if it did nothing), whether all of it was lost, whether the next transaction is for writes
+// that were cut off, and how many transactions failed operations will have. It returns the number of operations refused since the last end, and
+// the expected duration of a transaction.
 func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,7 +297,7 @@ func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused in
 	return refused, time.Duration(q.pace.took)
 }
 
-// reviewLine refuses operations while a transaction takes long.
+// reviewLine refuses operations during a long transaction.
 func (q *queue) reviewLine() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -308,9 +308,9 @@ func (q *queue) reviewLine() {
 	q.review.Reset(reviewEvery)
 }
 
-// shed refuses the ordinary operations in line that can't begin in time any more, because transactions became slower.
-// They are mostly the newest, which stand furthest back and have waited the least; the others move up. Serving the newest
-// instead would fill no transaction more, and the longest waits would be in vain. It needs the mutex.
+// shed refuses the ordinary operations in line that can no longer begin in time, because transactions became slower. They are mostly the newest,
+// which have waited the least; the others move up. Serving the newest instead would fill no transaction more, and the longest waits would be in
+// vain. It needs the mutex.
 func (q *queue) shed(now time.Time) {
 	l := &q.lines[ordinary]
 	if l.first == nil || q.pace.inTime(now, l.first.asked, l.count-1, q.lines[urgent].bytes+l.bytes) {
@@ -330,7 +330,7 @@ func (q *queue) shed(now time.Time) {
 	}
 }
 
-// skip records that a transaction takes nothing from the lines.
+// skip records a transaction without writes from the lines.
 func (q *queue) skip() {
 	q.mu.Lock()
 	q.pace.carry(0, q.lines[ordinary].count > 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// transact runs a batch in one transaction. It waits for the one that commits unless both consist of kinds that lock rows.
+// transact runs a batch in one transaction. It waits for a committing transaction unless both consist of kinds that lock rows.
 func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 	o.overlaps = w.inFlight > 1 && !slices.ContainsFunc(batch, w.ordered)
 	if !o.overlaps {
@@ -87,7 +87,7 @@ func undo(fault error, writes []*PendingWrite) {
 	}
 }
 
-// limits returns until when a transaction may work, and whether what it hasn't run then may be put back.
+// limits returns until when a transaction may work, and whether the writes that are left at that time may be put back.
 func (w *Writer) limits(start time.Time) (until time.Time, mayCut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *Writer) ordered(write *PendingWrite) bool {
 	return !locks
 }
 
-// endedWrite is a write that has ended, whose caller still waits.
+// endedWrite is a write that has ended while its caller still waits.
 type endedWrite struct {
 	write *PendingWrite
 	err   error
@@ -130,7 +130,7 @@ func (o *outcome) end(err error, writes ...*PendingWrite) {
 	}
 }
 
-// commit ends the transaction and measures how long that takes, since COMMIT was sent or is sent now.
+// commit ends the transaction and measures the duration of COMMIT, which may have been sent before.
 func (w *Writer) commit(tx driver.Transaction, o *outcome) error {
 	if o.committing.IsZero() {
 		o.committing = time.Now()
@@ -162,7 +162,7 @@ func (w *Writer) inTime(o *outcome, batch []*PendingWrite, now time.Time) (left 
 	return left
 }
 
-// late reports whether an operation has waited so long that it should end.
+// late reports whether an operation has waited too long and should end.
 func (w *Writer) late(write *PendingWrite, now time.Time) bool {
 	waited := now.Sub(write.asked)
 	switch write.class {
@@ -214,7 +214,7 @@ func (w *Writer) joined(writes []*PendingWrite) int {
 	return -1
 }
 
-// writeGroup is the group of operations that share a savepoint: operations of one kind and those that it joins, or one hand-written write
+// writeGroup is the group of operations that share a savepoint: operations of one kind with the kind that they join, or one hand-written write
 // (kind nil).
 type writeGroup struct {
 	kind   Kind
@@ -299,8 +299,8 @@ func checkErrors(group writeGroup, errs []error) []error {
 	return errs
 }
 
-// fail ends an operation that ran alone, and lets the others run again in smaller groups. One that the server chose to end a
-// deadlock runs again, too, in a transaction without the others whose rows it had to wait for.
+// fail ends an operation that ran alone, and lets the others run again in smaller groups. An operation that the server chose to end a deadlock
+// also runs again, in a transaction without the operations that lock its rows.
 func (w *Writer) fail(o *outcome, group writeGroup, failed []error) {
 	now := time.Now()
 	again := make([]*PendingWrite, 0, len(group.writes))

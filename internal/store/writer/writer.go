@@ -1,11 +1,14 @@
-// Package writer runs everything that a process writes, one batch after the other: operations that wait at the same moment share
-// one transaction (natural batching, without a timer), so they share the price of a commit. On an engine that locks single rows a batch
-// of [RowLocking] kinds may begin while the one before it commits.
+// Package writer runs all writes of a process, one batch after the other. Operations that wait at the same moment share one transaction (natural
+// batching, without a timer), so they share the price of a commit. On an engine that locks single rows a batch of [RowLocking] kinds may begin
+// while the last one commits. A result is returned only after the COMMIT that made it durable.
 //
-// A result is returned only after the COMMIT that made it durable. A fault of one operation never fails another: kinds run
-// in savepoints, and the operations of a failed group run again, in smaller groups and then each alone. Every wait has a
-// bound: the queue's length, the turn between processes, and an operation's life. Writes that could not begin in time are
-// refused when they come (pace.go). The package has no SQL and no rules of money or queues: kinds bring them.
+// A fault of one operation never fails another: kinds run in savepoints, and the operations of a failed group run again, in smaller groups and
+// then each alone.
+//
+// Every wait has a bound: the queue's length, the turn between processes, and an operation's life. Writes that could not begin in time are refused
+// when they come (pace.go).
+//
+// The package has no SQL and no rules of money or queues: kinds bring them.
 package writer
 
 import (
@@ -21,10 +24,9 @@ import (
 )
 
 const (
-	// maxBatch, maxBatchBytes and batchTime bound a transaction, so that another process gets its turn soon and memory
-	// has a bound. Operations that time cut off run in the next transaction, before any other. Where commits are slow a
-	// transaction may work for as long as a quarter of one, mostBatchTime at most: fewer operations in each would be
-	// written in the same time.
+	// maxBatch, maxBatchBytes and batchTime limit a transaction, so that another process gets its turn soon and memory has a bound. Operations
+	// that time cut off run in the next transaction, before any other. Where commits are slow a transaction may work for a quarter of a commit's
+	// duration, up to mostBatchTime, because otherwise each would carry fewer operations in the same time.
 	maxBatch      = 256
 	maxBatchBytes = 8 << 20
 	batchTime     = 5 * time.Millisecond
@@ -94,7 +96,7 @@ func New(conn driver.Writer, options Options) (*Writer, error) {
 	return w, nil
 }
 
-// Ping reports whether the writer takes work.
+// Ping reports whether the writer accepts work.
 func (w *Writer) Ping(ctx context.Context) error { return w.await(ctx, newPing()) }
 
 // Queued returns the number of operations in line.
@@ -103,8 +105,8 @@ func (w *Writer) Queued() int { return w.queue.length() }
 // Closed is closed when the writer refuses new work.
 func (w *Writer) Closed() <-chan struct{} { return w.queue.closed }
 
-// Close refuses new work and waits until everything in line has ended. When ctx ends first, what has not begun ends with
-// [driver.ErrClosed], and Close waits only for the transaction that runs.
+// Close refuses new work and waits until everything in line has ended. When ctx ends first, waiting operations end with [driver.ErrClosed], and
+// Close waits only for the running transaction.
 func (w *Writer) Close(ctx context.Context) error {
 	w.queue.close()
 	select {
@@ -174,7 +176,7 @@ func (w *Writer) runHere() bool {
 	return !w.pending()
 }
 
-// Run writes what is queued, in goroutines of its own. It ends when the queue is closed and everything queued has ended.
+// Run writes the queue in goroutines of its own. It ends when the queue is closed and everything queued has ended.
 func (w *Writer) Run() {
 	defer close(w.stopped)
 	var running sync.WaitGroup
@@ -218,7 +220,8 @@ func (w *Writer) pending() bool {
 	return len(w.again) > 0 || len(w.back) > 0 || w.queue.pending()
 }
 
-// turn runs one batch, which is collected after the turn is won, so that it has what arrived meanwhile. It needs next, and empties it.
+// turn runs one batch, which is collected after the turn is won, so that operations that arrive during the wait join it. It needs next, and
+// empties it.
 func (w *Writer) turn() {
 	start := time.Now()
 	w.queue.begin(start)
@@ -276,8 +279,8 @@ func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
 // since is never 0, which is the time of a transaction that did nothing: a coarse clock may not move during one.
 func since(start time.Time) time.Duration { return max(1, time.Since(start)) }
 
-// collect takes the next batch. What was cut off goes before ordinary writes and unaccompanied, so that it can't be cut off for ever; it
-// takes turns with urgent ones. What must run again does so in turns with what is in line, which doesn't wait for all of it.
+// collect returns the next batch. Writes that were cut off go before ordinary writes and unaccompanied, so that they can't be cut off for ever,
+// and alternate with urgent ones. Writes that must run again alternate with the writes in line, which don't wait for all of them.
 func (w *Writer) collect() []*PendingWrite {
 	w.mu.Lock()
 	defer w.mu.Unlock()
