@@ -10,8 +10,8 @@ import (
 // system reports none.
 const commitPause = 100 * time.Millisecond
 
-// commitWatch notices the commits of all processes of the database. While nothing is committed it sleeps; otherwise it wakes up once in
-// each commitPause at most.
+// commitWatch notices the commits of all processes of the database. It sleeps while nothing is committed, and otherwise wakes up no more than once
+// in each commitPause.
 type commitWatch struct {
 	generations *generations
 

@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// The settings of every SQLite connection. busy_timeout (ms) is the backstop when the write lock could not
-// order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; wal_autocheckpoint (pages)
-// has a page written back once for many commits that changed it; temp_store keeps what a savepoint would restore in
-// memory; recursive_triggers makes REPLACE fire the append-only triggers; secure_delete overwrites what is deleted with zeros.
+// The settings of every SQLite connection. busy_timeout (ms) is the backstop when the write lock could not order the writers. journal_size_limit
+// (bytes) limits the WAL file after a checkpoint. wal_autocheckpoint (pages) lets a page be written back once for many commits that changed it.
+// temp_store keeps the undo data of savepoints in memory. recursive_triggers makes REPLACE fire the append-only triggers. secure_delete overwrites
+// deleted rows with zeros.
 var (
 	busyTimeout   = "busy_timeout(5000)"
 	commonPragmas = []string{busyTimeout, "foreign_keys(1)", "recursive_triggers(1)"}
@@ -35,8 +35,8 @@ var (
 	migrationPragmas = slices.Concat([]string{busyTimeout, "foreign_keys(0)", "recursive_triggers(1)"}, durable)
 )
 
-// newConnector opens connections to a database file. A transaction that database/sql begins on one takes the
-// write lock at once, because one that reads first and writes later can't wait for it.
+// newConnector opens connections to a database file. A transaction of database/sql takes the write lock when it begins, because a transaction that
+// reads first and writes later can't wait for it.
 func newConnector(path string, pragmas []string) (sqldriver.Connector, error) {
 	query := url.Values{"_pragma": pragmas, "_dqs": {"0"}, "_txlock": {"immediate"}}
 	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
@@ -107,7 +107,7 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 	return connect(ctx, connector, maxStatements)
 }
 
-// connect opens a connection that keeps at most so many statements.
+// connect opens a connection that keeps the given number of statements prepared.
 func connect(ctx context.Context, connector sqldriver.Connector, most int) (*preparedConn, error) {
 	opened, err := connector.Connect(ctx)
 	if err != nil {
@@ -178,8 +178,8 @@ var limits = regexp.MustCompile(`\bLIMIT (\$|\?)`)
 // doesn't plan the statement by its value, and anew for each value.
 func steady(text string) string { return limits.ReplaceAllString(positional(text), "LIMIT +$1") }
 
-// positional writes the parameters $1, $2, … as question marks, if they stand in this order and each only once. SQLite
-// looks named ones up in a list, from its beginning, which for a list of rows grows with the square of its length.
+// positional replaces the parameters $1, $2, … by question marks if they are in this order and each occurs once. SQLite searches named ones in a
+// list from its beginning, which for a list of rows grows with the square of its length.
 func positional(text string) string {
 	var plain strings.Builder
 	rest := text
@@ -227,7 +227,7 @@ func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int6
 	return affected, err
 }
 
-// query runs a statement and hands each row to each, whose error ends it. It can't be interrupted, as exec.
+// query runs a statement and calls each for every row until each returns an error. Like exec, it can't be interrupted.
 func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each func(driver.Row) error) (err error) {
 	statement, err := c.statement(text)
 	if err != nil {
@@ -257,8 +257,8 @@ func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each
 	}
 }
 
-// QueryContext implements [sqldriver.QueryerContext]. Statements other than SELECT, such as a PRAGMA, may act when they are prepared, and
-// are not kept. Neither is a second statement of a text whose rows are being read.
+// QueryContext implements [sqldriver.QueryerContext]. Statements other than SELECT, such as a PRAGMA, may act when they are prepared, and are not
+// kept. Neither is a second statement of a text while rows of the first are being read.
 func (c *preparedConn) QueryContext(ctx context.Context, text string, arguments []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	if !strings.HasPrefix(text, "SELECT") && !strings.HasPrefix(text, "WITH") {
 		return c.driverConn.QueryContext(ctx, text, arguments)
@@ -290,7 +290,7 @@ func (r *keptRows) Close() error {
 	return r.Rows.Close()
 }
 
-// forget closes and drops all statements except the ones whose rows are being read.
+// forget closes and drops all statements, except while their rows are being read.
 func (c *preparedConn) forget() error {
 	var failed error
 	for text, statement := range c.statements {
@@ -311,7 +311,7 @@ func (c *preparedConn) Close() error {
 	return errors.Join(failed, c.driverConn.Close())
 }
 
-// bindArgs appends a statement's arguments as the SQLite driver wants them.
+// bindArgs appends a statement's arguments in the form of the SQLite driver.
 func bindArgs(to []sqldriver.NamedValue, arguments []any) ([]sqldriver.NamedValue, error) {
 	for i, argument := range arguments {
 		value, err := driver.BindValue(argument)

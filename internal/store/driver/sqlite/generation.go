@@ -10,14 +10,10 @@ import (
 	"os"
 	"regexp"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // part is a part of the database that the hot look-ups remember.
@@ -39,8 +35,7 @@ func (s *parts) add(more parts) {
 	}
 }
 
-// changing finds what a statement changes among the tables of the hot look-ups. No trigger and no foreign key changes them on
-// behalf of another table.
+// changing finds the tables of the hot look-ups that a statement changes. No trigger and no foreign key changes them on behalf of another table.
 var changing = regexp.MustCompile(`(?i)\b(?:INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(?:main\s*\.\s*)?["\[` + "`" + `]?` +
 	`(?:(api_keys|organizations|org_models|provider_keys)|channels|agents)\b`)
 
@@ -56,17 +51,16 @@ func partsChanged(text string) (changed parts) {
 	return changed
 }
 
-// generations are two numbers in a file beside the database, one for each part, in memory that all processes of the database
-// share. A number is even while the part is as it was when the number was set. A process makes it odd in the transaction
-// that changes the part, before COMMIT, and even again after it, and never repeats a number. The same even number read twice
-// proves that nothing was committed in between.
+// generations are two numbers in a file beside the database, one for each part, in memory that all processes of the database share. A number is
+// even while the part is unchanged since the number was set. A process makes it odd in the transaction that changes the part, before COMMIT, and
+// even again after it, and never repeats a number. The same even number read twice proves that nothing was committed in between.
 //
-// A process that dies in between, or can't be sure of its COMMIT, leaves the number odd. The next writer makes it even, or the
-// next process that finds itself alone.
+// A process that dies in between, or can't be sure of its COMMIT, leaves the number odd. The next writer makes it even, or the next process that
+// is alone.
 //
-// Like SQLite's own index of the write-ahead log, the file works only between processes of one machine, and must not be deleted,
-// changed or truncated: a process that opens a new one doesn't see what the others announce in the old. A process that notices this
-// remembers nothing any more.
+// Like SQLite's own index of the write-ahead log, the file works only between processes of one machine, and must not be deleted, changed or
+// truncated: a process that opens a new file doesn't read the announcements of others in the old one. A process that notices this no longer
+// remembers anything.
 type generations struct {
 	mapped *generationFile
 	// file is locked for as long as this process is connected: shared, or at first exclusively.
@@ -78,7 +72,7 @@ type generations struct {
 // generationFile is the content of the file. A later version may append to it.
 type generationFile struct {
 	numbers [allParts]atomic.Uint64
-	// commits counts the transactions of all processes, for those that wait for one.
+	// commits counts the transactions of all processes, for processes that wait for one.
 	commits atomic.Uint64
 }
 
@@ -116,8 +110,8 @@ func openGenerations(ctx context.Context, path string, logger *slog.Logger) (g *
 	return g, shareLock(ctx, file)
 }
 
-// allocate gives the file its size. It is written and not only sized, because a full disk would end the process when it first
-// writes to mapped memory that has no place there. What is there already is left alone: another process may be at work.
+// allocate gives the file its size. It writes the bytes, because a full disk would end the process at its first write to mapped memory without a
+// place on the disk. It leaves existing bytes alone, because another process may be using them.
 func allocate(file *os.File) error {
 	about, err := file.Stat()
 	if err != nil {
@@ -148,8 +142,8 @@ func (g *generations) beginAlone(path string) error {
 	return nil
 }
 
-// isConnected reports whether any process is connected to the database: each has a shared lock on a byte of the index of the write-ahead
-// log. Only a process without such a connection may call it, because closing the file gives up the locks that the whole process has on it.
+// isConnected reports whether any process is connected to the database: each has a shared lock on a byte of the index of the write-ahead log. Only
+// a process without a connection may call it, because closing the file releases the locks that the whole process has on it.
 func isConnected(path string) (bool, error) {
 	const connected = 128                                // see "DMS" in SQLite's os_unix.c
 	index, err := os.OpenFile(path+"-shm", os.O_RDWR, 0) //nolint:gosec // it stands beside the database
@@ -190,7 +184,7 @@ func (g *generations) settled(of part) (number uint64, ok bool) {
 	return number, number%2 == 0 && !g.replaced.Load()
 }
 
-// look notices that the file isn't the one of its name any more, such as after a restored backup.
+// look notices that another file has the name of this one, such as after a restored backup.
 func (g *generations) look() {
 	if g.replaced.Load() {
 		return
@@ -227,11 +221,11 @@ func (g *generations) commits() uint64 {
 	return commits
 }
 
-// announcement is the odd number of each part that changes, or was left odd, 0 for the others.
+// announcement is the odd number of each part that changes or was left odd. 0 means neither.
 type announcement [allParts]uint64
 
-// announce makes the numbers of the parts odd. Only a process that has SQLite's write lock may call it, before it commits: then whoever left
-// another number odd has committed, or never will.
+// announce makes the numbers of the parts odd. Only a process that has SQLite's write lock may call it, before it commits. A process that left
+// another number odd has therefore committed, or never will.
 func (g *generations) announce(changed parts) (odd announcement) {
 	for i := range g.mapped.numbers {
 		number := &g.mapped.numbers[i]
@@ -250,7 +244,7 @@ func (g *generations) announce(changed parts) (odd announcement) {
 	return odd
 }
 
-// settle makes the numbers of an announcement even after its COMMIT, unless a later change was announced meanwhile.
+// settle makes the numbers of an announcement even after its COMMIT, unless a later change was announced since.
 func (g *generations) settle(odd announcement) {
 	for i, number := range odd {
 		if number != 0 {
@@ -264,70 +258,4 @@ func (g *generations) settle(odd announcement) {
 func (g *generations) close() error {
 	unlock(g.file)
 	return g.file.Close()
-}
-
-const (
-	// maxRemembered bounds the results that a look-up remembers of each second.
-	maxRemembered = 1 << 14
-	// rememberedFor bounds the time until a change is seen that another program than ours makes in the file.
-	rememberedFor = time.Second
-)
-
-// lookups remembers what one kind of look-up found. A result is valid while its generation stands, for rememberedFor at most.
-type lookups[K comparable, V any] struct {
-	of part
-
-	mu             sync.RWMutex
-	recent, before map[K]result[V] // before were recent until the second ended, so that memory follows what is in use
-	since          time.Time       // when recent was begun
-}
-
-type result[V any] struct {
-	value      V
-	generation uint64
-	readAt     time.Time
-}
-
-// get returns the value of a key if nothing can have changed since it was read, and otherwise what read returns. A key that read
-// doesn't find isn't remembered: requests with unknown keys could fill the memory.
-func (l *lookups[K, V]) get(r *hotReader, key K, read func() (V, bool, error)) (value V, found bool, err error) {
-	if r.isClosed() {
-		return value, false, driver.ErrClosed
-	}
-	// Loaded before the snapshot of the read: a change that is committed in between has made the number another one.
-	generation, settled := r.generations.settled(l.of)
-	if settled {
-		if value, found = l.recall(generation, key); found {
-			return value, true, nil
-		}
-	}
-	readAt := time.Now()
-	value, found, err = read()
-	if settled && found && err == nil {
-		l.remember(r.generations, key, result[V]{value, generation, readAt})
-	}
-	return value, found, err
-}
-
-func (l *lookups[K, V]) recall(generation uint64, key K) (value V, found bool) {
-	l.mu.RLock()
-	known, found := l.recent[key]
-	if !found {
-		known, found = l.before[key]
-	}
-	l.mu.RUnlock()
-	if !found || known.generation != generation || time.Since(known.readAt) > rememberedFor {
-		return value, false
-	}
-	return known.value, true
-}
-
-func (l *lookups[K, V]) remember(g *generations, key K, found result[V]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.recent == nil || len(l.recent) >= maxRemembered || found.readAt.Sub(l.since) > rememberedFor {
-		g.look()
-		l.before, l.recent, l.since = l.recent, map[K]result[V]{}, found.readAt
-	}
-	l.recent[key] = found
 }

@@ -9,14 +9,14 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// hotReader keeps a few connections open, each with its statements prepared, which costs a fraction of
-// the way through database/sql. Every look-up sees what was committed last: it reads, unless the [generations] prove that
-// nothing was committed since the same was read.
+// hotReader keeps a few connections open, each with its statements prepared, which costs a fraction of the way through database/sql. Every look-up
+// returns the newest committed state: it reads, unless the [generations] prove that nothing was committed since the last read.
 type hotReader struct {
 	routes *driver.RouteReader
 
@@ -120,7 +120,7 @@ func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found ma
 	return err
 }
 
-// isClosed reports whether look-ups are refused, also those that would read nothing.
+// isClosed reports whether look-ups are refused, including look-ups of remembered results.
 func (r *hotReader) isClosed() bool {
 	select {
 	case <-r.closed:
@@ -130,7 +130,7 @@ func (r *hotReader) isClosed() bool {
 	}
 }
 
-// read runs a query on one of the connections and hands each row to each, whose error ends it.
+// read runs a query on one of the connections and calls each for every row until each returns an error.
 func (r *hotReader) read(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
 	bound, err := bindArgs(nil, arguments)
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *hotReader) Close() error {
 	return r.closeIdle(cap(r.idle))
 }
 
-// closeIdle closes n connections, and waits for those that are lent.
+// closeIdle closes n connections, and waits for lent ones.
 func (r *hotReader) closeIdle(n int) error {
 	var failed error
 	for range n {
@@ -201,4 +201,70 @@ func (r *hotReader) eachRoute(text string, wanted any, each func(*driver.Route))
 		each(route)
 		return err
 	}, text, string(list))
+}
+
+const (
+	// maxRemembered bounds the results that a look-up remembers of each second.
+	maxRemembered = 1 << 14
+	// rememberedFor bounds the time until a change is seen that another program than ours makes in the file.
+	rememberedFor = time.Second
+)
+
+// lookups remembers the results of one kind of look-up. A result is valid until its generation changes, and no longer than rememberedFor.
+type lookups[K comparable, V any] struct {
+	of part
+
+	mu             sync.RWMutex
+	recent, before map[K]result[V] // before were recent until the second ended, so that memory follows what is in use
+	since          time.Time       // when recent was begun
+}
+
+type result[V any] struct {
+	value      V
+	generation uint64
+	readAt     time.Time
+}
+
+// get returns the value of a key if nothing can have changed since it was read, and otherwise the result of read. A missing key isn't remembered,
+// because requests with unknown keys could fill the memory.
+func (l *lookups[K, V]) get(r *hotReader, key K, read func() (V, bool, error)) (value V, found bool, err error) {
+	if r.isClosed() {
+		return value, false, driver.ErrClosed
+	}
+	// Loaded before the snapshot of the read: a change that is committed in between has made the number another one.
+	generation, settled := r.generations.settled(l.of)
+	if settled {
+		if value, found = l.recall(generation, key); found {
+			return value, true, nil
+		}
+	}
+	readAt := time.Now()
+	value, found, err = read()
+	if settled && found && err == nil {
+		l.remember(r.generations, key, result[V]{value, generation, readAt})
+	}
+	return value, found, err
+}
+
+func (l *lookups[K, V]) recall(generation uint64, key K) (value V, found bool) {
+	l.mu.RLock()
+	known, found := l.recent[key]
+	if !found {
+		known, found = l.before[key]
+	}
+	l.mu.RUnlock()
+	if !found || known.generation != generation || time.Since(known.readAt) > rememberedFor {
+		return value, false
+	}
+	return known.value, true
+}
+
+func (l *lookups[K, V]) remember(g *generations, key K, found result[V]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.recent == nil || len(l.recent) >= maxRemembered || found.readAt.Sub(l.since) > rememberedFor {
+		g.look()
+		l.before, l.recent, l.since = l.recent, map[K]result[V]{}, found.readAt
+	}
+	l.recent[key] = found
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// erasing finds statements that delete what is stored about customers.
+// erasing finds statements that delete data about customers.
 var erasing = regexp.MustCompile(`(?i)\bDELETE\s+FROM\s+(?:conversations|(?:outbound_)?messages|turns|media(?:_pieces)?|sent_file(?:s|_pieces))\b`)
 
 const (
@@ -21,11 +21,12 @@ const (
 	scrubLastAttempts = 40
 )
 
-// scrubPragmas are the settings of an attempt's connection. While it waits for readers, nobody can write: busy_timeout (ms) bounds that.
+// scrubPragmas are the settings of an attempt's connection. While it waits for readers, it blocks all writers, for busy_timeout (ms) at the
+// longest.
 var scrubPragmas = []string{"busy_timeout(20)", "synchronous(FULL)", "journal_size_limit(67108864)"}
 
-// scrubber empties the write-ahead log after customers were deleted, because its old frames hold their rows. The database file needs no
-// scrubbing: the writer overwrites what it deletes (secure_delete).
+// scrubber empties the write-ahead log after customers were deleted, because its old frames hold their rows. The database file needs no scrubbing:
+// the writer overwrites deleted rows (secure_delete).
 type scrubber struct {
 	path   string
 	wanted chan struct{} // has an element when a deletion was committed that no attempt has covered
@@ -88,8 +89,8 @@ func (s *scrubber) close(ctx context.Context) {
 	}
 }
 
-// attempt writes the log back into the database file and truncates it, and reports whether it did. It writes most of it back while others
-// write, and takes the turn to write for the rest. A fault, such as a full disk, is a reason to try again.
+// attempt writes the log back into the database file and truncates it, and reports whether it did. It writes most of it back while others write,
+// and waits for the turn to write the rest. A fault, such as a full disk, is a reason to try again.
 func (s *scrubber) attempt() (emptied bool) {
 	conn, err := dial(context.Background(), s.path, scrubPragmas)
 	if err != nil {

@@ -42,7 +42,8 @@ type Driver struct {
 	copying     atomic.Int64 // connections that copy the database
 }
 
-// Open opens a database file and creates it when it is missing. logger gets what an operator must know. It refuses a file on a network file system.
+// Open opens a database file and creates it if it is missing. logger gets conditions that need the operator. Open refuses a file on a network file
+// system.
 func Open(ctx context.Context, path string, clock func() time.Time, logger *slog.Logger) (opened *Driver, err error) {
 	if err := prepareFile(path); err != nil {
 		return nil, err
@@ -252,8 +253,8 @@ func (d *Driver) WALBytes() int64 {
 	return about.Size()
 }
 
-// PreparedStatements returns the texts that the writer and one connection of the hot reader have prepared, and whether each
-// changes what the hot look-ups remember. Tests explain their plans.
+// PreparedStatements returns the texts that the writer and one connection of the hot reader have prepared, and whether each changes tables of the
+// hot look-ups. Tests explain their plans.
 func (d *Driver) PreparedStatements() (texts map[string]bool) {
 	texts = map[string]bool{}
 	idle := <-d.hot.idle
@@ -269,7 +270,7 @@ func (d *Driver) PreparedStatements() (texts map[string]bool) {
 // WriterStatements returns how many statements the writer has run. Tests call it while nothing is written.
 func (d *Driver) WriterStatements() int { return d.writer.conn.ran }
 
-// Close implements [driver.Driver]. The process counts as one that uses the database until all its connections are closed.
+// Close implements [driver.Driver]. The process counts as a user of the database until all its connections are closed.
 func (d *Driver) Close(ctx context.Context) error {
 	var failed error
 	if d.writer != nil {

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFileSystems are file systems whose locks or shared memory mappings don't hold between machines, or not even
-// between processes, by the magic number statfs(2) gives. FUSE stands for sshfs, s3fs, virtiofs and the like: a local
-// one looks the same as a remote one, so all are refused.
+// networkFileSystems are file systems without reliable locks or shared memory mappings between machines, or even between processes, by the magic
+// number of statfs(2). FUSE includes sshfs, s3fs, virtiofs and others: a local one looks like a remote one, so all are refused.
 var networkFileSystems = map[int64]string{
 	unix.NFS_SUPER_MAGIC:  "NFS",
 	unix.SMB_SUPER_MAGIC:  "SMB",
@@ -29,7 +28,7 @@ var networkFileSystems = map[int64]string{
 	0xbacbacbc:            "VMware shared folder",
 }
 
-// networkFileSystem names the file system of an existing path and reports whether it is one that SQLite can't use.
+// networkFileSystem names the file system of an existing path and reports whether SQLite can't use it.
 func networkFileSystem(path string) (name string, remote bool, err error) {
 	var about unix.Statfs_t
 	if err := unix.Statfs(path, &about); err != nil {

@@ -19,17 +19,17 @@ const (
 	turnPollFastUntil = 20 * time.Millisecond
 )
 
-// writeLock makes the writers of several processes (and of several pools of one process) take turns on one SQLite
-// file. SQLite's own lock is not fair: a writer that waits sleeps up to 100 ms and never meets the gap between two
-// transactions of a busy one, which left a second process one write a second.
+// writeLock makes the writers of several processes (and of several pools of one process) take turns on one SQLite file. SQLite's own lock is not
+// fair: a waiting writer sleeps up to 100 ms and never meets the gap between two transactions of a busy one, which left a second process one write
+// a second.
 //
-// Two advisory locks: turn is held while writing, next while waiting for turn. A process that has just written and wants to
-// write again must first win next, which a waiting process holds: so it comes after it. Fairness is all the locks give.
-// A process that can't get the turn in time tries to write without it, and comes back when SQLite's own lock is taken, too.
+// Two advisory locks: turn is held while writing, next while waiting for turn. After a write, a process that has more to write must first win
+// next, which a waiting process holds, and so comes after it. The locks give fairness and nothing else. A process that can't get the turn in time
+// tries to write without it, and comes back if SQLite's own lock is also held.
 //
-// The wait polls with LOCK_NB instead of blocking in flock(2), which nothing but a signal ends: a blocked call would
-// outlive Close for as long as a stopped process holds the turn. The sleep between two polls is a system call, because
-// the runtime's timers are a millisecond coarse in an idle process; it happens only while another process writes.
+// The wait polls with LOCK_NB instead of blocking in flock(2), which only a signal ends: a blocked call would outlive Close for as long as a
+// stopped process holds the turn. The sleep between two polls is a system call, because the runtime's timers are a millisecond coarse in an idle
+// process. It happens only while another process writes.
 type writeLock struct {
 	turn, next *os.File
 	stuck      bool // the last wait ended without the turn

@@ -109,7 +109,7 @@ func (w *writerConn) Close() error {
 	return errors.Join(failed, w.writeLock.close())
 }
 
-// transaction is a transaction of the SQLite writer. Statements run at once: there is no round trip to save.
+// transaction is a transaction of the SQLite writer. Statements run immediately, because there is no round trip to save.
 type transaction struct {
 	writer    *writerConn
 	groups    int // savepoints so far
@@ -225,8 +225,8 @@ func (t *transaction) restart() error {
 	return err
 }
 
-// Commit announces a change of what the hot look-ups remember before it can be seen. After a failure the announcement stands:
-// whether something was committed isn't sure, and reading too often is no harm.
+// Commit announces a change of the hot look-ups' tables before it is visible. After a failure the announcement remains, because something may have
+// been committed, and reading too often does no harm.
 func (t *transaction) Commit(context.Context) error {
 	announced := t.writer.generations.announce(t.conn.changed)
 	_, err := t.conn.exec("COMMIT", nil)
