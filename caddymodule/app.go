@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	caddytokens "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
 )
@@ -25,6 +29,97 @@ func init() { caddy.RegisterModule(new(App)) }
 //
 // Every secret in it is a reference, `{env.NAME}` or `{file.PATH}`. Loading the configuration reads the secrets and reports
 // everything that is missing or wrong at once; it opens no store and makes no connection.
+//
+// Syntax of the global option:
+//
+//	svc {
+//	    base_url        <scheme://host[:port]>
+//	    store           sqlite <path> | postgres <{env.NAME} or {file.PATH}> {
+//	        direct <{env.NAME} or {file.PATH}>
+//	    }
+//	    redis           <{env.NAME} or {file.PATH}> | sentinel <master> <host:port...> | cluster <host:port...> {
+//	        nodes             <n>
+//	        username          <name>
+//	        password          <{env.NAME} or {file.PATH}>
+//	        sentinel_password <{env.NAME} or {file.PATH}>
+//	        tls               [<PEM file of an authority>]
+//	    }
+//	    master_key      <{env.NAME} or {file.PATH}>
+//	    plan <name> {
+//	        requests_per_minute <n>
+//	        channels            <n>
+//	        knowledge_bytes     <size>
+//	    }
+//	    provider <name> {
+//	        protocol           <name> {
+//	            <options of the module svc.providers.name>
+//	        }
+//	        base_url           <url>
+//	        api_key            <{env.NAME} or {file.PATH}> | none
+//	        connect_timeout    <duration>
+//	        first_byte_timeout <duration>
+//	        idle_timeout       <duration>
+//	        response_timeout   <duration>
+//	        max_duration       <duration>
+//	        max_calls          <n>
+//	        send_traceparent   [true|false]
+//	        transport          http {
+//	            <options of reverse_proxy's http transport>
+//	        }
+//	    }
+//	    model <provider>/<model> {
+//	        upstream_model     <name>
+//	        display_name       <text>
+//	        friendly_name      <text>
+//	        tier               <name>
+//	        owned_by           <text>
+//	        vn_hosted          [true|false]
+//	        created            <unix seconds>
+//	        context_window     <tokens>
+//	        max_output_tokens  <tokens>
+//	        max_tokens_field   max_tokens | max_completion_tokens
+//	        reasoning          [true|false]
+//	        reserve_max_output [true|false]
+//	        live_only          [true|false]
+//	        price_input        <micros per million tokens>
+//	        price_output       <micros per million tokens>
+//	        price_cached_input <micros per million tokens>
+//	    }
+//	    platform <name> {
+//	        header   <name>
+//	        api_base <url>
+//	        ack      empty
+//	        <options of the module svc.platforms.<name>>
+//	    }
+//	    worker {
+//	        concurrency <n>
+//	        listen      <address>
+//	    }
+//	    timing {
+//	        hold_ttl       <duration>
+//	        sweep_interval <duration>
+//	        lease          <duration>
+//	        early_status   <duration>
+//	    }
+//	    limits {
+//	        buffered_bytes      <size>
+//	        body_grace          <duration>
+//	        body_grace_with_key <duration>
+//	        body_rate           <size>
+//	        streams             <n>
+//	        calls               <n>
+//	        kept_answers        <size>
+//	    }
+//	    tranches        on | off
+//	    event_endpoints public | any
+//	    customer_files  public | any
+//	    memory {
+//	        gc_floor <size>
+//	    }
+//	}
+//
+// plan, provider, model and platform may be repeated with other names. The first plan is the default one; no other order
+// counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
 	// after it, because addresses built from it are compared and signed byte by byte. Required.
@@ -88,6 +183,31 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc", New: func() caddy.Module { return new(App) }}
 }
 
+func init() { httpcaddyfile.RegisterGlobalOption(appName, parseGlobalOption) }
+
+// parseGlobalOption reads the global option svc into the JSON form of the app. A second block is refused.
+func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
+	if previous != nil {
+		d.Next()
+		return nil, d.Err("svc: there is one svc block; a second one is refused. To spread it over files, use import inside it")
+	}
+	nameService()
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: appName, Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile reads the global option. The error has all faults of the block, each with file, line and what is allowed.
+func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
+	r, block := caddyfile.NewReader(d)
+	r.Block(appName, block, a.Rules())
+	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(a.Models, func(a, b *Model) int { return strings.Compare(a.Name, b.Name) })
+	return r.Err(a.faults(), block)
+}
+
 // ReadApp returns the svc app of a whole configuration in Caddy's JSON form. It checks the app as [App.Provision] does
 // first, but reads no secret and opens nothing. Errors call the configuration name.
 func ReadApp(configuration []byte, name string) (*App, error) {
@@ -113,57 +233,62 @@ func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
 	if err := app.faults().Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	app.fill()
 	return app, nil
 }
 
+// Rules are the options of the svc block.
+func (a *App) Rules() []caddyfile.Rule {
+	return []caddyfile.Rule{
+		caddyfile.Text("base_url", &a.BaseURL, "<scheme://host[:port]>", "scheme://host[:port]").
+			Also(func(fs *config.Faults, path string) { baseURLFaults(fs, path, a.BaseURL) }),
+		a.storeRule(),
+		a.redisRule(),
+		caddyfile.Secret("master_key", &a.MasterKey).Also(func(fs *config.Faults, path string) {
+			if a.MasterKey == "" {
+				fs.Addf(path, "missing; give %s that holds the base64 of 32 random bytes", config.ReferenceForms)
+			}
+		}),
+		caddyfile.List("plan", &a.Plans, (*Plan).faults),
+		caddyfile.List("provider", &a.Providers, (*Provider).faults),
+		caddyfile.List("model", &a.Models, func(m *Model, fs *config.Faults, path string) { m.faults(fs, path, slices.Compact(a.ProviderNames())) }).
+			As("<provider>/<model>"),
+		a.platformRule(),
+		caddyfile.Block("worker", &a.Worker),
+		caddyfile.Block("timing", &a.Timing),
+		caddyfile.Block("limits", &a.Limits),
+		caddyfile.OneOf("tranches", &a.Tranches, "on", tranchesOff),
+		caddyfile.OneOf("event_endpoints", &a.EventEndpoints, "public", anyTarget),
+		caddyfile.OneOf("customer_files", &a.CustomerFiles, "public", anyTarget),
+		caddyfile.Block("memory", &a.Memory),
+	}
+}
+
 // faults checks a configuration, whether it was a Caddyfile or JSON. It returns everything that is wrong and can be seen
-// without reading a secret, in the order of the fields.
+// without reading a secret, in the order of the options.
 func (a *App) faults() *config.Faults {
 	fs := new(config.Faults)
 	moduleFaults(fs)
-	baseURLFaults(fs, a.BaseURL)
-	a.Store.faults(fs)
-	a.Redis.faults(fs)
-	a.masterKeyFaults(fs)
-	a.planFaults(fs)
-	providers := a.providerFaults(fs)
-	a.modelFaults(fs, providers)
-	a.Platforms.faults(fs)
-	a.Worker.faults(fs)
-	a.Timing.faults(fs)
-	a.Limits.faults(fs)
-	if a.Tranches != "" && !slices.Contains(onOff, a.Tranches) {
-		fs.Addf("svc.tranches", "%q is not known; allowed: %s", a.Tranches, config.Listed(onOff))
-	}
-	targetFaults(fs, "svc.event_endpoints", a.EventEndpoints)
-	targetFaults(fs, "svc.customer_files", a.CustomerFiles)
-	a.Memory.faults(fs)
+	caddyfile.Faults(a.Rules(), fs, appName)
 	return fs
 }
+
+// fill sets the defaults of all options that weren't given. The configuration that Caddy shows doesn't have them.
+func (a *App) fill() { caddyfile.Fill(a.Rules()) }
 
 // tranchesOff is the value of tranches that switches them off.
 const tranchesOff = "off"
 
-var onOff = []string{"on", tranchesOff}
-
 // anyTarget is the value of event_endpoints and customer_files that allows every address.
 const anyTarget = "any"
-
-var targets = []string{"public", anyTarget}
-
-func targetFaults(fs *config.Faults, path, target string) {
-	if target != "" && !slices.Contains(targets, target) {
-		fs.Addf(path, "%q is not known; allowed: %s", target, config.Listed(targets))
-	}
-}
 
 // targetPolicy returns which addresses an option allows.
 func targetPolicy(target string) egress.Policy {
 	return egress.Policy{AllowPrivate: target == anyTarget}
 }
 
-func baseURLFaults(fs *config.Faults, address string) {
-	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"
+func baseURLFaults(fs *config.Faults, path, address string) {
+	const form = "scheme://host[:port] with http or https, e.g. https://api.example.com"
 	if address == "" {
 		fs.Addf(path, "missing; give %s", form)
 		return
@@ -177,62 +302,12 @@ func baseURLFaults(fs *config.Faults, address string) {
 	}
 }
 
-func (a *App) masterKeyFaults(fs *config.Faults) {
-	const path = "svc.master_key"
-	if a.MasterKey == "" {
-		fs.Addf(path, "missing; give %s that holds the base64 of 32 random bytes", config.ReferenceForms)
-		return
-	}
-	a.MasterKey.Check(fs, path, "")
-}
-
-func (a *App) planFaults(fs *config.Faults) {
-	names := make(nameCounts)
-	for i, plan := range a.Plans {
-		if plan == nil || plan.Name == "" {
-			fs.Nameless("plan", i)
-			continue
-		}
-		plan.faults(fs, names.path(fs, "plan", plan.Name))
-	}
-}
-
-// providerFaults also returns the names of the providers, which models refer to.
-func (a *App) providerFaults(fs *config.Faults) (known []string) {
-	names := make(nameCounts)
-	for i, provider := range a.Providers {
-		if provider == nil || provider.Name == "" {
-			fs.Nameless("provider", i)
-			continue
-		}
-		provider.faults(fs, names.path(fs, "provider", provider.Name))
-		known = append(known, provider.Name)
-	}
-	return slices.Compact(known)
-}
-
-func (a *App) modelFaults(fs *config.Faults, providers []string) {
-	names := make(nameCounts)
-	for i, model := range a.Models {
-		if model == nil || model.Name == "" {
-			fs.Nameless("model", i)
-			continue
-		}
-		model.faults(fs, names.path(fs, "model", model.Name), providers)
-	}
-}
-
-type nameCounts map[string]int
-
-// path returns the path of the next element called name, and adds a fault if the name was used before.
-func (n nameCounts) path(fs *config.Faults, list, name string) string {
-	n[name]++
-	path := config.Repeated(config.Element(list, name), n[name])
-	if n[name] > 1 {
-		fs.Addf(path, "the name is taken by an earlier %s; names are unique", list)
-	}
-	return path
-}
+// noPlan is the plan of all organizations if the configuration has no plans.
+var noPlan = func() *Plan {
+	plan := new(Plan)
+	caddyfile.Fill(plan.Rules())
+	return plan
+}()
 
 // plan returns the plan of an organization: the one called name, else the first, else one without limits. A name that the
 // configuration no longer has gets the first plan, so that removing a plan never lifts limits.
@@ -245,7 +320,7 @@ func (a *App) plan(name string) *Plan {
 	if len(a.Plans) > 0 {
 		return a.Plans[0]
 	}
-	return new(Plan)
+	return noPlan
 }
 
 // DefaultPlan is the name of the plan of an organization that names none; "" if there are no plans.
@@ -266,13 +341,15 @@ func (a *App) ProviderNames() []string {
 	return namesOf(a.Providers, func(p *Provider) string { return p.Name })
 }
 
-func namesOf[T any](list []T, name func(T) string) []string {
-	names := make([]string, len(list))
-	for i, element := range list {
-		names[i] = name(element)
+func namesOf[T any](list []*T, name func(*T) string) []string {
+	names := make([]string, 0, len(list))
+	for _, element := range list {
+		if element != nil && name(element) != "" { // an element without a name is a fault
+			names = append(names, name(element))
+		}
 	}
 	return names
 }
 
 // SweepInterval is the pause between two sweeps of expired holds.
-func (a *App) SweepInterval() time.Duration { return a.Timing.sweepInterval() }
+func (a *App) SweepInterval() time.Duration { return time.Duration(a.Timing.SweepInterval) }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -31,6 +32,7 @@ func secretFile(t *testing.T, content string) config.Secret {
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for _, app := range []*App{{}, {EventEndpoints: "any"}, {CustomerFiles: "any"}, {EventEndpoints: "public", CustomerFiles: "public"}} {
+		app.fill()
 		rt := &runtime{shared: &sharedStore{}}
 		require.Equal(t, app.EventEndpoints == "any", app.deliverer(rt).Policy.AllowPrivate)
 		require.Equal(t, app.CustomerFiles == "any", app.fetcher(rt).Policy.AllowPrivate)
@@ -208,7 +210,7 @@ func TestBaseURL(t *testing.T) {
 		"":                              false,
 	} {
 		var fs config.Faults
-		baseURLFaults(&fs, address)
+		baseURLFaults(&fs, "svc.base_url", address)
 		require.Equal(t, good, len(fs) == 0, "%q: %v", address, fs)
 	}
 }
@@ -216,7 +218,8 @@ func TestBaseURL(t *testing.T) {
 func TestModelDefaults(t *testing.T) {
 	t.Parallel()
 	price := int64(7)
-	m := (&Model{Name: "openrouter/meta/llama-3", PriceInput: &price}).withDefaults()
+	m := &Model{Name: "openrouter/meta/llama-3", PriceInput: &price}
+	caddyfile.Fill(m.Rules())
 	require.Equal(t, "openrouter", m.provider())
 	require.Equal(t, "meta/llama-3", m.UpstreamModel)
 	require.Equal(t, "openrouter/meta/llama-3", m.DisplayName)
@@ -228,8 +231,23 @@ func TestModelDefaults(t *testing.T) {
 	require.Equal(t, int64(1735689600), *m.Created)
 	require.Equal(t, int64(7), *m.PriceCachedInput)
 
-	named := (&Model{Name: "a/b", DisplayName: "Bee"}).withDefaults()
+	named := &Model{Name: "a/b", DisplayName: "Bee"}
+	caddyfile.Fill(named.Rules())
 	require.Equal(t, "Bee", named.FriendlyName)
+}
+
+// filled returns the app with the defaults of all options.
+func filled(app *App) *App {
+	app.fill()
+	return app
+}
+
+// filledJSON returns a configuration with its defaults.
+func filledJSON(t *testing.T, app *App) string {
+	t.Helper()
+	raw, err := json.Marshal(filled(app))
+	require.NoError(t, err)
+	return string(raw)
 }
 
 func TestPlanOfOrganization(t *testing.T) {
@@ -260,5 +278,5 @@ func TestConfigurationHoldsNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(written), planted)
 	require.NotContains(t, string(written), testMasterKey)
-	require.JSONEq(t, string(raw), string(written), "provisioning must not change the configuration")
+	require.JSONEq(t, filledJSON(t, app), string(written), "provisioning adds the defaults, nothing else")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -31,6 +32,7 @@ func TestLongestNames(t *testing.T) {
 		one := int64(1)
 		model.ContextWindow, model.MaxOutputTokens, model.PriceInput, model.PriceOutput = &one, &one, &one, &one
 		model.faults(&faults, "m", []string{"p"})
+		caddyfile.Faults(model.Rules(), &faults, "m")
 		require.Len(t, faults, test.faults, "%s %s", test.model, test.tier)
 	}
 	require.Equal(t, "svc.plan["+long+"]", config.Element("plan", long))
@@ -42,6 +44,7 @@ func TestPlanLimits(t *testing.T) {
 	t.Parallel()
 	none, some := int64(0), int64(10<<20)
 	app := &App{Plans: []*Plan{{Name: "free", KnowledgeBytes: &none}, {Name: "pro", KnowledgeBytes: &some}, {Name: "max"}}}
+	app.fill()
 	require.Zero(t, app.KnowledgeLimit("free"))
 	require.Equal(t, some, app.KnowledgeLimit("pro"))
 	require.EqualValues(t, 1<<30, app.KnowledgeLimit("max"))

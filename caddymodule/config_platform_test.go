@@ -71,7 +71,7 @@ func TestPlatformSettings(t *testing.T) {
 	written, err := json.Marshal(loaded)
 	require.NoError(t, err)
 	require.NotContains(t, string(written), planted)
-	require.JSONEq(t, string(raw), string(written))
+	require.JSONEq(t, filledJSON(t, app), string(written))
 }
 
 // TestWithoutPlatforms guarantees that only the bot platform's webhooks work where nothing is configured.

@@ -25,6 +25,7 @@ func readRedis(t *testing.T, r *Redis) *redisSettings {
 	var fs config.Faults
 	r.faults(&fs)
 	require.NoError(t, fs.Err())
+	filled(&App{Redis: r})
 	read := r.read(caddy.NewReplacer(), &fs)
 	require.NoError(t, fs.Err())
 	return read

@@ -16,27 +16,38 @@ import (
 // same rules as all others.
 
 // optionRule reads an option into values.
-func optionRule(r *caddyfile.Reader, o *option.Option, values map[string]string) caddyfile.Rule {
+func optionRule(o *option.Option, values map[string]string) caddyfile.Rule {
 	switch o.Kind {
 	case option.Secret:
-		return valueRule(o.Name, r.Unquoted, config.ReferenceForms, values)
+		return valueRule(o.Name, values, func(to *string) caddyfile.Rule {
+			return caddyfile.Unquoted(o.Name, to, caddyfile.SecretSyntax, config.ReferenceForms)
+		})
 	case option.Identifier:
-		return valueRule(o.Name, r.Unquoted, config.IdentifierForms, values)
+		return valueRule(o.Name, values, func(to *string) caddyfile.Rule {
+			return caddyfile.Unquoted(o.Name, to, "<name>", config.IdentifierForms)
+		})
 	case option.Address:
-		return valueRule(o.Name, r.Text, "an address", values)
+		return textRule(o.Name, "<url>", "an address", values)
 	case option.Text:
 	}
-	return valueRule(o.Name, r.Text, "a text", values)
+	return textRule(o.Name, "<text>", "a text", values)
 }
 
-// valueRule reads the value of word into values; what describes it in messages.
-func valueRule(word string, read func(to *string, what string) caddyfile.Read, what string, values map[string]string) caddyfile.Rule {
-	return caddyfile.Rule{Word: word, Read: func(path string, o caddyfile.Option) {
+// textRule reads a text into values; what describes it in messages.
+func textRule(word, syntax, what string, values map[string]string) caddyfile.Rule {
+	return valueRule(word, values, func(to *string) caddyfile.Rule { return caddyfile.Text(word, to, syntax, what) })
+}
+
+// valueRule reads the value of word into values with the rule that returns one for a variable.
+func valueRule(word string, values map[string]string, of func(to *string) caddyfile.Rule) caddyfile.Rule {
+	rule := of(new(string))
+	rule.Read = func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 		var value string
-		if read(&value, what)(path, o); value != "" {
+		if of(&value).Read(r, path, o); value != "" {
 			values[word] = value
 		}
-	}}
+	}
+	return rule
 }
 
 // optionFaults adds the faults of an option's value at path. It quotes no value that may be a secret.

@@ -99,7 +99,7 @@ func TestOptionsOfAProtocolInACaddyfile(t *testing.T) {
 	options := map[string]string{}
 	var rules []caddyfile.Rule
 	for _, declared := range (guest{}).Describe().Options {
-		rules = append(rules, optionRule(r, &declared, options))
+		rules = append(rules, optionRule(&declared, options))
 	}
 	r.Block("svc", block, rules)
 	require.Equal(t, map[string]string{"region": "asia", "account": "{env.A}"}, options)

@@ -115,12 +115,12 @@ func (a *App) logStart(location store.Location) {
 // storeSettings returns a's settings for the store, which it may share with other configurations.
 func (a *App) storeSettings() storeSettings {
 	settings := storeSettings{
-		bufferedBytes: valueOr(valueOr(a.Limits, Limits{}).BufferedBytes, DefaultBufferedBytes),
-		keptAnswers:   valueOr(valueOr(a.Limits, Limits{}).KeptAnswers, DefaultKeptAnswers), bodyPace: a.Limits.bodyPace(), log: a.log,
+		bufferedBytes: *a.Limits.BufferedBytes,
+		keptAnswers:   *a.Limits.KeptAnswers, bodyPace: a.Limits.bodyPace(), log: a.log,
 		tranches: a.Tranches != tranchesOff, ring: a.settings.ring, worker: a.worker != nil,
 	}
 	if a.attached.Load() {
-		settings.sweep = a.Timing.sweepInterval()
+		settings.sweep = time.Duration(a.Timing.SweepInterval)
 	}
 	return settings
 }

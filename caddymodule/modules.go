@@ -166,7 +166,7 @@ func (BotPlatform) CaddyModule() caddy.ModuleInfo {
 //	    app_secret          <{env.NAME} or {file.PATH}>
 //	    verify_token        <{env.NAME} or {file.PATH}>
 //	    photo_dm_app_secret <{env.NAME} or {file.PATH}>
-//	    object              <kind> <value>
+//	    object <key> <value>
 //	}
 type SocialPlatform struct{ social.Driver }
 

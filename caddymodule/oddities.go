@@ -18,7 +18,7 @@ func (a *App) oddities() (warnings []string) {
 	if len(a.Models) == 0 {
 		warnings = append(warnings, "svc.model: there is no model, so every call ends with unsupported_model")
 	}
-	if bytes := valueOr(valueOr(a.Limits, Limits{}).BufferedBytes, DefaultBufferedBytes); bytes < leastBufferedBytes {
+	if bytes := *a.Limits.BufferedBytes; bytes < leastBufferedBytes {
 		warnings = append(warnings, fmt.Sprintf("svc.limits.buffered_bytes: %d bytes hold hardly a request; give a unit, e.g. 256MiB", bytes))
 	}
 	for _, p := range a.Providers {

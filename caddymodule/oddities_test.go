@@ -10,6 +10,7 @@ import (
 func TestOddities(t *testing.T) {
 	t.Parallel()
 	app := goodApp(t)
+	app.fill()
 	require.Empty(t, app.oddities())
 	bytes := int64(256)
 	app.Models, app.Limits = nil, &Limits{BufferedBytes: &bytes}

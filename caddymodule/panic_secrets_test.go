@@ -19,10 +19,10 @@ func TestTraceOfAPanicShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "ck_live_planted-in-a-request" //nolint:gosec // it is none
 	var log bytes.Buffer
-	app := &App{lifecycle: lifecycle{
+	app := filled(&App{lifecycle: lifecycle{
 		log: slog.New(slog.NewJSONHandler(&log, nil)), ready: make(chan struct{}),
 		runtime: &runtime{shared: &sharedStore{calls: gateway.NewInFlight()}},
-	}}
+	}})
 	close(app.ready)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions?key="+secret, strings.NewReader(secret))
 	r.Header.Set("Authorization", "Bearer "+secret)

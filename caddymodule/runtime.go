@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -50,13 +51,12 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	}
 	places := 0
 	if a.worker != nil {
-		places = a.Worker.concurrency()
+		places = int(*a.Worker.Concurrency)
 	}
-	limits, timing := valueOr(a.Limits, Limits{}), valueOr(a.Timing, Timing{})
 	calls := gateway.New(gateway.Config{
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: shared.ring, Calls: shared.calls,
-		CallLimit: int(valueOr(limits.Calls, DefaultCalls)), Places: places,
-		HoldTTL: orDefault(timing.HoldTTL, DefaultHoldTTL), EarlyStatus: orDefault(timing.EarlyStatus, DefaultEarlyStatus),
+		CallLimit: int(*a.Limits.Calls), Places: places,
+		HoldTTL: time.Duration(a.Timing.HoldTTL), EarlyStatus: time.Duration(a.Timing.EarlyStatus),
 		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db.APIKeys)
@@ -68,7 +68,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		return nil, err
 	}
 	chat := &v1.Chat{
-		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(valueOr(limits.Streams, DefaultStreams)), Logger: a.log,
+		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(*a.Limits.Streams), Logger: a.log,
 	}
 	api := api.New(api.Deps{
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
@@ -101,7 +101,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 func (a *App) Catalog() (*gateway.Catalog, error) {
 	models := make([]gateway.Model, len(a.Models))
 	for i, configured := range a.Models {
-		models[i] = configured.withDefaults().entry()
+		models[i] = configured.entry()
 	}
 	entries := make([]gateway.ProviderEntry, len(a.Providers))
 	for i, configured := range a.Providers {
@@ -126,7 +126,7 @@ func (m *Model) entry() gateway.Model {
 func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
-		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(valueOr(p.MaxCalls, DefaultMaxCalls)),
+		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(*p.MaxCalls),
 		SendTraceparent: p.SendTraceparent,
 	}
 }
@@ -147,12 +147,12 @@ func (a *App) RequestsPerMinute(plan string) int64 { return valueOr(a.plan(plan)
 
 // ChannelLimit is how many channels a plan allows. It implements [api.PlanLimits].
 func (a *App) ChannelLimit(plan string) int64 {
-	return valueOr(a.plan(plan).Channels, DefaultPlanChannels)
+	return *a.plan(plan).Channels
 }
 
 // KnowledgeLimit is how many bytes of documents a plan allows. It implements [api.PlanLimits].
 func (a *App) KnowledgeLimit(plan string) int64 {
-	return valueOr(a.plan(plan).KnowledgeBytes, DefaultPlanKnowledge)
+	return *a.plan(plan).KnowledgeBytes
 }
 
 var (

@@ -29,9 +29,9 @@ import (
 func TestPanicIsAnswered(t *testing.T) {
 	t.Parallel()
 	calls := gateway.NewInFlight()
-	app := &App{lifecycle: lifecycle{
+	app := filled(&App{lifecycle: lifecycle{
 		log: slog.New(slog.DiscardHandler), ready: make(chan struct{}), runtime: &runtime{shared: &sharedStore{calls: calls}},
-	}}
+	}})
 	close(app.ready)
 	serve := func(h func(w http.ResponseWriter)) error {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -70,7 +70,7 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	require.NoError(t, run.app.Start())
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	shared := run.app.runtime.shared
-	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
+	run.app.Limits.BodyGrace = caddy.Duration(grace)
 	refusal := &Error{noOptions: noOptions{inApp{app: run.app}}, logger: zap.NewNop()}
 	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
 	key, err := identity.CreateAPIKey(t.Context(), shared.db, "test", identity.KeyRequest{OrgID: "org_1"})
@@ -117,7 +117,7 @@ func TestUnreadBodyOfCall(t *testing.T) {
 	run := provision(t, sqliteCaddyfile(t, filepath.Join(storeFolder(t), "svc.db"), ""))
 	require.NoError(t, run.app.Start())
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
-	run.app.Limits = &Limits{BodyGrace: caddy.Duration(20 * time.Millisecond)}
+	run.app.Limits.BodyGrace = caddy.Duration(20 * time.Millisecond)
 	chat := &Chat{keyed{noOptions{inApp{app: run.app}}}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if chat.ServeHTTP(w, r, nil) != nil {

@@ -43,6 +43,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.faults().Err(); err != nil {
 		return err
 	}
+	a.fill()
 	read, err := a.readSettings(ctx)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		book := billing.NewBook(db)
 		return &sharedStore{
 			db: db, book: book, tranches: book.StartTranches(log), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
-			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
+			bodies: handlers.NewByteBudget(defaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 			ring:       new(vault.Ring), process: store.Process{ID: rand.Text()},
 		}, nil

@@ -123,11 +123,11 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	}
 	s := server{platforms: app.platformsWithWebhooks()}
 	r.Block(serverDirective, block, []caddyfile.Rule{
-		{Word: "except", Read: readNames(r, &s.except, "groups", unknownGroup)},
-		{Word: "docs", Read: readOff(r, &s.docsOff)},
-		{Word: "dashboard", Read: readOff(r, &s.dashboardOff)},
-		{Word: "widget", Read: readOff(r, &s.widgetOff)},
-		{Word: "webhooks", Read: readNames(r, &s.platforms, "platforms", func(name string) string {
+		{Word: "except", Read: readNames(&s.except, "groups", unknownGroup)},
+		{Word: "docs", Read: readOff(&s.docsOff)},
+		{Word: "dashboard", Read: readOff(&s.dashboardOff)},
+		{Word: "widget", Read: readOff(&s.widgetOff)},
+		{Word: "webhooks", Read: readNames(&s.platforms, "platforms", func(name string) string {
 			if fault := unknownPlatform(name); fault != "" {
 				return fault
 			}
@@ -151,8 +151,8 @@ func directlyInSite(h httpcaddyfile.Helper) bool {
 }
 
 // readNames reads one or more different names. fault returns what is wrong with a name, "" for nothing.
-func readNames(r *caddyfile.Reader, to *[]string, what string, fault func(name string) string) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
+func readNames(to *[]string, what string, fault func(name string) string) caddyfile.Read {
+	return func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 		names := o.Texts(0)
 		if len(names) == 0 {
 			r.Faultf(path, o, "takes the names of %s", what)
@@ -169,8 +169,8 @@ func readNames(r *caddyfile.Reader, to *[]string, what string, fault func(name s
 }
 
 // readOff reads the word off.
-func readOff(r *caddyfile.Reader, to *bool) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
+func readOff(to *bool) caddyfile.Read {
+	return func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 		if value, ok := r.One(path, o, "off"); ok && value != "off" {
 			r.Faultf(path, o, "%s is not a value here; allowed: off", config.Quoted(value))
 		}

@@ -30,7 +30,7 @@ func TestRewrittenDeliveries(t *testing.T) {
 		"somebody's":           {"social", "/hooks/social", "/social", false},
 	} {
 		var log bytes.Buffer
-		handler := &Webhook{Platform: test.platform, inApp: inApp{app: &App{lifecycle: lifecycle{log: slog.New(slog.NewTextHandler(&log, nil)), ctx: t.Context(), ready: make(chan struct{})}}}}
+		handler := &Webhook{Platform: test.platform, inApp: inApp{app: filled(&App{lifecycle: lifecycle{log: slog.New(slog.NewTextHandler(&log, nil)), ctx: t.Context(), ready: make(chan struct{})}})}}
 		came := httptest.NewRequestWithContext(t.Context(), http.MethodPost, test.came, nil)
 		gone, leave := context.WithCancel(context.WithValue(t.Context(), caddyhttp.OriginalRequestCtxKey, *came))
 		leave() // the app isn't running

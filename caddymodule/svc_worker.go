@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/events"
 	"github.com/caddy-svc/caddy-svc/internal/media"
@@ -18,9 +19,6 @@ import (
 
 // workerAppName is the name of the worker's app in the JSON configuration.
 const workerAppName = "svc_worker"
-
-// DefaultGracePeriod is how long a stopping worker waits for its conversations, where Caddy's own default has no end.
-const DefaultGracePeriod = time.Minute
 
 func init() { caddy.RegisterModule(new(WorkerApp)) }
 
@@ -48,10 +46,13 @@ func (*WorkerApp) CaddyModule() caddy.ModuleInfo {
 // Provision finds the app with the queue.
 func (w *WorkerApp) Provision(ctx caddy.Context) (err error) {
 	var fs config.Faults
-	fs.Duration(workerAppName+".grace_period", w.GracePeriod)
+	// Caddy's own grace period has no end by default.
+	rules := []caddyfile.Rule{caddyfile.Duration("grace_period", &w.GracePeriod, time.Minute)}
+	caddyfile.Faults(rules, &fs, workerAppName)
 	if err := fs.Err(); err != nil {
 		return err
 	}
+	caddyfile.Fill(rules)
 	if w.app, err = configuredApp(ctx, workerAppName); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	defer delivering.Stop()
 	fetching := repeat.Start(time.Hour, w.app.fetcher(w.app.runtime).Run)
 	defer fetching.Stop()
-	if err := loop.Run(ctx, orDefault(w.GracePeriod, DefaultGracePeriod)); err != nil {
+	if err := loop.Run(ctx, time.Duration(w.GracePeriod)); err != nil {
 		return fmt.Errorf("running the worker: %w", err)
 	}
 	if ctx.Err() == nil {
@@ -129,7 +130,7 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 	return worker.Config{
 		Queue: rt.queue, DB: rt.shared.db, Ring: rt.shared.ring, Gateway: rt.calls, Platforms: rt.platforms,
 		Knowledge:   rt.shared.knowledge,
-		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Concurrency: int(*a.Worker.Concurrency), Lease: time.Duration(a.Timing.Lease),
 		Observer: workerMetrics{}, Logger: a.log,
 	}
 }
@@ -138,7 +139,7 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
 		DB: rt.shared.db, Ring: rt.shared.ring, Policy: targetPolicy(a.EventEndpoints),
-		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Lease: time.Duration(a.Timing.Lease),
 		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})
 }
@@ -147,7 +148,7 @@ func (a *App) deliverer(rt *runtime) *events.Deliverer {
 func (a *App) fetcher(rt *runtime) *media.Fetcher {
 	return media.New(media.Config{
 		DB: rt.shared.db, Ring: rt.shared.ring, Platforms: rt.platforms, Policy: targetPolicy(a.CustomerFiles),
-		Lease:   orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Lease:   time.Duration(a.Timing.Lease),
 		Fetched: func(outcome string) { fileFetchesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})
 }

@@ -216,8 +216,8 @@ func validHost(u *url.URL) bool {
 }
 
 // readTransport hands `http { … }` to Caddy's own transport, which stops at its first fault.
-func readTransport(r *caddyfile.Reader, to *json.RawMessage) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
+func readTransport(to *json.RawMessage) caddyfile.Read {
+	return func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 		protocol, ok := r.One(path, o, httpTransportProtocol)
 		if !ok {
 			return

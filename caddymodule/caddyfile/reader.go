@@ -1,8 +1,9 @@
-// Package caddyfile reads the svc block of a Caddyfile, and the block of svc_server, into structs. Unlike Caddy's own parsers it
-// doesn't stop at the first fault: all are reported together, each with file and line.
+// Package caddyfile describes options and reads them. A block of the configuration is a table of [Rule]: reading the block in a
+// Caddyfile, the faults of its values in JSON, its defaults and its syntax come from that table. Unlike Caddy's own parsers the
+// [Reader] doesn't stop at the first fault: all are reported together, each with file and line.
 //
-// It checks only what the text form adds to JSON: words, counts of arguments, repetitions and formats of numbers. Values
-// are checked by the methods of the structs, which [Reader.Err] joins with the faults of the text.
+// The reader checks what the text form adds to JSON: words, counts of arguments, repetitions and formats of numbers. Values are
+// checked by the rules' Faults, which [Reader.Err] joins with the faults of the text.
 package caddyfile
 
 import (
@@ -66,12 +67,15 @@ func (o Option) options() []Option {
 	return lines
 }
 
-// Read reads an option at path. It adds what is wrong to the [Reader] it was made for.
-type Read func(path string, o Option)
+// Read reads an option at path and adds its faults to the reader.
+type Read func(r *Reader, path string, o Option)
 
-// Rule describes an option that a block may have. The option's path is the block's path and the word.
+// Rule describes an option of a block: everything that the configuration says about it, except its documentation, which is the comment
+// of its field. The option's path is the block's path and the word.
 type Rule struct {
 	Word string
+	// Syntax describes the arguments, e.g. <duration>.
+	Syntax string
 	// Named options have a name as their first argument, may be repeated, and have the path svc.word[name].
 	Named bool
 	// Once: no name may be repeated.
@@ -80,7 +84,57 @@ type Rule struct {
 	Valued bool
 	// HasBlock: the option may open a block.
 	HasBlock bool
-	Read     Read
+	// Block returns the rules of the option's block, for its syntax. It is nil for options without a block.
+	Block func() []Rule
+	Read  Read
+	// Faults adds the faults of the value, whether it comes from a Caddyfile or JSON. It is nil if every value is right.
+	Faults func(fs *config.Faults, path string)
+	// Fill sets the default of a value that wasn't given. It is nil for options without a default.
+	Fill func()
+
+	number *number
+}
+
+// Also adds faults to those that the rule finds.
+func (rule Rule) Also(faults func(fs *config.Faults, path string)) Rule {
+	before := rule.Faults
+	rule.Faults = func(fs *config.Faults, path string) {
+		if before != nil {
+			before(fs, path)
+		}
+		faults(fs, path)
+	}
+	return rule
+}
+
+// Filled returns the rule with another Fill.
+func (rule Rule) Filled(fill func()) Rule {
+	rule.Fill = fill
+	return rule
+}
+
+// As returns the rule with another Syntax.
+func (rule Rule) As(syntax string) Rule {
+	rule.Syntax = syntax
+	return rule
+}
+
+// Faults adds the faults of a block's values at path, in the order of the rules.
+func Faults(rules []Rule, fs *config.Faults, path string) {
+	for _, rule := range rules {
+		if rule.Faults != nil {
+			rule.Faults(fs, path+"."+rule.Word)
+		}
+	}
+}
+
+// Fill sets the defaults of a block's values that weren't given, in the order of the rules.
+func Fill(rules []Rule) {
+	for _, rule := range rules {
+		if rule.Fill != nil {
+			rule.Fill()
+		}
+	}
 }
 
 // Reader turns the tokens of a block into values and collects every fault.
@@ -165,11 +219,11 @@ func (r *Reader) line(path string, line Option, rule Rule) {
 	}
 	if first, twice := r.options[path]; twice {
 		r.Faultf(path, line, "given twice; first at %s:%d", first.word.File, first.word.Line)
-		rule.Read(path+"#2", line) // for its own faults; Set drops the value
+		rule.Read(r, path+"#2", line) // for its own faults; Set drops the value
 		return
 	}
 	r.options[path] = line
-	rule.Read(path, line)
+	rule.Read(r, path, line)
 }
 
 // linePath returns the path of an option, which for a named one has its name. It reports whether the name is there.

@@ -28,30 +28,30 @@ type settings struct {
 	Inner  struct{ Text string }
 }
 
-func (s *settings) rules(r *caddyfile.Reader) []caddyfile.Rule {
+func (s *settings) rules() []caddyfile.Rule {
 	s.Tables = map[string]string{}
 	return []caddyfile.Rule{
-		{Word: "text", Read: r.Text(&s.Text, "a text")},
-		{Word: "secret", Read: r.Secret(&s.Secret, config.ReferenceForms)},
-		{Word: "id", Read: r.Identifier(&s.ID)},
-		{Word: "count", Read: r.Integer(&s.Count)},
-		{Word: "price", Read: r.Price(&s.Price)},
-		{Word: "size", Read: r.Size(&s.Size)},
-		{Word: "pause", Read: r.Duration(&s.Pause)},
-		{Word: "on", Read: r.Bool(&s.On)},
-		{Word: "item", Named: true, HasBlock: true, Read: func(path string, o caddyfile.Option) {
+		caddyfile.Text("text", &s.Text, "", "a text"),
+		caddyfile.Secret("secret", &s.Secret),
+		caddyfile.Identifier("id", &s.ID),
+		caddyfile.Integer("count", &s.Count, -10, 10),
+		caddyfile.Price("price", &s.Price, 1<<40),
+		caddyfile.Size("size", &s.Size, 1, 1<<40),
+		caddyfile.Duration("pause", &s.Pause, time.Second),
+		caddyfile.Bool("on", &s.On),
+		{Word: "item", Named: true, HasBlock: true, Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 			s.Names = append(s.Names, o.Args[0].Text)
 			var text string
-			r.Block(path, o, []caddyfile.Rule{{Word: "text", Read: r.Text(&text, "a text")}})
+			r.Block(path, o, []caddyfile.Rule{caddyfile.Text("text", &text, "", "a text")})
 		}},
-		{Word: "table", Named: true, Once: true, Valued: true, Read: func(path string, o caddyfile.Option) {
+		{Word: "table", Named: true, Once: true, Valued: true, Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 			value := s.Tables[o.Args[0].Text]
 			caddyfile.Set(r, path, o, &value, o.Args[1].Text)
 			s.Tables[o.Args[0].Text] = value
 		}},
-		{Word: "inner", HasBlock: true, Read: func(path string, o caddyfile.Option) {
+		{Word: "inner", HasBlock: true, Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 			r.NoArguments(path, o)
-			r.Block(path, o, []caddyfile.Rule{{Word: "text", Read: r.Text(&s.Inner.Text, "a text")}})
+			r.Block(path, o, []caddyfile.Rule{caddyfile.Text("text", &s.Inner.Text, "", "a text")})
 		}},
 	}
 }
@@ -62,7 +62,7 @@ func read(t *testing.T, lines string, invalid ...config.Fault) (s settings, err 
 	tokens, err := caddyfiletext.Tokenize([]byte("svc {\n"+lines+"\n}"), "Caddyfile")
 	require.NoError(t, err)
 	r, block := caddyfile.NewReader(caddyfiletext.NewDispenser(tokens))
-	r.Block("svc", block, s.rules(r))
+	r.Block("svc", block, s.rules())
 	faults := config.Faults(invalid)
 	return s, r.Err(&faults, block)
 }
@@ -213,6 +213,6 @@ func TestLinesOfImports(t *testing.T) {
 	require.NoError(t, err)
 	segment := append(append(tokens[:2:2], blocks[0].Segments[0]...), tokens[2:]...)
 	r, block := caddyfile.NewReader(caddyfiletext.NewDispenser(segment))
-	r.Block("svc", block, s.rules(r))
+	r.Block("svc", block, s.rules())
 	require.ErrorContains(t, r.Err(&config.Faults{}, block), `svc.count: "x" is not an integer, at Caddyfile:2 import chain ['Caddyfile:5 (import part)']`)
 }

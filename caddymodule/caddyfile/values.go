@@ -1,9 +1,12 @@
 package caddyfile
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
@@ -20,53 +23,126 @@ func (r *Reader) One(path string, o Option, what string) (string, bool) {
 	return o.Args[0].Text, true
 }
 
-// Text reads any text but an empty one, which would mean that none was given.
-func (r *Reader) Text(to *string, what string) Read {
-	return func(path string, o Option) {
+// Text is any text but an empty one, which would mean that none was given. what describes it in messages.
+func Text(word string, to *string, syntax, what string) Rule {
+	return Rule{Word: word, Syntax: syntax, Read: func(r *Reader, path string, o Option) {
 		value, ok := r.One(path, o, what)
-		if !ok {
-			return
-		}
-		if value == "" {
+		if ok && value == "" {
 			r.Unreadf(path, o, "is empty; give %s", what)
 			return
 		}
-		Set(r, path, o, to, value)
+		if ok {
+			Set(r, path, o, to, value)
+		}
+	}}
+}
+
+// OneOf is one of some words, the first of which is the default.
+func OneOf(word string, to *string, allowed ...string) Rule {
+	rule := Text(word, to, strings.Join(allowed, " | "), config.Listed(allowed))
+	rule.Faults = func(fs *config.Faults, path string) {
+		if *to != "" && !slices.Contains(allowed, *to) {
+			fs.Addf(path, "%q is not known; allowed: %s", *to, config.Listed(allowed))
+		}
 	}
+	return rule.Filled(func() { *to = cmp.Or(*to, allowed[0]) })
 }
 
-// Secret reads the reference to a secret. No message quotes it. what names the allowed forms.
-func (r *Reader) Secret(to *config.Secret, what string) Read { return unquoted(r, to, what) }
+// SecretSyntax is the Syntax of a reference to a secret.
+const SecretSyntax = "<{env.NAME} or {file.PATH}>"
 
-// Unquoted reads any text but an empty one. No message quotes it. what names the allowed forms.
-func (r *Reader) Unquoted(to *string, what string) Read { return unquoted(r, to, what) }
-
-// Identifier reads an id or the reference to one. No message quotes it.
-func (r *Reader) Identifier(to *config.Identifier) Read {
-	return unquoted(r, to, config.IdentifierForms)
+// Secret is the reference to a secret, or one of the words that are allowed in its place. No message quotes it.
+func Secret(word string, to *config.Secret, words ...config.Secret) Rule {
+	syntax, or := SecretSyntax, ""
+	for _, word := range words {
+		syntax, or = syntax+" | "+string(word), or+", or "+string(word)
+	}
+	rule := unquoted(word, to, syntax, config.ReferenceForms+or)
+	rule.Faults = func(fs *config.Faults, path string) {
+		if *to != "" && !slices.Contains(words, *to) {
+			to.Check(fs, path, or)
+		}
+	}
+	return rule
 }
 
-func unquoted[T ~string](r *Reader, to *T, what string) Read {
-	return func(path string, o Option) {
+// Identifier is an id or the reference to one. No message quotes it.
+func Identifier(word string, to *config.Identifier) Rule {
+	rule := unquoted(word, to, "<name>", config.IdentifierForms)
+	rule.Faults = func(fs *config.Faults, path string) {
+		if *to != "" {
+			to.Check(fs, path)
+		}
+	}
+	return rule
+}
+
+// Unquoted is any text but an empty one. No message quotes it. what names the allowed forms.
+func Unquoted(word string, to *string, syntax, what string) Rule {
+	return unquoted(word, to, syntax, what)
+}
+
+func unquoted[T ~string](word string, to *T, syntax, what string) Rule {
+	return Rule{Word: word, Syntax: syntax, Read: func(r *Reader, path string, o Option) {
 		if len(o.Args) != 1 || o.Args[0].Text == "" {
 			r.Unreadf(path, o, "takes one value: %s", what)
 			return
 		}
 		Set(r, path, o, to, T(o.Args[0].Text))
+	}}
+}
+
+// number is a number with its bounds.
+type number struct {
+	to              **int64
+	lowest, highest int64
+	required        bool
+}
+
+func (n *number) faults(fs *config.Faults, path string) {
+	switch {
+	case *n.to != nil:
+		fs.Between(path, **n.to, n.lowest, n.highest)
+	case n.required:
+		fs.Addf(path, "missing; give an integer from %d to %d", n.lowest, n.highest)
 	}
 }
 
-// Integer reads a whole number.
-func (r *Reader) Integer(to **int64) Read { return r.integer(to, "") }
-
-// Price reads a price in micros. Its message explains the unit, because a decimal fraction is the likeliest mistake.
-func (r *Reader) Price(to **int64) Read {
-	return r.integer(to, "; prices are micros per million tokens, e.g. 150000 for 0.15")
+func numberRule(word string, to **int64, lowest, highest int64, syntax string, read Read) Rule {
+	n := &number{to: to, lowest: lowest, highest: highest}
+	return Rule{Word: word, Syntax: syntax, Read: read, Faults: n.faults, number: n}
 }
 
-// integer reads a whole number; the message about anything else ends with hint.
-func (r *Reader) integer(to **int64, hint string) Read {
-	return func(path string, o Option) {
+// Required makes the number of the rule one that must be given, even if it is 0.
+func (rule Rule) Required() Rule {
+	rule.number.required = true
+	return rule
+}
+
+// Or sets the default of the rule's number.
+func (rule Rule) Or(otherwise int64) Rule {
+	to := rule.number.to
+	return rule.Filled(func() {
+		if *to == nil {
+			*to = &otherwise
+		}
+	})
+}
+
+// Integer is a whole number from lowest to highest.
+func Integer(word string, to **int64, lowest, highest int64) Rule {
+	return numberRule(word, to, lowest, highest, "<n>", readInteger(to, ""))
+}
+
+// Price is a price in micros from 0 to highest. Its message explains the unit, because a decimal fraction is the likeliest mistake.
+func Price(word string, to **int64, highest int64) Rule {
+	return numberRule(word, to, 0, highest, "<micros per million tokens>",
+		readInteger(to, "; prices are micros per million tokens, e.g. 150000 for 0.15"))
+}
+
+// readInteger reads a whole number; the message about anything else ends with hint.
+func readInteger(to **int64, hint string) Read {
+	return func(r *Reader, path string, o Option) {
 		value, ok := r.One(path, o, "an integer")
 		if !ok {
 			return
@@ -80,9 +156,9 @@ func (r *Reader) integer(to **int64, hint string) Read {
 	}
 }
 
-// Size reads a number of bytes, with a unit or without.
-func (r *Reader) Size(to **int64) Read {
-	return func(path string, o Option) {
+// Size is a number of bytes from lowest to highest, in a Caddyfile with a unit or without.
+func Size(word string, to **int64, lowest, highest int64) Rule {
+	return numberRule(word, to, lowest, highest, "<size>", func(r *Reader, path string, o Option) {
 		value, ok := r.One(path, o, "a size, e.g. 10MiB")
 		if !ok {
 			return
@@ -94,44 +170,120 @@ func (r *Reader) Size(to **int64) Read {
 		}
 		number := int64(bytes)
 		Set(r, path, o, to, &number)
+	})
+}
+
+// Duration is a duration above 0, which would mean that none was given, and at most [config.LongestDuration], with its default.
+func Duration(word string, to *caddy.Duration, otherwise time.Duration) Rule {
+	return Rule{
+		Word: word, Syntax: "<duration>",
+		Read: func(r *Reader, path string, o Option) {
+			value, ok := r.One(path, o, "a duration, e.g. 5s")
+			if !ok {
+				return
+			}
+			d, err := caddy.ParseDuration(value)
+			switch {
+			case err != nil:
+				r.Unreadf(path, o, "%s is not a duration; write for example 500ms, 5s or 2m30s", config.Quoted(value))
+			case d <= 0:
+				r.Unreadf(path, o, "must be more than 0")
+			default:
+				Set(r, path, o, to, caddy.Duration(d))
+			}
+		},
+		Faults: func(fs *config.Faults, path string) { fs.Duration(path, *to) },
+		Fill:   func() { *to = cmp.Or(*to, caddy.Duration(otherwise)) },
 	}
 }
 
-// Duration reads a duration above 0, which would mean that none was given.
-func (r *Reader) Duration(to *caddy.Duration) Read {
-	return func(path string, o Option) {
-		value, ok := r.One(path, o, "a duration, e.g. 5s")
-		if !ok {
-			return
-		}
-		d, err := caddy.ParseDuration(value)
-		if err != nil {
-			r.Unreadf(path, o, "%s is not a duration; write for example 500ms, 5s or 2m30s", config.Quoted(value))
-			return
-		}
-		if d <= 0 {
-			r.Unreadf(path, o, "must be more than 0")
-			return
-		}
-		Set(r, path, o, to, caddy.Duration(d))
-	}
-}
-
-// Bool reads true or false; without an argument it is true.
-func (r *Reader) Bool(to *bool) Read {
-	return func(path string, o Option) {
+// Bool is true or false; in a Caddyfile the word alone is true. The default is false.
+func Bool(word string, to *bool) Rule {
+	return Rule{Word: word, Syntax: "[true|false]", Read: func(r *Reader, path string, o Option) {
 		if len(o.Args) == 0 {
 			Set(r, path, o, to, true)
 			return
 		}
 		value, ok := r.One(path, o, "true or false")
-		if !ok {
-			return
-		}
-		if value != "true" && value != "false" {
+		if ok && value != "true" && value != "false" {
 			r.Unreadf(path, o, "%s is neither true nor false", config.Quoted(value))
 			return
 		}
-		Set(r, path, o, to, value == "true")
+		if ok {
+			Set(r, path, o, to, value == "true")
+		}
+	}}
+}
+
+// block is a type with options in a block of its own.
+type block[T any] interface {
+	*T
+	// Rules are the rules of the options.
+	Rules() []Rule
+}
+
+// Block is a block without arguments. A block that wasn't given has the defaults of all its options.
+func Block[T any, B block[T]](word string, to **T) Rule {
+	return Rule{
+		Word: word, HasBlock: true, Block: B(new(T)).Rules,
+		Read: func(r *Reader, path string, o Option) {
+			read := new(T)
+			r.NoArguments(path, o)
+			r.Block(path, o, B(read).Rules())
+			Set(r, path, o, to, read)
+		},
+		Faults: func(fs *config.Faults, path string) {
+			if *to != nil {
+				Faults(B(*to).Rules(), fs, path)
+			}
+		},
+		Fill: func() {
+			if *to == nil {
+				*to = new(T)
+			}
+			Fill(B(*to).Rules())
+		},
+	}
+}
+
+// element is a block with a name, of which there may be several.
+type element[T any] interface {
+	block[T]
+	// Named returns the place of the name.
+	Named() *string
+}
+
+// List is a list of blocks with different names. faults adds those faults of an element that no rule finds; they come first.
+func List[T any, E element[T]](word string, to *[]*T, faults func(of *T, fs *config.Faults, path string)) Rule {
+	return Rule{
+		Word: word, Syntax: "<name>", Named: true, HasBlock: true, Block: E(new(T)).Rules,
+		Read: func(r *Reader, path string, o Option) {
+			read := new(T)
+			*E(read).Named() = o.Args[0].Text
+			r.Block(path, o, E(read).Rules())
+			Set(r, path, o, to, append(*to, read))
+		},
+		Faults: func(fs *config.Faults, _ string) {
+			times := map[string]int{}
+			for i, of := range *to {
+				if of == nil || *E(of).Named() == "" {
+					fs.Nameless(word, i)
+					continue
+				}
+				name := *E(of).Named()
+				times[name]++
+				path := config.Repeated(config.Element(word, name), times[name])
+				if times[name] > 1 {
+					fs.Addf(path, "the name is taken by an earlier %s; names are unique", word)
+				}
+				faults(of, fs, path)
+				Faults(E(of).Rules(), fs, path)
+			}
+		},
+		Fill: func() {
+			for _, of := range *to {
+				Fill(E(of).Rules())
+			}
+		},
 	}
 }

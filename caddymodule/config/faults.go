@@ -38,22 +38,6 @@ func (fs *Faults) Between(path string, value, lowest, highest int64) {
 	}
 }
 
-// OptionalBetween is [Faults.Between] for a number that may be missing.
-func (fs *Faults) OptionalBetween(path string, value *int64, lowest, highest int64) {
-	if value != nil {
-		fs.Between(path, *value, lowest, highest)
-	}
-}
-
-// RequiredBetween is [Faults.Between] for a number that must be given, even if it is 0.
-func (fs *Faults) RequiredBetween(path string, value *int64, lowest, highest int64) {
-	if value == nil {
-		fs.Addf(path, "missing; give an integer from %d to %d", lowest, highest)
-		return
-	}
-	fs.Between(path, *value, lowest, highest)
-}
-
 // LongestDuration is the upper bound of every duration of the configuration.
 const LongestDuration = 24 * time.Hour
 

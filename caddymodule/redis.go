@@ -95,24 +95,32 @@ func (r *Redis) faults(fs *config.Faults) {
 	}
 	r.Sentinel.faults(fs)
 	r.Cluster.faults(fs)
-	fs.OptionalBetween(redisPath+".nodes", r.Nodes, 1, 10_000)
-	if r.Username != "" {
-		r.Username.Check(fs, redisPath+".username")
-	}
-	if r.Password != "" {
-		r.Password.Check(fs, redisPath+".password", "")
-	}
-	if r.Username != "" && r.Password == "" {
-		fs.Addf(redisPath+".username", "a user needs a password")
-	}
-	if r.SentinelPassword != "" {
-		r.SentinelPassword.Check(fs, redisPath+".sentinel_password", "")
-		if r.Sentinel == nil {
-			fs.Addf(redisPath+".sentinel_password", "only sentinels take it")
-		}
-	}
-	if r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}") {
-		fs.Addf(redisPath+".tls", "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+	caddyfile.Faults(r.rules(), fs, redisPath)
+}
+
+// rules are the options of the block behind `redis …`.
+func (r *Redis) rules() []caddyfile.Rule {
+	return []caddyfile.Rule{
+		caddyfile.Integer("nodes", &r.Nodes, 1, 10_000).Or(1),
+		caddyfile.Identifier("username", &r.Username).Also(func(fs *config.Faults, path string) {
+			if r.Username != "" && r.Password == "" {
+				fs.Addf(path, "a user needs a password")
+			}
+		}),
+		caddyfile.Secret("password", &r.Password),
+		caddyfile.Secret("sentinel_password", &r.SentinelPassword).Also(func(fs *config.Faults, path string) {
+			if r.SentinelPassword != "" && r.Sentinel == nil {
+				fs.Addf(path, "only sentinels take it")
+			}
+		}),
+		{
+			Word: "tls", Syntax: "[<PEM file of an authority>]", Read: r.readTLSOption,
+			Faults: func(fs *config.Faults, path string) {
+				if r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}") {
+					fs.Addf(path, "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+				}
+			},
+		},
 	}
 }
 
@@ -178,10 +186,9 @@ func (r *Redis) read(repl *caddy.Replacer, fs *config.Faults) *redisSettings {
 	}
 	server := r.readServer(repl, fs)
 	authority := r.readTLS(server, fs)
-	nodes := valueOr(r.Nodes, 1)
 	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %t %q %q %q %d %t %d %q", server.Addresses, server.Master, server.Cluster,
-		server.Username, server.Password, server.SentinelPassword, server.Database, server.TLS != nil, nodes, authority))
-	return &redisSettings{server: *server, nodes: nodes, digest: digest}
+		server.Username, server.Password, server.SentinelPassword, server.Database, server.TLS != nil, *r.Nodes, authority))
+	return &redisSettings{server: *server, nodes: *r.Nodes, digest: digest}
 }
 
 func (r *Redis) readServer(repl *caddy.Replacer, fs *config.Faults) *limit.RedisServer {
@@ -256,46 +263,49 @@ func (r *Redis) readTLS(server *limit.RedisServer, fs *config.Faults) (authority
 	return pem
 }
 
-// readRedis reads `redis URL`, `redis sentinel MASTER ADDR…` and `redis cluster ADDR…`, each with a block or without.
-func (a *App) readRedis(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		read := new(Redis)
-		switch {
-		case len(o.Args) == 0:
-			r.Unreadf(path, o, "takes an address; %s", redisForms)
-		case o.Args[0].Text == "sentinel":
-			read.Sentinel = &RedisSentinel{Addresses: o.Texts(2)}
-			if len(o.Args) > 1 {
-				read.Sentinel.Master = o.Args[1].Text
+// redisRule is the option redis.
+func (a *App) redisRule() caddyfile.Rule {
+	return caddyfile.Rule{
+		Word: "redis", Syntax: "<{env.NAME} or {file.PATH}> | sentinel <master> <host:port...> | cluster <host:port...>", HasBlock: true,
+		Block: new(Redis).rules,
+		Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
+			read := new(Redis)
+			switch {
+			case len(o.Args) == 0:
+				r.Unreadf(path, o, "takes an address; %s", redisForms)
+			case o.Args[0].Text == "sentinel":
+				read.Sentinel = &RedisSentinel{Addresses: o.Texts(2)}
+				if len(o.Args) > 1 {
+					read.Sentinel.Master = o.Args[1].Text
+				}
+			case o.Args[0].Text == "cluster":
+				read.Cluster = &RedisCluster{Addresses: o.Texts(1)}
+			case len(o.Args) > 1:
+				r.Unreadf(path, o, "takes one address, or sentinel or cluster first; %s", redisForms)
+			default:
+				read.URL = config.Secret(o.Args[0].Text)
 			}
-		case o.Args[0].Text == "cluster":
-			read.Cluster = &RedisCluster{Addresses: o.Texts(1)}
-		case len(o.Args) > 1:
-			r.Unreadf(path, o, "takes one address, or sentinel or cluster first; %s", redisForms)
-		default:
-			read.URL = config.Secret(o.Args[0].Text)
-		}
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "nodes", Read: r.Integer(&read.Nodes)},
-			{Word: "username", Read: r.Identifier(&read.Username)},
-			{Word: "password", Read: r.Secret(&read.Password, config.ReferenceForms)},
-			{Word: "sentinel_password", Read: r.Secret(&read.SentinelPassword, config.ReferenceForms)},
-			{Word: "tls", Read: readRedisTLS(r, read)},
-		})
-		caddyfile.Set(r, path, o, &a.Redis, read)
+			r.Block(path, o, read.rules())
+			caddyfile.Set(r, path, o, &a.Redis, read)
+		},
+		Faults: func(fs *config.Faults, _ string) { a.Redis.faults(fs) },
+		Fill: func() {
+			if a.Redis != nil {
+				caddyfile.Fill(a.Redis.rules())
+			}
+		},
 	}
 }
 
-func readRedisTLS(r *caddyfile.Reader, redis *Redis) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		if len(o.Args) > 1 {
-			r.Unreadf(path, o, "takes at most one value: the PEM file of an authority")
-			return
-		}
-		read := new(RedisTLS)
-		if len(o.Args) == 1 {
-			read.CAFile = o.Args[0].Text
-		}
-		caddyfile.Set(r, path, o, &redis.TLS, read)
+// readTLSOption reads `tls [FILE]`.
+func (r *Redis) readTLSOption(reader *caddyfile.Reader, path string, o caddyfile.Option) {
+	if len(o.Args) > 1 {
+		reader.Unreadf(path, o, "takes at most one value: the PEM file of an authority")
+		return
 	}
+	read := new(RedisTLS)
+	if len(o.Args) == 1 {
+		read.CAFile = o.Args[0].Text
+	}
+	caddyfile.Set(reader, path, o, &r.TLS, read)
 }

@@ -21,18 +21,6 @@ import (
 // NoKey as a provider's api_key sends requests without Authorization.
 const NoKey config.Secret = "none"
 
-// The defaults of a provider's timeouts.
-const (
-	DefaultConnectTimeout   = 5 * time.Second
-	DefaultFirstByteTimeout = time.Minute
-	DefaultIdleTimeout      = time.Minute
-	DefaultResponseTimeout  = 5 * time.Minute
-	DefaultMaxDuration      = 10 * time.Minute
-)
-
-// DefaultMaxCalls is how many calls to a provider may run in one process.
-const DefaultMaxCalls int64 = 2000
-
 // Provider configures how a vendor of models, or a model server of your own, is reached.
 type Provider struct {
 	// The name that stands before the slash in the ids of its models: 1 to 64 letters, digits, dots, hyphens and
@@ -88,20 +76,40 @@ type Provider struct {
 	TransportRaw json.RawMessage `json:"transport,omitempty" caddy:"namespace=http.reverse_proxy.transport inline_key=protocol"`
 }
 
+// Named implements the list of providers.
+func (p *Provider) Named() *string { return &p.Name }
+
+// Rules are the options of a provider. What its protocol says about them is checked by [Provider.faults].
+func (p *Provider) Rules() []caddyfile.Rule {
+	return []caddyfile.Rule{
+		{Word: "protocol", Syntax: "<name>", HasBlock: true, Read: p.readProtocol, Block: placeholder("<options of the module svc.providers.name>")},
+		caddyfile.Text("base_url", &p.BaseURL, "<url>", "an address, e.g. https://api.example.com/v1"),
+		caddyfile.Secret("api_key", &p.APIKey, NoKey),
+		caddyfile.Duration("connect_timeout", &p.ConnectTimeout, 5*time.Second),
+		caddyfile.Duration("first_byte_timeout", &p.FirstByteTimeout, time.Minute),
+		caddyfile.Duration("idle_timeout", &p.IdleTimeout, time.Minute),
+		caddyfile.Duration("response_timeout", &p.ResponseTimeout, 5*time.Minute),
+		caddyfile.Duration("max_duration", &p.MaxDuration, 10*time.Minute),
+		caddyfile.Integer("max_calls", &p.MaxCalls, 1, 1_000_000).Or(2000),
+		caddyfile.Bool("send_traceparent", &p.SendTraceparent),
+		{
+			Word: "transport", Syntax: "http", HasBlock: true, Block: placeholder("<options of reverse_proxy's http transport>"),
+			Read: readTransport(&p.TransportRaw),
+		},
+	}
+}
+
+// placeholder returns rules that stand for options elsewhere, for a syntax.
+func placeholder(options string) func() []caddyfile.Rule {
+	return func() []caddyfile.Rule { return []caddyfile.Rule{{Word: options}} }
+}
+
+// faults adds the faults of the name and of everything that depends on the protocol.
 func (p *Provider) faults(fs *config.Faults, path string) {
 	if !isBlockName(p.Name) {
 		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
 	p.protocolFaults(fs, path)
-	if p.APIKey != "" && p.APIKey != NoKey {
-		p.APIKey.Check(fs, path+".api_key", ", or none")
-	}
-	fs.Duration(path+".connect_timeout", p.ConnectTimeout)
-	fs.Duration(path+".first_byte_timeout", p.FirstByteTimeout)
-	fs.Duration(path+".idle_timeout", p.IdleTimeout)
-	fs.Duration(path+".response_timeout", p.ResponseTimeout)
-	fs.Duration(path+".max_duration", p.MaxDuration)
-	fs.OptionalBetween(path+".max_calls", p.MaxCalls, 1, 1_000_000)
 }
 
 func (p *Provider) protocolFaults(fs *config.Faults, path string) {
@@ -166,19 +174,15 @@ func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
 	}
 }
 
-// timeouts returns the timeouts with the defaults filled in.
+// timeouts returns the timeouts of calls.
 func (p *Provider) timeouts() providers.Timeouts {
 	return providers.Timeouts{
-		Connect:     orDefault(p.ConnectTimeout, DefaultConnectTimeout),
-		FirstByte:   orDefault(p.FirstByteTimeout, DefaultFirstByteTimeout),
-		Idle:        orDefault(p.IdleTimeout, DefaultIdleTimeout),
-		Response:    orDefault(p.ResponseTimeout, DefaultResponseTimeout),
-		MaxDuration: orDefault(p.MaxDuration, DefaultMaxDuration),
+		Connect:     time.Duration(p.ConnectTimeout),
+		FirstByte:   time.Duration(p.FirstByteTimeout),
+		Idle:        time.Duration(p.IdleTimeout),
+		Response:    time.Duration(p.ResponseTimeout),
+		MaxDuration: time.Duration(p.MaxDuration),
 	}
-}
-
-func orDefault(d caddy.Duration, otherwise time.Duration) time.Duration {
-	return cmp.Or(time.Duration(d), otherwise)
 }
 
 // valueOr returns what p points to, or otherwise if p is nil.
@@ -189,48 +193,24 @@ func valueOr[T any](p *T, otherwise T) T {
 	return *p
 }
 
-// readProvider reads `provider NAME { … }`; [App.UnmarshalCaddyfile] has the syntax.
-func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		p := &Provider{Name: o.Args[0].Text}
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "protocol", HasBlock: true, Read: p.readProtocol(r)},
-			{Word: "base_url", Read: r.Text(&p.BaseURL, "an address, e.g. https://api.example.com/v1")},
-			{Word: "api_key", Read: r.Secret(&p.APIKey, config.ReferenceForms+", or none")},
-			{Word: "connect_timeout", Read: r.Duration(&p.ConnectTimeout)},
-			{Word: "first_byte_timeout", Read: r.Duration(&p.FirstByteTimeout)},
-			{Word: "idle_timeout", Read: r.Duration(&p.IdleTimeout)},
-			{Word: "response_timeout", Read: r.Duration(&p.ResponseTimeout)},
-			{Word: "max_duration", Read: r.Duration(&p.MaxDuration)},
-			{Word: "max_calls", Read: r.Integer(&p.MaxCalls)},
-			{Word: "send_traceparent", Read: r.Bool(&p.SendTraceparent)},
-			{Word: "transport", HasBlock: true, Read: readTransport(r, &p.TransportRaw)},
-		})
-		caddyfile.Set(r, path, o, &a.Providers, append(a.Providers, p))
-	}
-}
-
 // readProtocol reads `protocol NAME { … }`.
-func (p *Provider) readProtocol(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		var name string
-		r.Text(&name, "a protocol: "+config.Listed(protocols.names()))(path, o)
-		driver := protocols.named(name)
-		if driver == nil { // the value's own fault
-			caddyfile.Set(r, path, o, &p.Protocol, name)
-			return
-		}
-		options := map[string]string{}
-		var rules []caddyfile.Rule
-		declared := driver.Describe().Options
-		for i := range declared {
-			rules = append(rules, optionRule(r, &declared[i], options))
-		}
-		r.Block(path, o, rules)
-		caddyfile.Set(r, path, o, &p.Protocol, name)
-		if len(options) > 0 {
-			caddyfile.Set(r, path, o, &p.Options, options)
-		}
+func (p *Provider) readProtocol(r *caddyfile.Reader, path string, o caddyfile.Option) {
+	var name string
+	caddyfile.Text("", &name, "", "a protocol: "+config.Listed(protocols.names())).Read(r, path, o)
+	caddyfile.Set(r, path, o, &p.Protocol, name)
+	driver := protocols.named(name)
+	if driver == nil {
+		return // the value's own fault
+	}
+	options := map[string]string{}
+	var rules []caddyfile.Rule
+	declared := driver.Describe().Options
+	for i := range declared {
+		rules = append(rules, optionRule(&declared[i], options))
+	}
+	r.Block(path, o, rules)
+	if len(options) > 0 {
+		caddyfile.Set(r, path, o, &p.Options, options)
 	}
 }
 

@@ -70,9 +70,7 @@ func (s *Store) postgresFaults(fs *config.Faults, path string) {
 		fs.Addf(path, "postgres takes a dsn, not a path")
 	}
 	s.DSN.Check(fs, path, "")
-	if s.Direct != "" {
-		s.Direct.Check(fs, path+".direct", "")
-	}
+	caddyfile.Faults(s.rules(), fs, path)
 }
 
 // Location reads the store's address with repl. The error has everything that is wrong, by path. See [Store.read].
@@ -112,22 +110,30 @@ func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 	return location
 }
 
-// readStore reads `store ENGINE ADDRESS`; [App.UnmarshalCaddyfile] has the syntax.
-func (a *App) readStore(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"
-		if len(o.Args) != 2 {
-			r.Unreadf(path, o, "takes exactly an engine and its address; %s", forms)
-			return
-		}
-		engine, address := o.Args[0].Text, o.Args[1].Text
-		read := &Store{Engine: engine}
-		if store.Engine(engine) == store.Postgres {
-			read.DSN = config.Secret(address)
-		} else {
-			read.Path = address
-		}
-		r.Block(path, o, []caddyfile.Rule{{Word: "direct", Read: r.Secret(&read.Direct, config.ReferenceForms)}})
-		caddyfile.Set(r, path, o, &a.Store, read)
+// rules are the options of the block behind `store postgres`.
+func (s *Store) rules() []caddyfile.Rule {
+	return []caddyfile.Rule{caddyfile.Secret("direct", &s.Direct)}
+}
+
+// storeRule is the option store.
+func (a *App) storeRule() caddyfile.Rule {
+	return caddyfile.Rule{
+		Word: "store", Syntax: "sqlite <path> | postgres <{env.NAME} or {file.PATH}>", HasBlock: true, Block: new(Store).rules,
+		Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
+			if len(o.Args) != 2 {
+				r.Unreadf(path, o, "takes exactly an engine and its address; give `sqlite PATH` or `postgres {env.NAME}`")
+				return
+			}
+			engine, address := o.Args[0].Text, o.Args[1].Text
+			read := &Store{Engine: engine}
+			if store.Engine(engine) == store.Postgres {
+				read.DSN = config.Secret(address)
+			} else {
+				read.Path = address
+			}
+			r.Block(path, o, read.rules())
+			caddyfile.Set(r, path, o, &a.Store, read)
+		},
+		Faults: func(fs *config.Faults, _ string) { a.Store.faults(fs) },
 	}
 }

@@ -199,62 +199,70 @@ func (p Platforms) secrets() []namedSecret {
 	return all
 }
 
-// readPlatform reads `platform NAME { … }`; [App.UnmarshalCaddyfile] has the syntax.
-func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		name := o.Args[0].Text
-		driver := messagingPlatforms.named(name)
-		if driver == nil {
-			r.Faultf(path, o, "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
-			return
-		}
-		block := &PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
-		r.Block(path, o, block.rules(r, driver.Describe()))
-		read := maps.Clone(a.Platforms)
-		if read == nil {
-			read = Platforms{}
-		}
-		read[name] = block
-		caddyfile.Set(r, path, o, &a.Platforms, read)
+// platformRule is the option platform.
+func (a *App) platformRule() caddyfile.Rule {
+	return caddyfile.Rule{
+		Word: "platform", Syntax: "<name>", Named: true, Once: true, HasBlock: true,
+		Block: func() []caddyfile.Rule {
+			return append(new(PlatformBlock).rules(new(platforms.Description)), placeholder("<options of the module svc.platforms.<name>>")()...)
+		},
+		Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
+			name := o.Args[0].Text
+			driver := messagingPlatforms.named(name)
+			if driver == nil {
+				r.Faultf(path, o, "%s", unknownPlatform(name))
+				return
+			}
+			block := &PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
+			r.Block(path, o, block.rules(driver.Describe()))
+			read := maps.Clone(a.Platforms)
+			if read == nil {
+				read = Platforms{}
+			}
+			read[name] = block
+			caddyfile.Set(r, path, o, &a.Platforms, read)
+		},
+		Faults: func(fs *config.Faults, _ string) { a.Platforms.faults(fs) },
 	}
 }
 
 // rules returns the rules of the options that every platform has and of those that d declares.
-func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []caddyfile.Rule {
+func (b *PlatformBlock) rules(d *platforms.Description) []caddyfile.Rule {
 	rules := []caddyfile.Rule{
-		valueRule(optionHeader, r.Text, "the name of a header", b.values),
-		valueRule(optionAPIBase, r.Text, "an address", b.values),
-		valueRule(optionAck, r.Text, AckEmpty, b.values),
+		textRule(optionHeader, "<name>", "the name of a header", b.values),
+		textRule(optionAPIBase, "<url>", "an address", b.values),
+		textRule(optionAck, AckEmpty, AckEmpty, b.values),
 	}
 	for i := range d.Options {
 		if o := &d.Options[i]; o.Keys != nil {
-			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readTable(r, o)})
+			rules = append(rules, caddyfile.Rule{
+				Word: o.Name, Syntax: "<key> <value>", Named: true, Once: true, Valued: true,
+				Read: func(r *caddyfile.Reader, path string, line caddyfile.Option) { b.readTable(r, o, path, line) },
+			})
 		} else {
-			rules = append(rules, optionRule(r, o, b.values))
+			rules = append(rules, optionRule(o, b.values))
 		}
 	}
 	return rules
 }
 
 // readTable reads `NAME KEY VALUE`, one entry of an option with keys.
-func (b *PlatformBlock) readTable(r *caddyfile.Reader, table *option.Option) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		key, value := o.Args[0].Text, o.Args[1].Text
-		switch {
-		case !slices.Contains(table.Keys, key):
-			r.Faultf(path, o, "there is no %s %s; allowed: %s", table.Name, config.Quoted(key), config.Listed(table.Keys))
-			return
-		case value == "":
-			r.Faultf(path, o, "is empty; give the value of the webhooks' field `%s`", table.Name)
-			return
-		}
-		if b.tables[table.Table] == nil {
-			b.tables[table.Table] = map[string]string{}
-		}
-		read := b.tables[table.Table][key]
-		caddyfile.Set(r, path, o, &read, value)
-		b.tables[table.Table][key] = read
+func (b *PlatformBlock) readTable(r *caddyfile.Reader, table *option.Option, path string, o caddyfile.Option) {
+	key, value := o.Args[0].Text, o.Args[1].Text
+	switch {
+	case !slices.Contains(table.Keys, key):
+		r.Faultf(path, o, "there is no %s %s; allowed: %s", table.Name, config.Quoted(key), config.Listed(table.Keys))
+		return
+	case value == "":
+		r.Faultf(path, o, "is empty; give the value of the webhooks' field `%s`", table.Name)
+		return
 	}
+	if b.tables[table.Table] == nil {
+		b.tables[table.Table] = map[string]string{}
+	}
+	read := b.tables[table.Table][key]
+	caddyfile.Set(r, path, o, &read, value)
+	b.tables[table.Table][key] = read
 }
 
 // headerName reports whether text can be the name of a header (RFC 9110 §5.1).
