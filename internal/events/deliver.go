@@ -1,13 +1,12 @@
-// Package events tells organizations' own systems what people should know: outgoing webhooks, signed in the Standard Webhooks form.
+// Package events delivers events to organizations' own systems: outgoing webhooks, signed in the Standard Webhooks form.
 //
 // # Invariants
 //
-//   - An event is written in the transaction of what it tells of ([store.QueueEvent]), and is delivered at least once: a try is counted
-//     before the call, and a process that dies leaves it to be tried again under the same id.
+//   - An event is written in the transaction of its cause ([store.QueueEvent]), and is delivered once or more: a try is counted before the
+//     call, and another process repeats the try of a process that died, under the same id.
 //   - A delivery is retried for about a day, and an endpoint that fails for days is disabled, which people see.
-//   - One organization takes at most a quarter of a process's places, and one try at most [tryTime]. Organizations get free places in
-//     turn.
-//   - Only public addresses are called, unless the operator allows others (package egress). Nothing of an answer is kept but its status.
+//   - One organization uses up to a quarter of a process's places, and one try up to [tryTime]. Organizations get free places in turn.
+//   - Only public addresses are called, unless the operator allows others (package egress). Only the status of an answer is kept.
 package events
 
 import (
@@ -73,7 +72,7 @@ type Config struct {
 	Ring *vault.Ring
 	// Policy is which addresses may be called.
 	Policy egress.Policy
-	// Lease is how long after a try's end another process may try, if this one died; 0 is a minute.
+	// Lease is the time after a try's end until another process may try, if this one died. 0 means a minute.
 	Lease time.Duration
 	// Tried counts tries by outcome; nil counts nothing.
 	Tried func(outcome string)
@@ -101,7 +100,7 @@ func New(config Config) *Deliverer {
 	return &Deliverer{Config: config, client: config.Policy.Client(tryTime)}
 }
 
-// Run delivers, watches and prunes until ctx ends, and returns when the tries that run have ended, [tryTime] and the time of a write later at most.
+// Run delivers, watches and prunes until ctx ends, and returns when the running tries have ended, within [tryTime] and the time of a write.
 func (d *Deliverer) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { repeat.Every(ctx, watchInterval, d.watch) })
@@ -150,7 +149,7 @@ func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) 
 	}
 }
 
-// after returns what follows a try.
+// after returns the consequences of a try.
 func after(delivery *store.EventDelivery, outcome string, status int) store.EventTry {
 	try := store.EventTry{State: store.DeliveryPending, Outcome: outcome, Status: int64(status)}
 	switch {
@@ -209,7 +208,7 @@ func outcomeOf(err error) string {
 	return OutcomeConnect
 }
 
-// watch tells of what time has made true.
+// watch emits the events of conditions that begin with the passing of time.
 func (d *Deliverer) watch(ctx context.Context) {
 	for _, look := range []func(context.Context) (more bool, err error){d.DB.EventWatch.Wallets, d.DB.EventWatch.Waits} {
 		for more := true; more && ctx.Err() == nil; {
@@ -270,7 +269,7 @@ func Signature(secret, id string, at int64, body []byte) (string, error) {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// signatures returns the header's value: the signature by the endpoint's secret, and during a rotation by the old one, too, unless its
+// signatures returns the header's value: the signature by the endpoint's secret, and during a rotation also by the old one, unless its
 // master key is gone. at is in Unix seconds.
 func signatures(ring *vault.Ring, endpoint *store.EventEndpoint, id string, at int64, body []byte) (string, error) {
 	sign := func(sealed []byte) (string, error) {

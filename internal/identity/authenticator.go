@@ -1,4 +1,4 @@
-// Package identity authenticates requests and decides what they may do: organizations, API keys with scopes and expiry, users
+// Package identity authenticates requests and checks their rights: organizations, API keys with scopes and expiry, users
 // with roles, passwords, login sessions and one-time links, and the organizations' own provider keys.
 //
 // Invariants:
@@ -62,7 +62,7 @@ type Principal struct {
 	Plan string
 	// Suspended organizations authenticate; handlers refuse them with 402 organization_suspended.
 	Suspended bool
-	// Scopes are the key's scopes, or those that the user may give to a key.
+	// Scopes are the key's scopes, or the scopes that the user may give to a key.
 	Scopes Scopes
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.

@@ -193,7 +193,7 @@ func PutProviderKey(ctx context.Context, db *store.DB, ring *vault.Ring, actor, 
 	return nil
 }
 
-// checkProviderKey requires a text that can stand in an Authorization header.
+// checkProviderKey requires a text that fits an Authorization header.
 func checkProviderKey(key string) error {
 	switch {
 	case key == "":

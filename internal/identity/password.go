@@ -105,8 +105,8 @@ func passwordTurns(places int) *dispatch.Turns {
 // strangersHashes is how many passwords of strangers are hashed at a time.
 func strangersHashes() int { return min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// asker is whose password is hashed: a client that has presented a session, a one-time link or a known device, by its user; or a stranger, by
-// the address, so that no address holds up the others.
+// asker is the client that a password is hashed for: the user of a client that has presented a session, a one-time link or a known device;
+// or the address of a stranger, so that no address holds up the others.
 type asker struct {
 	owner string
 	known bool
@@ -165,10 +165,10 @@ func (p *passwords) hash(ctx context.Context, password, salted string, by asker)
 	}.String(), nil
 }
 
-// check compares a password with the stored hashes of the users with one e-mail address, and returns the indexes of those that match.
-// Without one, or for "", the hash of a user without a password, it does the same work and matches nothing, so that the time doesn't
-// reveal whether a user exists. All hashes of an address have one salt, so it computes one sum; after a change of the cost, or an
-// import, they may have several, of which it computes mostSums.
+// check compares a password with the stored hashes of the users with one e-mail address, and returns the indexes of the matches. Without a
+// hash, or for the empty hash of a user without a password, it does the same work and matches nothing, so that the time doesn't reveal
+// whether a user exists. All hashes of an address have one salt, so it computes one sum; after a change of the cost, or an import, they may
+// have several, of which it computes mostSums.
 func (p *passwords) check(ctx context.Context, stored []string, password string, by asker) (matches []int, err error) {
 	known := make([]encodedHash, len(stored))
 	for i, text := range stored {

@@ -72,7 +72,7 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	return all, errors.Join(keysErr, channelsErr, endpointsErr, idsErr)
 }
 
-// resealed returns the old secret of an endpoint under the ring's first key, or none if it doesn't open: it signs for a day at most.
+// resealed returns the old secret of an endpoint under the ring's first key, or none if it doesn't open, because it signs for a day only.
 func resealed(ring *vault.Ring, endpoint *store.EventEndpoint) []byte {
 	aad := vault.EventSecret(endpoint.OrgID, endpoint.ID)
 	plain, err := ring.Open(endpoint.OldSecret, aad)
@@ -90,7 +90,7 @@ type rekeying struct {
 	unopened []error
 }
 
-// renew seals a value again, if it opens and isn't current; replace swaps it in the store, unless it was replaced meanwhile.
+// renew seals a value again, if it opens and isn't current; replace writes it to the store, unless the value has changed.
 func (r *rekeying) renew(name string, sealed []byte, aad vault.AAD, replace func(fresh []byte) (bool, error)) error {
 	plain, err := r.ring.Open(sealed, aad)
 	switch {
@@ -114,7 +114,7 @@ func (r *rekeying) renew(name string, sealed []byte, aad vault.AAD, replace func
 	return nil
 }
 
-// finish writes the entry to the audit log and returns all errors; err is the one that ended the work.
+// finish writes the entry to the audit log and returns all errors; err has ended the work.
 func (r *rekeying) finish(ctx context.Context, db *store.DB, entry store.AuditEntry, err error) error {
 	if err != nil {
 		err = fmt.Errorf("sealing %s anew: %w", entry.Target, err)

@@ -88,7 +88,7 @@ func AllScopes() []Scope {
 	}
 }
 
-// DefaultScopes returns the scopes of a new key that names none: those of /v1.
+// DefaultScopes returns the scopes of a new key without named scopes, for /v1.
 func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }
 
 // ParseScopes trims scope names, drops empty and repeated ones, and returns a [FieldError] for unknown ones that names the

@@ -69,7 +69,7 @@ type Sessions struct {
 	passwords *passwords
 }
 
-// NewSessions works on db. Each hash takes one of processors; nil doesn't bound them.
+// NewSessions works on db. Each hash needs one of processors; nil doesn't bound them.
 func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
 	s := &Sessions{db: db, passwords: newPasswords()}
 	s.passwords.processors = processors
@@ -236,7 +236,7 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 	return nil
 }
 
-// EndAll ends all sessions of a user, at once and on every node.
+// EndAll ends all sessions of a user, immediately and on every node.
 func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
 	if err := s.db.Sessions.EndAll(ctx, user.OrgID, user.UserID); err != nil {
 		return fmt.Errorf("ending all sessions: %w", err)
@@ -307,7 +307,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	}, nil
 }
 
-// End ends a session, at once and on every node. A session that doesn't exist is no error.
+// End ends a session, immediately and on every node. A session that doesn't exist is no error.
 func (s *Sessions) End(ctx context.Context, token string) error {
 	hash, ok := tokenHash(token)
 	if !ok {
@@ -343,9 +343,9 @@ func tokenHash(token string) (hash [sha256.Size]byte, ok bool) {
 
 // Client describes the program through which a person signs in.
 type Client struct {
-	// Address is the client's IP address, or the customer's network for IPv6; failures are counted by it. "" is none.
+	// Address is the client's IP address, or the customer's network for IPv6. Failures are counted by it. Empty means unknown.
 	Address string
-	// Device is a token of [Sessions.Device] from an earlier sign-in; "" is none.
+	// Device is a token of [Sessions.Device] from an earlier sign-in. Empty means none.
 	Device string
 	// Agent is the program's User-Agent, for the list of sessions.
 	Agent string
@@ -373,7 +373,7 @@ func deviceProof(passwordHash, name string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// knownDevice returns the name in a valid device token of the user with the stored hash, "" for any other text.
+// knownDevice returns the name in a valid device token of the user with the stored hash. It is empty for any other text.
 func knownDevice(passwordHash, token string) string {
 	name, proof, _ := strings.Cut(token, ".")
 	if passwordHash == "" || len(token) != deviceCharacters || len(name) != deviceNameCharacters {
@@ -395,8 +395,8 @@ const (
 	maxFailuresOfDevice  = 10
 )
 
-// loginBounds returns the bounds that a sign-in counts against, ordered so that one address can't use up a user's failures.
-// device is the name of a known device, "" for none.
+// loginBounds returns the bounds that a sign-in counts against, ordered so that one address can't use up a user's failures. device is the
+// name of a known device, or empty.
 func loginBounds(email, address, device string) []store.LoginBound {
 	bound := func(most int64, subject ...string) store.LoginBound {
 		return store.LoginBound{Subject: sha256.Sum256([]byte(strings.Join(subject, "\n"))), Most: most}

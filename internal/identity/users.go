@@ -101,7 +101,7 @@ func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, rol
 	return nil
 }
 
-// Remove removes a user from the organization and ends the user's sessions at once.
+// Remove removes a user from the organization and ends the user's sessions immediately.
 func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) error {
 	if err := u.db.Users.Delete(ctx, by.Actor, orgID, id, by.mayChange); err != nil {
 		return fmt.Errorf("removing user %q: %w", clip(id), err)

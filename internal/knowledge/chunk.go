@@ -157,7 +157,7 @@ func (p *packer) flush() {
 	p.runes, p.begins = 0, p.heading
 }
 
-// cut adds a long paragraph in parts of at most chunkRunes: as many whole sentences as fit.
+// cut adds a long paragraph in parts of up to chunkRunes: as many whole sentences as fit.
 func (p *packer) cut(paragraph string) {
 	var start, runes int
 	var sentence, space place // the last good positions for a cut
@@ -214,7 +214,7 @@ func (p *packer) cutRunes(text string) {
 	p.add(text[start:])
 }
 
-// firstRunes returns the longest beginning of a text that ends with a grapheme and has at most n code points.
+// firstRunes returns the longest beginning of a text that ends with a grapheme and has up to n code points.
 func firstRunes(text string, n int) string {
 	length := 0
 	for cluster := range segment.Characters(text) {

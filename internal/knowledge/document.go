@@ -144,7 +144,7 @@ func (r *passingReader) Read(into []byte) (int, error) {
 type htmlReader struct {
 	tokens *html.Tokenizer
 	out    strings.Builder
-	// hidden counts the open elements whose content isn't shown, pre those that preserve white space.
+	// hidden counts the open elements without visible content, pre the open elements that preserve white space.
 	hidden, pre int
 	// Before the next text: lines is how many line ends are due, space whether a space is, prefix what follows them.
 	lines  int
@@ -274,7 +274,7 @@ func isHidden(tag atom.Atom) bool {
 	}
 }
 
-// headingMark returns the beginning of the heading in Markdown, "" for another element. A page's title is its first heading.
+// headingMark returns the beginning of the heading in Markdown, and an empty text for another element. A page's title is its first heading.
 func headingMark(tag atom.Atom) string {
 	switch tag {
 	case atom.Title, atom.H1:

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// batchChunks is how many chunks one transaction writes, which takes about 5 ms.
+	// batchChunks is the number of chunks of one transaction, which lasts about 5 ms.
 	batchChunks = 12
 	// batchTries is how often a batch is tried before its document fails; the pause before the second try is firstRetry, then
 	// doubles, with jitter.
@@ -33,12 +33,11 @@ const (
 	reasonStore       = "The service could not store the whole document. Delete it and upload it again."
 )
 
-// Ingest stores an upload and returns its document. A small one is ready then; the rest of a large one is written in the
-// background, and [Library.Document] shows the progress. limit is how many bytes the organization's plan allows; below 0 is no
-// limit.
+// Ingest stores an upload and returns its document. A small document is ready; the rest of a large one is written in the background, and
+// [Library.Document] shows the progress. limit is the number of bytes of the organization's plan; below 0 means unlimited.
 //
-// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrSlow], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After an
-// error nothing is stored.
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrSlow], [ErrBusy], [ErrClosed], and the errors of [store.Documents.Create]. After
+// an error nothing is stored.
 func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
 	if limit >= 0 && int64(len(upload.Content)) > limit {
 		return store.Document{}, store.ErrLimit
@@ -163,8 +162,8 @@ func (l *Library) Documents(ctx context.Context, orgID, baseID string, page stor
 	return documents, err
 }
 
-// noteInterruption shows an ingestion whose process has ended as failed. The row stays as it is, because searches find only
-// ready documents.
+// noteInterruption returns a document as failed if the process of its ingestion has ended. The row stays unchanged, because searches find
+// only ready documents.
 func (l *Library) noteInterruption(document *store.Document) {
 	if document.State == store.DocumentIngesting && l.now().UnixMilli()-document.UpdatedAt > interruptedAfter.Milliseconds() {
 		document.State, document.Reason = store.DocumentFailed, reasonInterrupted

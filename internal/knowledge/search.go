@@ -43,9 +43,9 @@ type Snippet struct {
 	Score float64
 }
 
-// SearchInTurn is [Library.Search] for a request of an organization. A few of all organizations' run at a time, and two of one organization's.
-// It returns [ErrBusy] if too many wait, or if it has waited for searchWait. Workers' searches don't wait for turns: they are as many as their
-// answers at most.
+// SearchInTurn is [Library.Search] for a request of an organization. A few searches of all organizations run at a time, and two of one
+// organization. It returns [ErrBusy] if too many wait, or after searchWait. Workers' searches need no turns, because the number of their
+// turns bounds them.
 func (l *Library) SearchInTurn(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, ErrBusy)
 	defer cancel()
@@ -56,9 +56,9 @@ func (l *Library) SearchInTurn(ctx context.Context, orgID string, baseIDs []stri
 	return l.Search(ctx, orgID, baseIDs, query, n)
 }
 
-// Search returns the n chunks, at most [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
-// first. A query is any text: every word of it counts, and no sign has a meaning. Bases of other organizations are skipped; of
-// more than [MaxBases] the first count. No result is no error. The error is one of the store, or [ErrBusy] after searchWait.
+// Search returns up to n chunks, and no more than [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
+// first. A query is any text: every word of it counts, and no sign has a meaning. Bases of other organizations are skipped; of more than
+// [MaxBases] the first count. No result is no error. Search returns [ErrBusy] after searchWait.
 func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
 	n = min(n, MaxSnippets)
 	baseIDs = baseIDs[:min(len(baseIDs), MaxBases)]
@@ -129,14 +129,15 @@ func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, 
 	return nil
 }
 
-// rarity returns the weight of a word that so many of all chunks contain, as in BM25: above 0, and higher for a rarer word.
+// rarity returns the weight of a word as in BM25: above 0, and higher for a rarer word. in is the number of chunks with the word, of the
+// number of all chunks.
 func rarity(in, of int64) float64 {
 	some, all := float64(in), float64(max(in, of))
 	return math.Log(1 + (all-some+0.5)/(some+0.5))
 }
 
-// candidates returns the chunks worth reading: those with the most weight of rare words. When all words are common, they are
-// those that have all of them, or, if there are none, some that have the rarest.
+// candidates returns the chunks worth reading: the chunks with the most weight of rare words. When all words are common, it returns the
+// chunks with all of them, or, if there are none, some with the rarest.
 func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *question) ([]int64, error) {
 	known := asked.known()
 	if len(known) == 0 {
@@ -207,7 +208,7 @@ func heaviest(weights map[int64]float64, n int) []int64 {
 	return seqs[:min(n, len(seqs))]
 }
 
-// Constants of BM25, at their usual values. Chunks are cut to one size, which stands for the mean length.
+// Constants of BM25, at their usual values. Chunks are cut to one size, which serves as the mean length.
 const (
 	saturation   = 1.2
 	lengthShare  = 0.75
@@ -302,7 +303,7 @@ func (q *question) score(text string) float64 {
 	return score
 }
 
-// weightOf returns a word's weight, 0 when the question has too many words to count this one.
+// weightOf returns a word's weight. It is 0 if the question has too many words to count this one.
 func (q *question) weightOf(folded string) float64 {
 	if i, ok := q.place[folded]; ok {
 		return q.words[i].weight
@@ -310,8 +311,8 @@ func (q *question) weightOf(folded string) float64 {
 	return 0
 }
 
-// share returns the factor of a found word for an asked word with the same letters. A word asked without accents stands for all
-// of its accented forms.
+// share returns the factor of a found word for an asked word with the same letters. A word without accents matches all of its accented
+// forms.
 func share(asked, found word) float64 {
 	if asked.accented() && asked.exact != found.exact {
 		return accentShare

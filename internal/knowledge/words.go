@@ -31,7 +31,7 @@ var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
 
-// isUnspaced reports whether a letter belongs to such a script. None is before Thai.
+// isUnspaced reports whether a letter belongs to a script without spaces. None is before Thai.
 func isUnspaced(c rune) bool { return c >= 0x0E00 && unicode.In(c, unspaced...) }
 
 // eachWord calls each for the words of a text, in order, until it returns false.
@@ -248,8 +248,7 @@ func isASCII(text string) bool {
 }
 
 // Says reports whether a text contains one of some phrases, word by word and in order. Case doesn't matter, and a text without accents
-// matches a phrase with them. A phrase without letters is never said. It takes a time that grows with the text and with the words of
-// the phrases.
+// matches a phrase with them. A phrase without letters never matches. The time grows with the text and with the words of the phrases.
 func Says(text string, phrases []string) bool {
 	wanted := make([]*spoken, 0, len(phrases))
 	for _, phrase := range phrases {
@@ -279,7 +278,7 @@ type spoken struct {
 	begun []int
 }
 
-// hears takes the next word of the text, and reports whether the phrase is complete.
+// hears adds the next word of the text, and reports whether the phrase is complete.
 func (p *spoken) hears(w word) bool {
 	going := p.begun[:0]
 	for _, heard := range append(p.begun, 0) {

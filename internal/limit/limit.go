@@ -2,11 +2,11 @@
 // one process, in the store for several that share a PostgreSQL, in Redis for any number of them.
 //
 // Invariants:
-//   - In one window at most the limit is admitted, under any concurrency, by all processes that share the counter.
+//   - One window never admits more than the limit, under any concurrency, for all processes that share the counter.
 //   - A window is a minute of the counter's clock, not of the caller's. A clock that steps back never reopens a window.
 //   - A refused request counts nothing and changes nothing, so that repeating it only waits for the window's end.
 //   - The limit is an argument of each request and never stored: another plan holds from the next request on.
-//   - A request waits 100 ms at most for Redis. Without Redis every process admits its share of the limit. A change between the
+//   - A request waits up to 100 ms for Redis. Without Redis every process admits its share of the limit. A change between the
 //     two within a window, and a Redis that loses its memory, are the only ways to admit more.
 //
 // Plans and HTTP belong to its callers. It reports a failing store in the error and doesn't refuse by itself. It doesn't smooth
@@ -26,11 +26,11 @@ const window = time.Minute
 // Decision is the result for one request.
 type Decision struct {
 	Allowed bool
-	// Limit is the number of requests the window admits, 0 for no limit; the other numbers are 0 then.
+	// Limit is the number of requests that the window admits. 0 means unlimited; the other numbers are also 0.
 	Limit int64
 	// Remaining is how many more the window would admit.
 	Remaining int64
-	// ResetIn is the time to the window's end, above 0 and at most a minute.
+	// ResetIn is the time to the window's end, above 0 and up to a minute.
 	ResetIn time.Duration
 	// window is the window that counted an admitted request, for [Returner]; 0 where nothing can be returned.
 	window int64
@@ -73,7 +73,7 @@ type shard struct {
 	_      [40]byte // to one cache line each
 }
 
-// NewMemory returns a counter without counts. Windows are aligned to the minutes that clock (nil is [time.Now]) shows now; from
+// NewMemory returns a counter without counts. Windows are aligned to the minutes that clock (nil means [time.Now]) shows now; from
 // then on only monotonic time moves them, so that a corrected wall clock neither ends nor extends a window.
 func NewMemory(clock func() time.Time) *Memory {
 	if clock == nil {

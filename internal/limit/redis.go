@@ -46,19 +46,19 @@ type RedisObserver interface {
 type RedisOptions struct {
 	// Client belongs to the limiter: [Redis.Close] closes it. [NewRedisClient] makes one with fitting deadlines.
 	Client redis.UniversalClient
-	// Nodes is how many processes share the limit while Redis is down: each admits limit ÷ Nodes, at least 1. 0 is 1.
+	// Nodes is the number of processes that share the limit while Redis is down: each admits limit ÷ Nodes, but 1 or more. 0 means 1.
 	Nodes int64
 	// Observer may be nil.
 	Observer RedisObserver
-	// Logger gets a line when the limiter gives Redis up and one when Redis is back; nil for none.
+	// Logger gets a line when the limiter gives Redis up and one when Redis is back. It may be nil.
 	Logger *slog.Logger
 }
 
 // Redis counts in windows of Redis' own clock, for any number of processes. Requests that arrive together share pipelines; a
 // refused one costs nothing until the window ends, because this process remembers the refusal.
 //
-// A request waits for Redis for at most 100 ms. Without an answer it is counted in this process, against its share of the
-// limit; when half of the last ten pipelines failed, all requests are, until Redis answers again. It is safe for concurrent use
+// A request waits for Redis for up to 100 ms. Without an answer it is counted in this process, against its share of the
+// limit; when half of the last ten pipelines failed, all requests are, until Redis is back. It is safe for concurrent use
 // and outlives the configurations that use it.
 type Redis struct {
 	client   redis.UniversalClient
@@ -148,7 +148,7 @@ func (r *Redis) Take(ctx context.Context, orgID string, limit int64) (Decision, 
 	return d, nil
 }
 
-// await waits for the answer to a, for r.patience at most. Without one it returns the reason.
+// await waits for the result of a, for up to r.patience. Without one it returns the reason.
 func (r *Redis) await(ctx context.Context, a *ask) (Decision, LocalReason, error) {
 	timer := time.NewTimer(r.patience)
 	defer timer.Stop()
@@ -313,7 +313,7 @@ func (r *Redis) gather(batch []*ask) []*ask {
 	return batch
 }
 
-// send sends a batch to Redis and answers its requests.
+// send sends a batch to Redis and completes its requests.
 func (r *Redis) send(batch []*ask) {
 	calls := grouping(batch)
 	if len(calls) == 0 {

@@ -34,7 +34,7 @@ type RedisServer struct {
 	SentinelPassword string
 	// Database is the number of the database; a cluster has only 0.
 	Database int
-	// TLS is nil for plain connections.
+	// TLS may be nil, for plain connections.
 	TLS *tls.Config
 }
 
@@ -97,8 +97,8 @@ const (
 	idleConnection = 4 * time.Minute
 )
 
-// NewRedisClient returns a client for [NewRedis] that connects on first use. Every call ends with its context's deadline and is
-// tried twice at most. Besides calls the client sends only the handshake: no library names, no maintenance notifications.
+// NewRedisClient returns a client for [NewRedis] that connects on first use. Every call ends with its context's deadline and is tried once
+// more after a failure. Besides calls the client sends only the handshake: no library names, no maintenance notifications.
 func NewRedisClient(s RedisServer) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: s.Addresses, MasterName: s.Master, IsClusterMode: s.Cluster, DB: s.Database,
@@ -181,8 +181,8 @@ func (r *Redis) giveUp(fault error) {
 	}
 }
 
-// look takes a window as requests do, so that a Redis that answers but can't be written to doesn't pass: first with the time
-// that a new connection takes, then as quickly as requests need it.
+// look counts in a window as requests do, so that a Redis which is read-only doesn't pass: first with the time for a new connection, and
+// again as quickly as requests need it.
 func (r *Redis) look() error {
 	ctx, cancel := context.WithTimeout(r.ctx, connecting)
 	defer cancel()
@@ -210,7 +210,7 @@ func (r *Redis) probe(ctx context.Context) error {
 	return nil
 }
 
-// tellKey logs a key that holds no window, at most once a minute.
+// tellKey logs a key that holds no window, no more than once a minute.
 func (r *Redis) tellKey(key string, fault error) {
 	now, told := r.clock().Unix(), r.keyTold.Load()
 	if now-told < int64(keyTelling/time.Second) || !r.keyTold.CompareAndSwap(told, now) {
@@ -229,8 +229,8 @@ const (
 	onTrial = 1<<(tooMany-1) - 1
 )
 
-// breaker keeps requests away from a failing Redis. It opens when half of the last pipelines failed, and is closed when a look
-// finds that Redis answers. The zero value is closed. It is safe for concurrent use.
+// breaker keeps requests away from a failing Redis. It opens when half of the last pipelines failed, and closes when a look succeeds. The
+// zero value is closed. It is safe for concurrent use.
 type breaker struct {
 	open atomic.Bool
 	mu   sync.Mutex

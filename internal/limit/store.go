@@ -67,9 +67,9 @@ type KeyReader interface {
 	ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord, bool, error)
 }
 
-// Keys returns a reader that counts the request of each key it reads, in the same round trip, by terms. A record without a
-// permit wasn't counted: then [Windows.Take] decides. Those are keys that may not be used, and for a minute those without a limit,
-// which don't wait for the commits of others, and those that were refused.
+// Keys returns a reader that counts the request of each key it reads, in the same round trip, by terms. A record without a permit wasn't
+// counted, so [Windows.Take] decides: of keys that may not be used, and for a minute of keys without a limit, which don't wait for the
+// commits of others, and of refused keys.
 func (w *Windows) Keys(keys KeyReader, terms *store.KeyTerms) KeyReader {
 	return countedKeys{w, keys, terms}
 }
@@ -105,7 +105,7 @@ func (k countedKeys) ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord
 	return record, true, nil
 }
 
-// plainKeys are keys whose requests need not be counted with the look-up for some time. The zero value is empty.
+// plainKeys are keys that need not be counted with the look-up for some time. The zero value is empty.
 type plainKeys struct {
 	mu     sync.Mutex
 	byHash map[[32]byte]time.Time

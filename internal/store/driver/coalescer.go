@@ -11,17 +11,17 @@ import (
 // maxRound bounds the different keys that wait for one round of a coalescer.
 const maxRound = 8192
 
-// errLookupSlow ends a round whose time is over.
+// errLookupSlow ends a round that has taken too long.
 var errLookupSlow = errors.New("store: the lookup took too long")
 
 // Coalescer lets one fetch serve all callers that asked before it began: natural batching for reads. The zero
 // value with fetch set is ready.
 type Coalescer[K comparable, V any] struct {
-	// Fetch returns the values of some keys, and leaves out those that don't exist. It gets with each key how many callers
-	// asked for it, and bounds its own time.
+	// Fetch returns the values of some keys, without the keys that don't exist. The number of each key is that of its callers. Fetch bounds
+	// its own time.
 	Fetch func(keys map[K]int64) (map[K]V, error)
-	// patience bounds a round from the moment its first key came, the wait for the fetch before it included; 0 is no
-	// bound. Later callers wait less.
+	// Patience bounds a round from the arrival of its first key, including the wait for the fetch before it. 0 means unlimited. Later
+	// callers wait less.
 	Patience time.Duration
 
 	mu      sync.Mutex
@@ -67,8 +67,8 @@ func (r *round[K, V]) over() bool {
 	}
 }
 
-// Get returns the value of a key as it was after get began, and false when there is none. When ctx ends first, it
-// returns the context's cause and the fetch goes on for the others.
+// Get returns the value of a key, read after Get began, and false if there is none. When ctx ends first, it returns the context's cause and
+// the fetch continues for the other callers.
 func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err error) {
 	value, _, ok, err = c.GetRanked(ctx, key)
 	return value, ok, err
@@ -86,7 +86,7 @@ func (c *Coalescer[K, V]) GetRanked(ctx context.Context, key K) (value V, rank i
 	return value, rank, ok, err
 }
 
-// Add asks for a key and doesn't wait. done is closed after the fetch.
+// Add requests a key and doesn't wait. done is closed after the fetch.
 func (c *Coalescer[K, V]) Add(key K) (done <-chan struct{}, err error) {
 	joined, _, err := c.join(key)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K, mine map[K]V) er
 	return nil
 }
 
-// wait returns what the round found: the caller's keys, and maybe others.
+// wait returns the values of the round: of the caller's keys, and maybe of others.
 func (r *round[K, V]) wait(ctx context.Context) (map[K]V, error) {
 	select {
 	case <-r.done:

@@ -20,9 +20,8 @@ import (
 	"unicode/utf8"
 )
 
-// MigrationLockTimeout bounds how long a statement of a migration waits for a table on PostgreSQL. Every later statement
-// on the table waits behind it, so that is also what a migration may add to a write of an old node; it is far below the
-// time that a write has.
+// MigrationLockTimeout bounds how long a statement of a migration waits for a table on PostgreSQL. Every later statement on the table waits
+// behind it, so a migration may delay a write of an old node by as much; it is far below the time of a write.
 const MigrationLockTimeout = time.Second
 
 // Driver is an open database of one engine. All methods may be called at the same time.
@@ -34,7 +33,7 @@ type Driver interface {
 	Reader() *sql.DB
 	// HotReader reads what every request needs.
 	HotReader() HotReader
-	// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
+	// Now returns the database's clock in epoch milliseconds, as [Tx.Now] does.
 	Now(ctx context.Context) (int64, error)
 	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
 	ForMigration(ctx context.Context) (*Migration, error)
@@ -50,19 +49,18 @@ type Driver interface {
 
 // Listener reports commits.
 type Listener interface {
-	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
-	// comes, or for at most the given time, and reports which. An engine without notifications takes each commit for one. It returns the
-	// error of use.
+	// Listen subscribes to a notification channel while use runs. wait waits until a notification comes, or for the given time, and reports
+	// which. On an engine without notifications each commit counts as one. Listen returns the error of use.
 	Listen(
 		ctx context.Context, channel string,
 		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
 	) error
-	// Committed returns a channel that is closed after the next commit of any process, a tenth of a second later at most, or nil on an
-	// engine that doesn't tell. A process that dies right after its commit may not be noticed.
+	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
+	// The commit of a process that dies right afterwards may be missed.
 	Committed() <-chan struct{}
 }
 
-// SnapshotReader reads a database as it was at one moment.
+// SnapshotReader reads a database as of one moment.
 type SnapshotReader interface {
 	QueryContext(ctx context.Context, text string, arguments ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, text string, arguments ...any) *sql.Row
@@ -75,8 +73,8 @@ type Migration struct {
 	Done func() error
 }
 
-// Row is the current row of a [Tx.Query]. Scan copies its columns into dest: *int64, *int, *string, *[]byte,
-// *bool, *sql.NullInt64 and *sql.NullString; anything else, and NULL into one that can't hold it, is an error.
+// Row is the current row of a [Tx.Query]. Scan copies its columns into dest: *int64, *int, *string, *[]byte, *bool, *sql.NullInt64 and
+// *sql.NullString. Any other type is an error, as is NULL for a type without it.
 type Row interface {
 	Scan(dest ...any) error
 }
@@ -84,32 +82,32 @@ type Row interface {
 // AnyRows as the wanted count of [Tx.Queue] accepts every number of affected rows.
 const AnyRows int64 = -1
 
-// Tx is one kind's view of the writer's open transaction. Both engines speak the same SQL text with $n parameters
-// that bind by number. Arguments are int64, int, bool, string (or a type made of it), []byte (nil is
-// NULL), sql.NullInt64, sql.NullString and nil; a text with NUL or invalid UTF-8 is refused with [ErrText]. A Tx is
-// used by one goroutine and is dead after Apply returned. PostgreSQL also takes []string, [][]byte, []int64, []bool and []sql.NullInt64.
+// Tx is one kind's view of the writer's open transaction. Both engines have the same SQL text with $n parameters that bind by number.
+// Arguments are int64, int, bool, string (or a type made of it), []byte (nil means NULL), sql.NullInt64, sql.NullString and nil; a text
+// with NUL or invalid UTF-8 is refused with [ErrText]. A Tx is used by one goroutine and is dead after Apply returned. PostgreSQL also
+// accepts []string, [][]byte, []int64, []bool and []sql.NullInt64.
 //
-// After a statement failed nothing more runs, on either engine: every later call returns its error, and the kind's
-// savepoint is rolled back, whatever Apply returns.
+// After a statement failed nothing more runs, on either engine: every later call returns its error, and the kind's savepoint is rolled
+// back, whatever Apply returns.
 type Tx interface {
-	// Query flushes what is queued, then runs one statement that returns rows and hands each row to each. The first
-	// error of each ends it and is returned; each must not use the Tx.
+	// Query flushes the queue, and runs one statement that returns rows. each gets each row and must not use the Tx; its first error ends
+	// the statement and is returned.
 	Query(ctx context.Context, each func(Row) error, sql string, args ...any) error
-	// Queue adds a writing statement without RETURNING that must affect exactly want rows ([AnyRows]: any number; else
-	// [ErrRows]). It may run at once (SQLite) or with the next Flush or Query in one round trip (PostgreSQL); its error
-	// comes from there. PostgreSQL counts by a statement around it; where a constraint says the same, AnyRows is cheaper.
+	// Queue adds a writing statement without RETURNING that must affect exactly want rows ([ErrRows]); [AnyRows] accepts any number. It
+	// runs immediately (SQLite) or with the next Flush or Query in one round trip (PostgreSQL), which return its error. PostgreSQL counts
+	// by a statement around it; where a constraint says the same, AnyRows is cheaper.
 	Queue(want int64, sql string, args ...any)
-	// QueueQuery adds a statement that returns rows, in order with those of Queue. It runs when they do, and each, which must
-	// not use the Tx, has got its rows after the next Flush or Query. An error of each fails the statement.
+	// QueueQuery adds a statement that returns rows, in order with the statements of Queue. each gets its rows by the end of the next Flush
+	// or Query, and must not use the Tx. An error of each fails the statement.
 	QueueQuery(each func(Row) error, sql string, args ...any)
-	// Flush runs what is queued. The writer does so after Apply, together with COMMIT when it can, so that a Flush at the end
-	// of Apply costs PostgreSQL a round trip.
+	// Flush runs the queue. The writer does so after Apply, together with COMMIT when it can, so that a Flush at the end of Apply costs
+	// PostgreSQL a round trip.
 	Flush(ctx context.Context) error
 	// Now is the database's clock in epoch milliseconds, read once when the transaction began. Asked before the first
 	// statement it costs PostgreSQL a round trip.
 	Now() int64
-	// LockRows returns the end of a SELECT that locks the rows it reads: " FOR UPDATE" on PostgreSQL, "" on SQLite,
-	// whose only writer holds the lock already. Rows are read in key order, so that nodes can't deadlock.
+	// LockRows returns the end of a SELECT that locks the rows it reads: " FOR UPDATE" on PostgreSQL. It is empty on SQLite, because the
+	// only writer holds the lock already. Rows are read in key order, so that nodes can't deadlock.
 	LockRows() string
 }
 
@@ -121,7 +119,7 @@ type Writer interface {
 	Begin(ctx context.Context) (Transaction, error)
 	// InFlight returns how many transactions may be open at a time. More than one needs an engine that locks single rows.
 	InFlight() int
-	// MaxTime returns how long a transaction may take from its beginning until COMMIT; 0 is no bound.
+	// MaxTime bounds a transaction from its beginning until COMMIT. 0 means unlimited.
 	MaxTime() time.Duration
 	Close() error
 }
@@ -134,9 +132,9 @@ type Transaction interface {
 	Context() context.Context
 	// Savepoint begins a group.
 	Savepoint() error
-	// Release flushes and keeps what was done since the savepoint. After the last group it may commit, too.
+	// Release flushes, and keeps the writes since the savepoint. After the last group it may also commit.
 	Release(ctx context.Context, last bool) error
-	// RollbackTo undoes what was done since the savepoint.
+	// RollbackTo undoes the writes since the savepoint.
 	RollbackTo(ctx context.Context) error
 	// Commit commits. It fails with [ErrCommitUnknown] when the outcome is unknown.
 	Commit(ctx context.Context) error
@@ -158,7 +156,7 @@ func CheckRows(text string, affected, want int64) error {
 	return fmt.Errorf("%w: %s affected %d, wanted %d", ErrRows, Verb(text), affected, want)
 }
 
-// Verb returns the first word of a statement, for errors, which must not repeat what was written.
+// Verb returns the first word of a statement, for errors, which must not repeat values.
 func Verb(text string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	word, _, _ = strings.Cut(word, "\n")

@@ -20,16 +20,16 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrBusy: too much waits for the writer, or another process kept the database locked. Nothing happened.
 	ErrBusy = errors.New("store: busy")
-	// ErrOverloaded: the writer refused the operation, because too much waits for it. It is an ErrBusy, too. The writer logs
-	// when such refusals begin and end, so none of them needs a line of its own.
+	// ErrOverloaded: the writer refused the operation, because too many wait for it. It is also an ErrBusy. The writer logs when such
+	// refusals begin and end, so none of them needs a line of its own.
 	ErrOverloaded = fmt.Errorf("%w: overloaded", ErrBusy)
 	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
 	// the caller may repeat it with the same id.
 	ErrCommitUnknown = errors.New("store: commit outcome unknown")
 	// ErrRows: a statement did not affect as many rows as [Tx.Queue] was called with.
 	ErrRows = errors.New("store: unexpected number of rows")
-	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep such a text; SQLite refuses it here,
-	// so that both engines take the same input.
+	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep it; SQLite refuses it here, so that both engines accept the
+	// same input.
 	ErrText = errors.New("store: text contains NUL or invalid UTF-8")
 	// ErrUnsupported: the engine can't do this.
 	ErrUnsupported = errors.New("store: not supported by this engine")
@@ -84,7 +84,7 @@ func isLocked(err error) bool {
 	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || code == LockNotAvailable || code == queryCanceled
 }
 
-// SQLiteCode is SQLite's extended result code, 0 for any other error.
+// SQLiteCode returns SQLite's extended result code, and 0 for any other error.
 func SQLiteCode(err error) int {
 	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code()
@@ -92,7 +92,7 @@ func SQLiteCode(err error) int {
 	return 0
 }
 
-// PostgresCode is PostgreSQL's SQLSTATE, "" for any other error.
+// PostgresCode returns PostgreSQL's SQLSTATE. It is empty for any other error.
 func PostgresCode(err error) string {
 	if failed, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return failed.Code

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// HotReader reads what every request needs: its key and its organization's models, or the channels of a delivery.
-// Each look-up returns what was committed when it began, so a revocation, a suspension or a disabled model holds at the very
-// next request on every node. The texts of routes are valid for PostgreSQL.
+// HotReader reads the rows that every request needs: its key and its organization's models, or the channels of a delivery. Each look-up
+// returns the rows that were committed when it began, so a revocation, a suspension or a disabled model holds at the very next request on
+// every node. The texts of routes are valid for PostgreSQL.
 type HotReader interface {
 	// Key reads the API key with a SHA-256 hash, and false when there is none.
 	Key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
@@ -22,7 +22,7 @@ type HotReader interface {
 	Route(ctx context.Context, channelID string) (*Route, bool, error)
 	// Routes adds the routes of up to MaxRouteKeys keys to found.
 	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]*Route) error
-	// Windows counts requests for several processes; nil on SQLite, whose gateway is one process and counts in memory.
+	// Windows counts requests for several processes. It is nil on SQLite, because the gateway is one process there and counts in memory.
 	Windows() Windows
 	// Close waits for the lookups that run, and refuses later ones with ErrClosed.
 	Close() error
@@ -52,7 +52,7 @@ const (
 	KeyTables = ` FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.hash `
 )
 
-// ScanKey reads KeyColumns, then what else the row has.
+// ScanKey reads KeyColumns, and more columns after them.
 func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	columns := append([]any{
@@ -78,12 +78,12 @@ func (k RouteKey) Lookable() bool {
 	return k.ExternalID != "" && IsText(k.Type) && IsText(k.ExternalID)
 }
 
-// Route has the columns of a channel that a webhook needs. It is shared by all who look it up: nobody changes it.
+// Route has the columns of a channel that a webhook needs. Its readers share it and must not change it.
 type Route struct {
 	ChannelID, OrgID, Type, ExternalID, State string
 
 	Credentials []byte // sealed; nil is none
-	// Of the channel's agent, in milliseconds, see store.Agent; 0 without one.
+	// These are the times of the channel's agent in milliseconds, see store.Agent. They are 0 without an agent.
 	DebounceMS, DebounceMaxMS, PauseMS int64
 
 	// Remembered: the route was read for an earlier delivery, and may have changed since.
@@ -100,15 +100,15 @@ func (r *Route) Same(other *Route) bool {
 // MaxRouteKeys bounds the keys of one query of store.Routes.ByKeys, so that one delivery doesn't keep the others waiting.
 const MaxRouteKeys = 1000
 
-// RouteReader shares lookups of routes: all that are asked for while one runs go with the next. On SQLite, too, where it
-// saves each delivery of a crowd a read transaction of its own.
+// RouteReader shares look-ups of routes: all requests during a look-up go with the next one. It also saves each delivery of a crowd a read
+// transaction of its own on SQLite.
 type RouteReader struct {
 	byIDs  Coalescer[string, *Route]
 	byKeys Coalescer[RouteKey, *Route]
 }
 
-// NewRouteReader returns a reader that shares lookups. byIDs and byKeys leave out what doesn't exist; patience bounds how long
-// a lookup waits, 0 is no bound.
+// NewRouteReader returns a reader that shares look-ups. byIDs and byKeys leave out routes that don't exist. patience bounds the wait of a
+// look-up; 0 means unlimited.
 func NewRouteReader(
 	byIDs func(channelIDs map[string]int64) (map[string]*Route, error), byKeys func(keys map[RouteKey]int64) (map[RouteKey]*Route, error),
 	patience time.Duration,
@@ -153,9 +153,9 @@ func ScanRoute(row Row) (*Route, error) {
 // Key returns the key that finds the route.
 func (r *Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }
 
-// Windows counts requests in windows of one minute of the database's clock, for all processes that share the database: in one
-// window at most the limit is admitted. Requests that arrive while others are counted share the next round trip. What was
-// counted is durable. An error may come after the request was counted.
+// Windows counts requests in windows of one minute of the database's clock, for all processes that share the database. A window admits no
+// more than the limit. Requests that arrive during a count share the next round trip. Counts are durable. An error may come after the
+// request was counted.
 type Windows interface {
 	// Take counts one request under a limit above 0 in the window of a name, if it is admitted.
 	Take(ctx context.Context, name string, limit int64) (Permit, error)
@@ -171,13 +171,12 @@ type Windows interface {
 type KeyTerms struct {
 	// Scopes are required of the key, all of them.
 	Scopes []string
-	// Plans and PerMinute are the plans and their limits, 0 for none. The first one is also for organizations without a known
-	// plan.
+	// Plans and PerMinute are the plans and their limits; 0 means unlimited. The first plan is also for organizations without a known plan.
 	Plans     []string
 	PerMinute []int64
 }
 
-// Limit returns the limit of a plan, 0 for none.
+// Limit returns the limit of a plan; 0 means unlimited.
 func (t *KeyTerms) Limit(plan string) int64 {
 	if len(t.Plans) == 0 {
 		return 0
@@ -185,7 +184,7 @@ func (t *KeyTerms) Limit(plan string) int64 {
 	return t.PerMinute[max(slices.Index(t.Plans, plan), 0)]
 }
 
-// Permit is what a window says about one request. The zero value says that it wasn't asked.
+// Permit is the result of a window for one request. The zero value means that the request wasn't counted.
 type Permit struct {
 	// Before is how many requests the window had admitted before this one, which is admitted if that is less than the limit.
 	Before int64

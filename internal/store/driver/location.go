@@ -26,23 +26,23 @@ const (
 	Postgres Engine = "postgres"
 )
 
-// Location is the address of a database. Two spellings of one database give equal Locations, so a Location is the key
-// under which a process shares its pool. What can't be decided without asking the network or the
-// file system's inner life stays different: a host name and its address, two hard links of one file.
+// Location is the address of a database. Two spellings of one database give equal Locations, so a Location is the key under which a process
+// shares its pool. Spellings that only the network or the file system could compare stay different: a host name and its address, two hard
+// links of one file.
 type Location struct {
 	Engine Engine
 	// DSN is the absolute path without symbolic links (SQLite), or the keyword=value form in fixed order with every
 	// default filled in (PostgreSQL). It may contain a password: log [Location.Redacted].
 	DSN string
-	// Direct is, in the same form, another address of the same PostgreSQL database, one that gives a client a session of
-	// its own; "" when DSN does. With it, DSN may be a pooler that gives each transaction another session (PgBouncer
-	// in transaction mode). See [Location.WithDirect].
+	// Direct is, in the same form, another address of the same PostgreSQL database that gives a client a session of its own. Empty means
+	// that DSN does. With it, DSN may be a pooler that gives each transaction another session (PgBouncer in transaction mode). See
+	// [Location.WithDirect].
 	Direct string
 }
 
-// ParseLocation reads what follows the engine's name in the Caddyfile: a file path, which may be relative and need not
-// exist yet (SQLite), or a postgres:// URL or keyword=value pairs (PostgreSQL; the PG* variables, pgpass and service
-// files count as libpq counts them). Errors never repeat the DSN.
+// ParseLocation parses the words after the engine's name in the Caddyfile: a file path, which may be relative and need not exist yet
+// (SQLite), or a postgres:// URL or keyword=value pairs (PostgreSQL; the PG* variables, pgpass and service files count as libpq counts
+// them). Errors never repeat the DSN.
 func ParseLocation(engine Engine, dsn string) (Location, error) {
 	var canonical string
 	var err error
@@ -60,9 +60,8 @@ func ParseLocation(engine Engine, dsn string) (Location, error) {
 	return Location{Engine: engine, DSN: canonical}, nil
 }
 
-// WithDirect is the location with the address to use for what a pooler in transaction mode can't do: migrations, which
-// hold an advisory lock, and LISTEN. The address may be a URL or keyword=value pairs and is PostgreSQL's only. Errors
-// never repeat it.
+// WithDirect returns the location with the address for sessions that a pooler in transaction mode can't give: migrations, which hold an
+// advisory lock, and LISTEN. The address may be a URL or keyword=value pairs and is PostgreSQL's only. Errors never repeat it.
 func (l Location) WithDirect(dsn string) (Location, error) {
 	if l.Engine != Postgres {
 		return Location{}, errors.New("store: a direct address goes with postgres only")
@@ -94,7 +93,7 @@ func (l Location) Redacted() string {
 // Env is the environment an API key works in, and so the wallet it spends.
 type Env string
 
-// The two environments, as they stand in key prefixes, columns and command line flags.
+// The two environments, as in key prefixes, columns and command line flags.
 const (
 	Live Env = "live"
 	Test Env = "test"
@@ -126,8 +125,8 @@ func canonicalPath(path string) (string, error) {
 	return resolveLinks(absolute, maxLinks)
 }
 
-// resolveLinks is [filepath.EvalSymlinks] for a path whose end may not exist: what doesn't exist is appended as it is,
-// and a link that points nowhere is followed to where its file will be created.
+// resolveLinks is [filepath.EvalSymlinks] for a path that may end in missing folders and files: they are appended unchanged, and a link to
+// a missing file is followed to where its file will be created.
 func resolveLinks(path string, links int) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -257,8 +256,7 @@ func urlSettings(dsn string) (map[string]string, error) {
 	return settings, nil
 }
 
-// keywordSettings reads keyword = value pairs: a value with spaces stands in single quotes, and a backslash takes the
-// next character as it is.
+// keywordSettings parses keyword = value pairs: a value with spaces is in single quotes, and the character after a backslash is literal.
 func keywordSettings(dsn string) (map[string]string, error) {
 	settings := map[string]string{}
 	for rest := strings.TrimSpace(dsn); rest != ""; rest = strings.TrimSpace(rest) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout lets the kernel give a connection up whose data is not acknowledged (RFC 5482).
+// setUserTimeout lets the kernel close a connection without acknowledgements (RFC 5482).
 func setUserTimeout(network, _ string, raw syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

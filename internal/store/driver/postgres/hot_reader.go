@@ -81,8 +81,9 @@ func (r *hotReader) fetchKeys(hashes map[[32]byte]int64) (map[[32]byte]driver.Ke
 }
 
 const (
-	// selectKeys has hashes and their number. The limit of w, here as in the other look-ups, makes the server expect few keys: expecting
-	// ten, it would find the plan for all arguments dear, and make one for each execution, which takes three times as long as the look-up.
+	// selectKeys has hashes and their number. The limit of w, here as in the other look-ups, makes the server expect few keys. Expecting
+	// ten, it would reject the plan for all arguments as too expensive and plan each execution anew, which costs three times as much as the
+	// look-up.
 	selectKeys = "SELECT " + driver.KeyColumns + ", " + ClockSQL + " FROM (SELECT hash FROM unnest($1::bytea[]) AS u (hash) LIMIT $2) w" + keyByHash
 	// keyByHash reads the key of each hash of w. The inner limits make the plan start from an index, however few rows the tables
 	// had when it was made.

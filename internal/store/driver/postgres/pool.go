@@ -25,12 +25,12 @@ const (
 	lifetimeJitter = 5 * time.Minute
 )
 
-// connPools are a process's connections to PostgreSQL. The pools work and reads have at most pool_max_conns together, half each,
-// but at least one each.
+// connPools are a process's connections to PostgreSQL. The pools work and reads share pool_max_conns, half each, with one connection or
+// more.
 type connPools struct {
 	// work serves requests: one connection writes, or two (InFlight), the others look up and count.
 	work *pgxpool.Pool
-	// reads serves everything else, so that no page of the dashboard, however slow, takes a connection away from a request.
+	// reads serves everything else, so that no page of the dashboard, however slow, uses up the connections of requests.
 	reads *pgxpool.Pool
 	// sessions serves statements that need a session of their own, which is LISTEN: the direct address, or reads without one.
 	sessions *pgxpool.Pool
@@ -84,9 +84,9 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 	return pools, err
 }
 
-// open makes a pool whose every use has a deadline. pooled: the address may be a pooler that gives each
-// transaction another session (PgBouncer's transaction mode): then nothing is set for a session and no statement is kept
-// in it; the writer sets what it needs in each transaction.
+// open makes a pool with a deadline for each use. If pooled, the address may be a pooler that gives each transaction another session
+// (PgBouncer's transaction mode): nothing is set for a session and no statement is kept in it; the writer sets its bounds in each
+// transaction.
 func (p *connPools) open(
 	ctx context.Context, config *pgxpool.Config, size int32, session string, pooled bool,
 ) (*pgxpool.Pool, error) {
@@ -124,20 +124,19 @@ func keepNothing(config *pgx.ConnConfig) {
 	}
 }
 
-// The settings of sessions, besides those that all have.
+// The settings of sessions of some pools.
 var (
 	readSession = noticeVanished(idleInReadTimeout)
 	// A write looks up the few rows that it is about, one by one: a hash or merge join would read a whole index for them.
 	writeSession = noticeVanished(idleInWriteTimeout) + "SET enable_hashjoin = off; SET enable_mergejoin = off; "
 )
 
-// setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in
-// session mode.
+// setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in session mode.
 //
-// Every statement of a request has an index for its rows, and takes it from the first row on. Else the plan that a
-// connection keeps from when a table was small, to read it from end to end, lasts until the server has counted the rows
-// anew: a minute in which a busy new installation wrote so many that each write took over four seconds. Where only the
-// whole table will do, its cost then looks so high that the server would compile the plan, hence the second setting.
+// Every statement of a request has an index for its rows, and uses it from the first row on. Otherwise a connection keeps its plan from
+// when a table was small, to read it from end to end, until the server has counted the rows anew: in that minute a busy new installation
+// wrote so much that each write took over four seconds. The cost of a statement that must read a whole table then looks so high that the
+// server would compile the plan, hence the second setting.
 func setSession(settings string) func(context.Context, *pgx.Conn) error {
 	settings += fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
@@ -146,7 +145,7 @@ func setSession(settings string) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// setMigrationSession bounds what a migration makes others wait for, but not itself.
+// setMigrationSession bounds the wait of others for a migration, but not the migration itself.
 func setMigrationSession(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, noticeVanished(idleInReadTimeout)+
 		fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds()))
@@ -160,7 +159,7 @@ func noticeVanished(idle time.Duration) string {
 		int(keepAliveInterval.Seconds()), keepAliveProbes, userTimeout.Milliseconds())
 }
 
-// ping asks each pool for a connection that works.
+// ping checks that each pool has a connection that works.
 func (p *connPools) ping(ctx context.Context) error {
 	if err := pingSlow(ctx, p.work); err != nil {
 		return driver.WrapError("connect to PostgreSQL", err)
@@ -255,26 +254,26 @@ var (
 )
 
 // Every wait for PostgreSQL has a bound, so that a server that is gone, stopped or cut off costs a request a few seconds
-// and never a goroutine (docs/cluster.md "PostgreSQL"). What a caller waits at most:
+// and never a goroutine (docs/cluster.md "PostgreSQL"). The longest waits of a caller:
 //
 //	a key, window, models or channel of a request: lookupPatience
 //	anything written:                              longestWait in line, then writeTime, then commitTime
 //	any other read whose context has no deadline:  acquireTime + readTime
 //
-// They lie far above what a healthy server needs, and below what clients and platforms wait for.
+// They are far above the times of a healthy server, and below the patience of clients and platforms.
 const (
-	// lookupTime bounds one lookup, waiting for its connection and a second try on a new one included. A lookup that is asked for while
-	// one runs goes with the next, and waits for lookupPatience at most.
+	// lookupTime bounds one look-up, including the wait for its connection and a second try on a new one. A look-up that arrives during
+	// another one goes with the next, and waits for up to lookupPatience.
 	lookupTime     = 2 * time.Second
 	lookupPatience = 3 * time.Second
-	// takeTime bounds one statement that counts requests, its commit included. It is longer than statementTimeout, so that the
-	// server ends a wait for a row and the connection stays; the requests have waited for lookupPatience by then.
+	// takeTime bounds one statement that counts requests, including its commit. It is longer than statementTimeout, so that the server ends
+	// a wait for a row and the connection stays; the requests have already waited for lookupPatience.
 	takeTime = 3500 * time.Millisecond
 	// writeTime bounds a transaction of the writer from its beginning until COMMIT is sent, and commitTime the wait for
 	// the answer to that: giving up then leaves the outcome unknown, so a slow commit has time.
 	writeTime  = 4 * time.Second
 	commitTime = 5 * time.Second
-	// acquireTime and readTime bound a read whose caller gave none: waiting for a connection, and the statement.
+	// acquireTime and readTime bound a read without a deadline of its caller: the wait for a connection, and the statement.
 	acquireTime = 3 * time.Second
 	readTime    = 4 * time.Second
 
@@ -284,14 +283,14 @@ const (
 	openTries = 5
 	// pingTime bounds the question whether a connection that lay idle for a second is still alive.
 	pingTime = time.Second
-	// closeTime bounds the orderly close of a broken connection, which keeps its place in the pool until then.
+	// closeTime bounds the orderly close of a broken connection, which keeps its place in the pool as long.
 	closeTime = time.Second
 )
 
 // Bounds that the server itself keeps.
 const (
-	// statementTimeout ends one statement, a wait for a row lock included, and keeps the connection. It is shorter than
-	// what the client waits, so that the server's error comes first.
+	// statementTimeout ends one statement, including a wait for a row lock, and keeps the connection. It is shorter than the client's wait,
+	// so that the server's error comes first.
 	statementTimeout = 3 * time.Second
 	// idleInWriteTimeout ends the transaction of a silent writer, so that a stopped process holds row
 	// locks for less time than others wait for them. idleInReadTimeout is for reads, which hold none.
@@ -300,7 +299,7 @@ const (
 )
 
 // How both sides notice a silent network: the peer is probed after keepAliveIdle without data, and
-// given up after keepAliveProbes without an answer. What was sent must be acknowledged within userTimeout.
+// given up after keepAliveProbes without an answer. Sent data must be acknowledged within userTimeout.
 const (
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 5 * time.Second
@@ -319,8 +318,8 @@ func boundConnect(config *pgconn.Config) {
 	}
 }
 
-// newDialFunc dials connections that notice a vanished peer. They have a deadline from the start, which is taken away
-// once the server has accepted the login. A request to cancel, which is dialled, too, and ends with the connection, keeps it.
+// newDialFunc dials connections that notice a vanished peer. They have a deadline from the start, which is removed once the server has
+// accepted the login. A request to cancel is also dialled; it keeps the deadline and ends with the connection.
 func newDialFunc(timeout time.Duration) pgconn.DialFunc {
 	dialer := &net.Dialer{
 		Timeout: timeout,

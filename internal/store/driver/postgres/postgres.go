@@ -1,5 +1,5 @@
-// Package postgres is the driver of PostgreSQL: two pools, one for what requests wait for and one for everything else, each
-// of whose uses has a deadline, and a writer that sends a transaction in as few round trips as possible.
+// Package postgres is the driver of PostgreSQL: a pool for requests and a pool for everything else, with a deadline for each use, and a
+// writer that sends a transaction in as few round trips as possible.
 //
 // It works through a pooler in transaction mode where the location has a direct address for migrations and LISTEN.
 package postgres
@@ -75,7 +75,7 @@ func (d *Driver) Listen(
 	failed := use(func(ctx context.Context, atMost time.Duration) (bool, error) {
 		return waitForNotification(ctx, conn.Conn(), atMost)
 	})
-	// The connection goes back to the pool, so it must hear nothing more; one that can't say so is closed.
+	// The connection goes back to the pool, so it must get no more notifications; otherwise it is closed.
 	if _, err := conn.Exec(context.WithoutCancel(ctx), "UNLISTEN *"); err != nil {
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
 		return errors.Join(failed, driver.WrapError("stop listening", err))
@@ -177,8 +177,7 @@ func (d *Driver) BackupTo(context.Context, string) error {
 // WALBytes implements [driver.Driver].
 func (d *Driver) WALBytes() int64 { return 0 }
 
-// Connections returns the number of the process's connections, those that are being made or closed included. Tests bound
-// it.
+// Connections returns the number of the process's connections, including connections that are being made or closed. Tests bound it.
 func (d *Driver) Connections() int32 {
 	return d.pools.work.Stat().TotalConns() + d.pools.reads.Stat().TotalConns()
 }

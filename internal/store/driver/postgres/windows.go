@@ -21,7 +21,7 @@ type windows struct {
 	back   *driver.Coalescer[returnedPermit, struct{}]
 
 	returns sync.Mutex
-	// returning is closed when the permits that were returned last are there again; nil before the first.
+	// returning is closed when the permits that were returned last are available again. It is nil before the first return.
 	returning <-chan struct{}
 
 	latest  atomic.Int64 // the latest window that a request was counted in
@@ -93,7 +93,7 @@ func (w *windows) awaitReturns() {
 	}
 }
 
-// Close waits for the statements that run, and for those of permits that were returned.
+// Close waits for the statements that run, also for returned permits.
 func (w *windows) Close() {
 	w.keys.Close()
 	w.names.Close()
@@ -110,7 +110,7 @@ const (
 	// other in a circle, because each has three phases:
 	//
 	//   - taken locks the rows that are there, in the order of their names, so that count_before is exact;
-	//   - begun inserts the others in that order, and leaves a row alone that another process has inserted meanwhile: its name is
+	//   - begun inserts the others in that order, and skips a row that another process has just inserted: its name is
 	//     asked for again. The sort by an expression that no index and no subquery is sorted by comes after the last row of taken;
 	//   - raised changes the rows that taken locked, and waits for none.
 	//
@@ -128,7 +128,7 @@ raised AS (
 	INSERT INTO rate_windows (org_id, window_start, count)
 	SELECT org_id, start, count_after FROM taken WHERE count_after > count_before AND (SELECT count(*) FROM begun) >= 0
 	ON CONFLICT (org_id, window_start) DO UPDATE SET count = excluded.count)`
-	// decided is false for a name that another process began to count meanwhile.
+	// decided is false for a name that another process has begun to count.
 	decided = `(t.count_before IS NOT NULL OR EXISTS (SELECT 1 FROM begun b WHERE b.org_id = t.org_id))`
 	// takeByNames has names, how often each is asked for, their limits, and their number.
 	takeByNames = `WITH ` + clockRow + `,
@@ -149,7 +149,7 @@ asked AS (SELECT org_id, start, sum(asks)::bigint AS asks, max(per_minute) AS pe
 SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.plan, f.suspended_at, f.has_models,
 	f.ms, t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
 FROM found f LEFT JOIN taken t ON t.org_id = f.org_id AND f.per_minute > 0`
-	// giveBack has names, windows, and how many permits each gets back. Its phases are those of countAsked.
+	// giveBack has names, windows, and the number of permits of each to give back. It has the phases of countAsked.
 	giveBack = `WITH held AS (SELECT b.org_id, b.start, greatest(0, r.count - b.permits) AS count
 	FROM (SELECT org_id, start, permits FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (org_id, start, permits)
 		ORDER BY org_id COLLATE "C", start) b
@@ -161,8 +161,8 @@ INSERT INTO rate_windows (org_id, window_start, count) SELECT org_id, start, cou
 	LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING 1`
 )
 
-// takeTries is how often a name is asked for whose row another process made meanwhile. The second try finds the row, unless a
-// minute has begun.
+// takeTries is the number of tries for a name while other processes insert its row. The second try finds the row, unless a minute has
+// begun.
 const takeTries = 4
 
 var errWindowsContested = fmt.Errorf("%w: other processes began the same windows", driver.ErrBusy)
@@ -195,7 +195,7 @@ func (w *windows) takeByKeys(asks map[keyAsk]int64) (map[keyAsk]driver.KeyRecord
 	return nil, errWindowsContested
 }
 
-// takeUnder adds the keys to found, and returns those whose organizations weren't counted.
+// takeUnder adds the keys to found, and returns the keys of organizations that weren't counted.
 func (w *windows) takeUnder(
 	terms *driver.KeyTerms, hashes map[[32]byte]int64, found map[keyAsk]driver.KeyRecord,
 ) (again map[[32]byte]int64, err error) {
@@ -241,7 +241,7 @@ func (w *windows) takeByNames(asks map[nameAsk]int64) (map[nameAsk]driver.Permit
 	}
 	w.awaitReturns()
 	found := make(map[nameAsk]driver.Permit, len(asks))
-	// A name that is asked for under several limits takes a statement for each.
+	// A name with several limits needs a statement for each.
 	for tries := takeTries; len(found) < len(asks); {
 		limits := map[string]int64{}
 		var names []string
@@ -274,8 +274,8 @@ func (w *windows) takeByNames(asks map[nameAsk]int64) (map[nameAsk]driver.Permit
 	return found, nil
 }
 
-// mayCountTwice allows a statement that counts a second run when its connection broke, although it may have counted: a request
-// that was counted twice takes a permit too many.
+// mayCountTwice allows a second run of a counting statement on a broken connection, although the first may have counted: the worst case is
+// a permit too many for a request.
 func mayCountTwice(err error) bool { return isDisconnected(err) || driver.IsDeadlock(err) }
 
 // giveBack runs once unless it is certain that nothing was given back: a permit that is returned twice would admit one request

@@ -21,7 +21,7 @@ const ClockSQL = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 // turns to take.
 type writerConn struct {
 	pools *connPools
-	// opening stands at the beginning of every transaction.
+	// opening begins every transaction.
 	opening []statement
 }
 
@@ -85,8 +85,8 @@ const wrongCount = "22012"
 // notQueued as transaction.mark: the savepoint isn't among the pending statements.
 const notQueued = -1
 
-// transaction is a transaction that sends what is queued in one round trip: BEGIN and the clock ride with the first statements,
-// COMMIT with the last ones. The first group has no savepoint, because its failure restarts the transaction.
+// transaction is a transaction that sends its queue in one round trip: BEGIN and the clock go with the first statements, COMMIT with the
+// last ones. The first group has no savepoint, because its failure restarts the transaction.
 type transaction struct {
 	pools   *connPools
 	conn    *pgxpool.Conn
@@ -107,7 +107,7 @@ func (t *transaction) Context() context.Context { return t.ctx }
 
 func (t *transaction) LockRows() string { return " FOR UPDATE" }
 
-// Now asks for the clock at once when no statement has gone out yet. The next Query or Flush returns its error.
+// Now reads the clock in a round trip of its own if no statement has been sent yet. The next Query or Flush returns its error.
 func (t *transaction) Now() int64 {
 	if !t.begun && t.fault() == nil {
 		t.failed = t.send(t.ctx)
@@ -180,7 +180,7 @@ func (t *transaction) fault() error {
 	return t.failed
 }
 
-// send runs what is pending in one round trip.
+// send runs the pending statements in one round trip.
 func (t *transaction) send(ctx context.Context) error {
 	sent := t.pending
 	t.pending, t.mark, t.begun = nil, notQueued, true
@@ -314,8 +314,8 @@ func (t *transaction) Commit(ctx context.Context) error {
 	return t.sendCommit(ctx)
 }
 
-// sendCommit sends what is pending and COMMIT, and waits commitTime for the answer, however much of the transaction's time
-// is left. Its error is [driver.ErrCommitUnknown] unless the server said clearly that the transaction did not commit.
+// sendCommit sends the pending statements and COMMIT, and waits commitTime for the answer, however much of the transaction's time is left.
+// Its error is [driver.ErrCommitUnknown] unless the server said clearly that the transaction did not commit.
 func (t *transaction) sendCommit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTime, driver.ErrWriteSlow)
 	defer cancel()
@@ -325,7 +325,7 @@ func (t *transaction) sendCommit(ctx context.Context) error {
 		return nil // What broke after the server's confirmation doesn't matter.
 	}
 	if err == nil {
-		// The server answers COMMIT of a failed transaction with ROLLBACK.
+		// The server replies to COMMIT of a failed transaction with ROLLBACK.
 		t.broken = errors.New("store: the transaction was rolled back")
 		return t.broken
 	}
