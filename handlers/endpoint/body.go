@@ -13,13 +13,13 @@ import (
 )
 
 // bodyFilter reads a body of the endpoint groups by the rules of JSON on /v1 (one object in valid UTF-8, no repeated names,
-// nothing after it, no deeper than 64) and writes the same object as the framework can take it, which is never much larger:
+// nothing after it, no deeper than 64) and writes the same object in the form that the framework accepts, which is never much larger:
 //
 //   - Members that the described object doesn't have are left out, at any depth, so that nothing is built for them.
-//   - Names are written as they are described and numbers in one spelling (10.0 is 10): the framework takes names in any case
+//   - Names are written as they are described and numbers in one spelling (10.0 is 10): the framework accepts names in any case
 //     and whole numbers in one form only.
-//   - Of an array only so many elements are kept that it is too long, and an object or array in place of another type is
-//     kept empty: both are refused by the framework, which needs no more of them.
+//   - Of an array that is too long it keeps one element more than allowed, and it empties an object or array in place of another type. The
+//     framework refuses both.
 //
 // Texts with NUL are refused, because no engine stores them.
 type bodyFilter struct {
@@ -39,7 +39,7 @@ const (
 	outOfRange
 )
 
-// readObject returns the filtered body of an operation whose body the schema describes.
+// readObject returns the filtered body of an operation. The schema describes the body.
 func readObject(body []byte, schema *huma.Schema, schemas huma.Registry) ([]byte, error) {
 	f := bodyFilter{Scanner: jsonbody.New(body), schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
 	properties := f.resolve(schema).Properties

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// frameworkConfig makes the framework leave alone what is the service's own: errors, the description's address, the spelling of
-// JSON. None of its package variables is touched.
+// frameworkConfig makes the framework leave errors, the description's address and the spelling of JSON to the service. It changes none of the
+// framework's package variables.
 func frameworkConfig() huma.Config {
 	config := huma.DefaultConfig("caddy-svc", "1")
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
@@ -43,7 +43,7 @@ func frameworkConfig() huma.Config {
 	return config
 }
 
-// refusal carries an operation's error through the framework, whose errors need a status.
+// refusal carries an operation's error through the framework, which requires errors with a status.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
@@ -52,7 +52,7 @@ func (r *refusal) Unwrap() error { return r.err }
 // GetStatus is never sent: the error's code decides.
 func (*refusal) GetStatus() int { return http.StatusInternalServerError }
 
-// keepRefusal takes the errors out of what the framework writes. It sees every answer before it is encoded.
+// keepRefusal removes errors from the answers that the framework writes. The framework calls it for every answer before encoding it.
 func keepRefusal(ctx huma.Context, _ string, v any) (any, error) {
 	answer, err := answerOf(ctx)
 	if err != nil {

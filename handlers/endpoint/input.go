@@ -30,7 +30,7 @@ type Field struct {
 	Secret bool
 	// MinLength and MaxLength bound the number of characters of a text. Zero means no bound.
 	MinLength, MaxLength int
-	// Zero: the value 0 is within the bounds of the number and no smaller one is.
+	// Zero: the number's smallest value is 0.
 	Zero bool
 	// Enum are its values, when they are few.
 	Enum []string
@@ -108,7 +108,7 @@ func fieldOf(f reflect.StructField, name, in string, required bool) Field {
 	return field
 }
 
-// Members returns the members of an answer by their names in JSON, without pointers: nil for a nil pointer. Lists of texts are []string.
+// Members returns the members of an answer by their names in JSON. Pointers are dereferenced; a nil pointer becomes nil.
 func Members(answer any) map[string]any {
 	members, of := map[string]any{}, reflect.Indirect(reflect.ValueOf(answer))
 	eachField(of.Type(), nil, func(index []int, f reflect.StructField, _ string) {

@@ -116,7 +116,7 @@ func (s *Server) Ask(
 	return answer, nil
 }
 
-// run counts and runs an operation whose rights are checked.
+// run counts and runs an operation. The caller has checked the rights.
 func (s *Server) run(w http.ResponseWriter, r *http.Request, principal *identity.Principal, asked function, values Values) (answer any, err error) {
 	if !asked.Public {
 		permit, refused := s.Rates.take(w, r, principal, asked.Route)

@@ -39,7 +39,7 @@ type Operation struct {
 	ID string
 	// Status of the answer; 0 means 201 for POST, 204 for DELETE, else 200.
 	Status int
-	// MaxBody is the largest body in bytes, 0 for [MaxAPIBody], or for 16 KiB on public routes.
+	// MaxBody is the largest body in bytes. Zero means [MaxAPIBody], and [MaxPublicBody] on public routes.
 	MaxBody int64
 	// UsualAnswer is the size in bytes of a large answer to a change; 0 means 16 KiB. The room for it is reserved before the operation
 	// runs, because a change that is made must be answered. An answer to GET is charged when it is there, and may be refused.
@@ -50,7 +50,7 @@ type Operation struct {
 	Check func(ctx context.Context) error
 	// Content describes the answer by media type; nil derives it from the operation's type.
 	Content map[string]*huma.MediaType
-	// Table is the type of an answer that is a page of a list, or the whole list as CSV; nil for other answers.
+	// Table is the type of an answer that is a page of a list, or the whole list as CSV. It is nil for other answers.
 	Table reflect.Type
 }
 
@@ -67,7 +67,7 @@ func (o Operation) answers() int {
 	}
 }
 
-// reserved returns the bytes to reserve for the answer, 0 for none.
+// reserved returns the bytes to reserve for the answer. Zero means none.
 func (o Operation) reserved() int64 {
 	if o.Method == http.MethodGet || o.answers() == http.StatusNoContent {
 		return 0
@@ -145,8 +145,7 @@ func Register[I, O any](
 	})
 }
 
-// admit is the one place where the rights to an operation are checked, and its body is read. It runs before the framework
-// looks at anything.
+// admit checks the rights to an operation and reads its body. It runs before the framework reads anything.
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	answer, ok := w.(*answer)
@@ -205,7 +204,7 @@ func (s *Server) readBody(operation *huma.Operation, r *http.Request, w http.Res
 	return handlers.ReadBody(w, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
 }
 
-// decode returns the request with its body as the framework takes it. decoded ends the decoding and releases the body.
+// decode returns the request with its body in the form that the framework accepts. decoded ends the decoding and releases the body.
 func (s *Server) decode(
 	operation *huma.Operation, r *http.Request, body []byte, release func(),
 ) (_ *http.Request, decoded func(), err error) {
@@ -259,8 +258,8 @@ func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream 
 	})
 }
 
-// Prepared is [Streamed] for an answer whose first part comes from the store: prepare reads it in the operation's turn and writes nothing,
-// and send writes it.
+// Prepared is [Streamed] for an answer whose first part comes from the store: prepare reads that part in the operation's turn and writes nothing,
+// and send writes the answer.
 func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
 	return &Stream{Body: func(ctx huma.Context) {
 		answer, err := answerOf(ctx)

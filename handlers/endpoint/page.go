@@ -2,7 +2,10 @@ package endpoint
 
 import (
 	"encoding/base64"
+	"net/http"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -21,7 +24,7 @@ type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"200" doc:"nextCursor of the page before; absent for the first page"`
 }
 
-// Page returns the page to read: one row more than the client wants, so that [Listed] sees whether another page follows.
+// Page returns the page to read. It has one row more than the client's page, which shows [Listed] whether another page follows.
 func (q PageQuery) Page() (store.Page, error) {
 	page := store.Page{Limit: q.limit() + 1}
 	if q.Cursor == "" {
@@ -71,7 +74,7 @@ func Timestamp(epochMillis int64) string {
 	return time.UnixMilli(epochMillis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// TimestampOrNull is [Timestamp], or nil for 0.
+// TimestampOrNull returns the time like [Timestamp]. It returns nil for zero.
 func TimestampOrNull(epochMillis int64) *string {
 	if epochMillis == 0 {
 		return nil
@@ -80,7 +83,7 @@ func TimestampOrNull(epochMillis int64) *string {
 	return &text
 }
 
-// TextOrNull returns the text, or nil for "".
+// TextOrNull returns the text. It returns nil for an empty text.
 func TextOrNull(text string) *string {
 	if text == "" {
 		return nil
@@ -89,7 +92,48 @@ func TextOrNull(text string) *string {
 }
 
 // PathID is the id in a path. [Server.Serve] has answered not_found for a text that can't be one. Like other types that
-// stand in operations' inputs without a name, it is exported because the framework passes over what isn't.
+// operations' inputs embed, it is exported because the framework skips unexported fields.
 type PathID struct {
 	ID string `path:"id"`
 }
+
+// KeyHeader is the Idempotency-Key of an operation's request. It is exported for the framework, see [PathID].
+type KeyHeader struct {
+	Key string `header:"Idempotency-Key" doc:"Makes it safe to send the request again after a network failure: the same key with the same content does it once, within 24 hours. 1 to 255 visible ASCII characters."` //nolint:lll // a struct tag can't be broken
+
+	header http.Header
+}
+
+// Resolve implements huma.Resolver: it keeps the header unchanged.
+func (k *KeyHeader) Resolve(ctx huma.Context) []error {
+	k.header = http.Header{}
+	ctx.EachHeader(func(name, value string) { k.header.Add(name, value) })
+	return nil
+}
+
+// IdempotencyKey returns the key, as [handlers.IdempotencyKey] reads it.
+func (k *KeyHeader) IdempotencyKey() (string, error) {
+	if k.header == nil && k.Key != "" { // the operation runs as a function
+		return handlers.IdempotencyKey(http.Header{handlers.HeaderIdempotencyKey: {k.Key}})
+	}
+	return handlers.IdempotencyKey(k.header)
+}
+
+// Replayable is an answer with a body that may have been given before.
+type Replayable[T any] struct {
+	Replayed string `header:"Idempotent-Replayed" doc:"true: it was done before, for a request with the same Idempotency-Key"`
+	Body     T
+}
+
+func (r *Replayable[T]) content() any { return &r.Body }
+
+// Replay returns the answer with the body.
+func Replay[T any](body T, replayed bool) *Replayable[T] {
+	answer := &Replayable[T]{Body: body}
+	if replayed {
+		answer.Replayed = "true"
+	}
+	return answer
+}
+
+var _ huma.Resolver = (*KeyHeader)(nil)

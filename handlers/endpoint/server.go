@@ -5,7 +5,7 @@
 //   - Before the credentials and rights are checked nothing of the request's body is read.
 //   - An operation gets a body that fits its schema: bounded in bytes, depth and names, valid UTF-8, without repeated names.
 //     Members that no schema has are ignored, and null is the same as absent unless a member may be cleared.
-//   - Every error is written by [handlers.WriteError]; what the framework would write by itself is dropped.
+//   - Every error is written by [handlers.WriteError]; errors that the framework writes by itself are dropped.
 //
 // It contains no operation of its own.
 package endpoint
@@ -37,8 +37,8 @@ type Server struct {
 	functions map[string]function
 }
 
-// New returns a server without operations. sessions are those of people; bodies is the budget of all request bodies and answers
-// in memory, nil is unlimited.
+// New returns a server without operations. sessions are the login sessions of people. bodies is the budget of all request bodies and
+// answers in memory; nil means unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	s := &Server{
 		authenticator: authenticator, sessions: sessions, bodies: bodies, turns: newTurns(), mux: http.NewServeMux(),
@@ -55,7 +55,7 @@ func (s *Server) Description() *huma.OpenAPI { return s.huma.OpenAPI() }
 // Routes lists the operations in the order in which they were registered.
 func (s *Server) Routes() []handlers.Route { return s.routes }
 
-// Serve answers a request. A path or method that no operation has is not_found, with or without a key; HEAD is no GET
+// Serve responds to a request. A path or method that no operation has is not_found, with or without a key; HEAD is no GET
 // here. For the others the order is: key 401, suspended 402, scope 403, then the request itself.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
@@ -77,7 +77,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answer keeps what the framework writes until it is known whether that is the answer: errors are [handlers.WriteError]'s.
+// answer keeps the answer that the framework writes until it is known whether it is an error. [handlers.WriteError] writes errors.
 type answer struct {
 	// to is the client's response writer.
 	to http.ResponseWriter
@@ -86,7 +86,7 @@ type answer struct {
 	header  http.Header
 	status  int
 	body    []byte
-	// room is reserved for the answer to a change; nil for other operations.
+	// room is the memory that is reserved for the answer to a change. It is nil for other operations.
 	room *handlers.Room
 	// leave gives the operation's place back; it may be called again.
 	leave func()
@@ -99,7 +99,7 @@ type answer struct {
 	caller handlers.Caller
 }
 
-// Header is the framework's own: an answer has those of [handlers.WriteJSON], and [handlers.HeaderReplayed].
+// Header returns headers that are not sent. An answer has the headers of [handlers.WriteJSON], and [handlers.HeaderReplayed].
 func (a *answer) Header() http.Header { return a.header }
 
 func (a *answer) WriteHeader(status int) { a.status = status }

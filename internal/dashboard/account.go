@@ -26,7 +26,7 @@ func (s *session) Owns() bool { return s.has(handlers.RoleOwner) }
 
 func (s *session) above(role handlers.Role) bool { return s.has(role) && s.Role != role }
 
-// has reports whether the person's role is at least role. It hides only what the operations refuse.
+// has reports whether the person's role is at least role. Pages hide only forms that the operations refuse.
 func (s *session) has(role handlers.Role) bool { return s != nil && s.Role.Has(role) }
 
 // signInPage is the data of the pages of signing in.

@@ -13,12 +13,6 @@ import (
 
 const agentsPath = root + "/agents"
 
-type agentsData struct {
-	Agents []api.AgentSummaryObject
-	Pager  pager
-	Create form
-}
-
 type agentData struct {
 	Agent *api.AgentObject
 	// Bases is the number of knowledge bases.
@@ -102,11 +96,7 @@ func agentPages() []page {
 			actions: []action{{
 				form: "agent-create", done: "The assistant was created. Connect a channel to it, or try it in its playground.",
 				do: func(req *pageRequest) (outcome, error) {
-					in, err := agentCreateForm.read(req, values{})
-					if err != nil {
-						return outcome{}, err
-					}
-					created, err := ask(req, api.CreateAgent, in)
+					created, err := askForm(req, api.CreateAgent, agentCreateForm, values{})
 					if err != nil {
 						return outcome{}, err
 					}
@@ -138,7 +128,7 @@ func showAgents(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	create := agentCreateForm.of(agentsPath, api.AgentSummaryObject{Handover: true}).with("model", models)
-	return &agentsData{Agents: agents.Data, Pager: req.pager(agents.NextCursor), Create: req.form(create)}, nil
+	return listData[api.AgentSummaryObject]{agents.Data, req.pager(agents.NextCursor), req.form(create)}, nil
 }
 
 func showAgent(req *pageRequest) (any, error) {
@@ -250,7 +240,7 @@ func optionsOf[I, T any](
 const maxTry = 1 << 20
 
 // playgroundPage lets a person write to an assistant as a customer would. Its script keeps the conversation and sends it to the
-// relay, whose response is a stream of chunks.
+// relay. The response is a stream of chunks.
 func playgroundPage() page {
 	return page{
 		path: agentsPath + "/{id}/playground", template: "playground", title: "Playground", section: agentsPath,

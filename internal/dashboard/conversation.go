@@ -27,7 +27,7 @@ const shownMessages = "100"
 type messageRow struct {
 	*api.MessageObject
 
-	// Files hide those of the object.
+	// Files are the files of the object, with their addresses.
 	Files []fileRow
 	// Resend is the button of a message that wasn't delivered, or perhaps not.
 	Resend form
@@ -130,9 +130,9 @@ type conversationData struct {
 	ChannelPath  string
 	// Messages are oldest first.
 	Messages []messageRow
-	// Older is the address of earlier messages, "" without any; Newest that of the newest, "" on their page.
+	// Older is the address of earlier messages, empty without any. Newest is the address of the newest, empty on their page.
 	Older, Newest string
-	// Live is the address of the messages' live part, "" for older ones, which don't change.
+	// Live is the address of the messages' live part, empty for older messages, which don't change.
 	Live, LiveState string
 
 	HandOver form
@@ -140,15 +140,15 @@ type conversationData struct {
 	Retry    form
 	Block    form
 	Unblock  form
-	// Template is the address at which a template is sent, "" where the platform has none.
+	// Template is the address at which a template is sent, empty if the platform has no templates.
 	Template string
-	// Export is the address of the file with everything about the customer.
+	// Export is the address of the file with all data about the customer.
 	Export  string
 	Dismiss form
-	// Draft is the proposed answer, nil without one.
+	// Draft is the proposed answer, nil if there is none.
 	Draft  *draftData
 	Answer form
-	// File sends a file; without an id on channels that take none.
+	// File sends a file. It has no id on channels that don't accept files.
 	File   form
 	Delete form
 }
@@ -328,7 +328,7 @@ func answerCustomer(req *pageRequest) (outcome, error) {
 	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 
-// onceName is the hidden field of a form whose message reaches the customer once, although a double click sends the form twice.
+// onceName is the hidden field of a form by which the customer gets the message once, although a double click sends the form twice.
 const onceName = "once"
 
 // once returns the form with the field [onceName].
@@ -423,7 +423,7 @@ func (req *pageRequest) addDraft(data *conversationData, here string) error {
 	return nil
 }
 
-// pendingDraft reads the conversation's draft; it is nil without one.
+// pendingDraft reads the conversation's draft. It returns nil if there is none.
 func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
 	drafts, err := ask(req, api.ListDrafts, values{"id": req.id()})
 	if err != nil || len(drafts.Data) == 0 {
@@ -432,7 +432,7 @@ func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
 	return &drafts.Data[0], nil
 }
 
-// sendDraft sends a draft, split into messages as it was proposed, or with the person's text if they have changed it.
+// sendDraft sends a draft: an unchanged one in the messages of the proposal, a changed one with the person's text.
 func sendDraft(req *pageRequest) (outcome, error) {
 	pending, err := req.pendingDraft()
 	if err != nil {

@@ -30,16 +30,16 @@ type templateRow struct {
 
 type templateData struct {
 	Customer string
-	// Back is the address of the conversation, All that of the list of templates.
+	// Back is the address of the conversation, All the address of the list of templates.
 	Back, All string
 
-	// Find selects templates of the list by name, and Found says that it did.
+	// Find selects templates of the list by name. Found reports whether the list was selected.
 	Find      form
 	Found     bool
 	Templates []templateRow
 	Pager     pager
 
-	// Chosen is the template that is filled in, nil where the list is shown, and Text its text with the values so far.
+	// Chosen is the template that is filled in, nil if the page shows the list. Text is its text with the values so far.
 	Chosen *api.TemplateObject
 	Text   string
 	Send   form
@@ -103,8 +103,8 @@ func (req *pageRequest) listTemplates(data *templateData, channelID string) erro
 	return nil
 }
 
-// showChosen reads the template that the address names, and makes its form. If the platform can't be asked again after a refusal, the form
-// has what was entered.
+// showChosen reads the template that the address names, and makes its form. If the list can't be read again after a refusal, the form
+// has the input.
 func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 	chosen, err := req.findTemplate(channelID)
 	if err != nil {
@@ -134,7 +134,7 @@ func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 	return nil
 }
 
-// findTemplate looks for the template that the address names among those of a channel.
+// findTemplate returns the template of a channel that the address names.
 func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, error) {
 	name, language := req.query("name"), req.query("language")
 	in := values{"id": channelID, "name": name}
@@ -156,7 +156,7 @@ func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, err
 	return nil, handlers.NotFound("The platform has no approved template with this name and language. Choose another one.")
 }
 
-// sentVariables returns the names of the variables whose values were entered, sorted.
+// sentVariables returns the names of the variables with a value in the form, sorted.
 func (req *pageRequest) sentVariables() (names []string) {
 	for field := range req.sent {
 		if name, ok := strings.CutPrefix(field, valuePrefix); ok {
@@ -181,8 +181,7 @@ func sendTemplate(req *pageRequest) (outcome, error) {
 	return goTo(conversationsPath + "/" + req.id()), templateRefusal(err, names...)
 }
 
-// templateRefusal returns a refusal with words for people, at the field of the variable that the operation names by its place
-// among names.
+// templateRefusal returns a refusal with words for people, at the field of the variable that the operation names by its index in names.
 func templateRefusal(err error, names ...string) error {
 	refused, ok := errors.AsType[*handlers.Error](err)
 	if !ok {

@@ -47,7 +47,7 @@ func paused(c *api.ConversationObject) bool {
 	return c.State == answeredByAssistant && c.PausedUntil != nil
 }
 
-// conversationState returns in words who answers.
+// conversationState returns the state of a conversation in words.
 func conversationState(c *api.ConversationObject) string {
 	if paused(c) {
 		return "The assistant pauses"
@@ -87,7 +87,7 @@ type conversationsData struct {
 	Filtered      bool
 	Conversations []conversationRow
 	Pager         pager
-	// Retry and Dismiss act on those that need somebody, if the list shows only these.
+	// Retry and Dismiss act on all conversations that need a person, if the list shows only these.
 	Retry, Dismiss form
 	// Live is the address of the list's live part.
 	Live string
@@ -148,7 +148,7 @@ func showConversations(req *pageRequest) (any, error) {
 // bulkPages bounds the pages of 100 conversations that one press of a button changes.
 const bulkPages = 10
 
-// actOnAll retries or dismisses what stands, by the action's verb.
+// actOnAll retries or dismisses unanswered messages of all conversations, by the action's verb.
 func actOnAll(req *pageRequest) (outcome, error) {
 	in := values{"limit": "100", "channelId": req.text("channelId"), "action": req.action.verb}
 	for range bulkPages {
@@ -177,8 +177,8 @@ func filterForm(channels []option, asked func(string) string) form {
 	}}
 }
 
-// live is the address of a fragment of this page, with those parameters of the address that it depends on. It is in full,
-// for a refused form is shown at the address it was sent to.
+// live returns the full address of a fragment of this page with the parameters on which it depends. It is in full, because a refused form is
+// shown at the address to which it was sent.
 func (req *pageRequest) live(fragment string, names ...string) string {
 	query := url.Values{"fragment": {fragment}}
 	for _, name := range names {

@@ -52,11 +52,7 @@ func eventsPage() page {
 		show: showEvents,
 		actions: []action{
 			{form: "event-endpoint-create", done: "The endpoint was made.", do: func(req *pageRequest) (outcome, error) {
-				in, err := eventEndpointForm.read(req, values{})
-				if err != nil {
-					return outcome{}, err
-				}
-				made, err := ask(req, api.CreateEventEndpoint, in)
+				made, err := askForm(req, api.CreateEventEndpoint, eventEndpointForm, values{})
 				return reveal(made), err
 			}},
 			{verb: "bounds", form: "event-bounds", done: "Saved.", do: func(req *pageRequest) (outcome, error) {

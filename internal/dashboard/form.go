@@ -20,10 +20,10 @@ type kind string
 const (
 	textField     kind = "text"
 	emailField    kind = "email"
-	numberField   kind = "number"   // a text field with a numeric keyboard, so that a wrong input is kept, too
+	numberField   kind = "number"   // a text field with a numeric keyboard, which keeps a wrong input
 	dateField     kind = "date"     // YYYY-MM-DD
 	linesField    kind = "lines"    // an area, each of its lines a value
-	secretField   kind = "password" // never written into a page again
+	secretField   kind = "password" // no page shows its input again
 	areaField     kind = "textarea"
 	selectField   kind = "select"
 	checkField    kind = "checkbox" // one box, sent as "true"
@@ -33,23 +33,23 @@ const (
 	readOnlyField kind = "readonly"
 )
 
-// form is a form as its template shows it; [pageRequest.form] adds what was entered and the error. A form of an operation is made once, by
+// form is a form as its template shows it. [pageRequest.form] adds the input and the error of a refused form. A form of an operation is made once, by
 // [formOf], and gets its first values by [form.of].
 type form struct {
 	// ID is <noun>-<verb>, followed by the row's id where a page has several.
 	ID string
-	// Action is the address the form is sent to; "" is the page's own.
+	// Action is the address to which the form is sent. Empty means the page's address.
 	Action string
 	// Submit is the text of its button.
 	Submit string
-	// Preview is the address to which another button sends the form, which shows the page with what was entered; "" is none.
+	// Preview is the address of another button, which shows the page with the input. Empty means no such button.
 	Preview string
 	Fields  []field
-	// Confirm is the question before it is sent; "" is none.
+	// Confirm is the question before it is sent. Empty means no question.
 	Confirm string
 	// Danger: the action deletes or revokes something.
 	Danger bool
-	// Get: the form is a query, whose values stand in the address.
+	// Get: the form is a query, so the address contains its values.
 	Get bool
 
 	// Error is an error that concerns none of the fields.
@@ -81,11 +81,11 @@ type field struct {
 	// Value is the initial value. A box is checked by "true".
 	Value    string
 	Required bool
-	// MaxLength is in characters; 0 is none.
+	// MaxLength is in characters. Zero means unlimited.
 	MaxLength int
-	// Rows is the height of an area; 0 is 6.
+	// Rows is the height of an area. Zero means 6.
 	Rows int
-	// Options are those of a select, or the boxes of a group.
+	// Options are the options of a select, or the boxes of a group.
 	Options []option
 	// Autocomplete is the browser's autofill token, like "username".
 	Autocomplete string
@@ -99,7 +99,7 @@ type field struct {
 	// input is the field of the operation that the form is made of; its Name is empty for other fields.
 	input endpoint.Field
 
-	// ID is made of the form's id and the name; Error is the field's error.
+	// ID is made of the form's id and the name. Error is the field's error.
 	ID, Error string
 }
 
@@ -242,7 +242,7 @@ func (f form) read(req *pageRequest, in values) (values, error) {
 	return in, nil
 }
 
-// read returns the input of a field as its operation takes it; given is false for a field that isn't sent to the operation.
+// read returns the input of a field as a value of its operation. given is false if the operation gets no value.
 func (f field) read(req *pageRequest, change bool) (value any, given bool, err error) {
 	typed := req.text(f.Name)
 	trimmed := strings.TrimSpace(typed)
@@ -274,7 +274,7 @@ func (f field) read(req *pageRequest, change bool) (value any, given bool, err e
 	return typed, typed != "" || f.Required || change && f.Kind != selectField, nil
 }
 
-// numberOr returns a number, 0 for an empty text, and any other text as it is, which operations refuse at its field.
+// numberOr returns a number, or zero for an empty text. It returns other texts unchanged, because operations refuse them at their field.
 func numberOr(typed string) any {
 	if typed == "" {
 		return 0.0
@@ -308,7 +308,7 @@ func button(id, action, text, confirm string, hidden ...string) form {
 	return f
 }
 
-// form returns f as it is shown now: after a refusal, with what was entered and the error at its field.
+// form returns f as the page shows it: after a refusal, with the input and the error at its field.
 func (req *pageRequest) form(f form) form {
 	if f.Action == "" && !f.Get && req.action != nil && req.action.verb != "" {
 		f.Action = req.path() // the browser's address is that of another form
@@ -328,7 +328,7 @@ func (req *pageRequest) form(f form) form {
 	return f
 }
 
-// refuseForm puts the error at the field that the API named, or at the form.
+// refuseForm puts the error at the field that it names, or at the form.
 func refuseForm(f *form, why *handlers.Error) {
 	f.Refused = true
 	if faulty := f.fieldOf(why.Field); faulty != nil {
@@ -351,7 +351,7 @@ func (req *pageRequest) wasRefused(f form) bool {
 		!slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind == hiddenField && one.Value != req.sent.Get(one.Name) })
 }
 
-// fieldOf returns the visible field for a name of the API like "scopes[0]" or "credentials.botToken"; nil without one.
+// fieldOf returns the visible field for a name of the API like "scopes[0]" or "credentials.botToken"; nil if there is none.
 func (f form) fieldOf(name string) *field {
 	outer, _, _ := strings.Cut(name, "[")
 	outermost, _, _ := strings.Cut(outer, ".")
@@ -400,8 +400,8 @@ func choices(options []option, selected ...string) []option {
 // versionName is the hidden field with the version from which a form was filled: the updatedAt of its object.
 const versionName = "updatedAt"
 
-// refuseStale refuses a form that was filled from another version than the one just read. The form is then shown with what was
-// entered and the current version, so that saving once more replaces it knowingly. Forms and objects without a version pass.
+// refuseStale refuses a form that was filled from another version of the object than the current one. The page then shows the form with the input
+// and the current version, so that saving once more replaces the change knowingly. Forms and objects without a version pass.
 //
 // A change between that read and our write is still overwritten, because the API has no conditional change; people who edit the
 // same object are seconds apart, not milliseconds.

@@ -77,11 +77,7 @@ func keysPage() page {
 		},
 		actions: []action{
 			{form: "key-create", done: "The key was made.", do: func(req *pageRequest) (outcome, error) {
-				in, err := keyForm.read(req, values{})
-				if err != nil {
-					return outcome{}, err
-				}
-				made, err := ask(req, api.CreateAPIKey, in)
+				made, err := askForm(req, api.CreateAPIKey, keyForm, values{})
 				return reveal(made), err
 			}},
 			{

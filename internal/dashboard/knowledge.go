@@ -18,7 +18,7 @@ const (
 	// maxDocument is the largest document of the API, in bytes; maxUpload the largest form with one.
 	maxDocument = 4 << 20
 	maxUpload   = 3*maxDocument + 64<<10 // pasted text is escaped
-	// maxKeptDocument is the largest refused file whose text is put into the page, so that it needn't be chosen again.
+	// maxKeptDocument is the largest refused file that becomes the text of the form, so that it needn't be chosen again.
 	maxKeptDocument = 256 << 10
 )
 
@@ -38,23 +38,17 @@ func size(bytes int64) string {
 // mediaTypeName returns the label of a document's media type.
 func mediaTypeName(mediaType string) string { return cmp.Or(labelOf(mediaTypes, mediaType), mediaType) }
 
-type knowledgeListData struct {
-	Bases  []api.KnowledgeBaseObject
-	Pager  pager
-	Create form
-}
-
 type knowledgeData struct {
 	Base      *api.KnowledgeBaseObject
 	Documents []documentRow
 	Pager     pager
-	// Live is the address of the documents while they are being ingested, "" otherwise.
+	// Live is the address of the documents while they are being ingested, empty otherwise.
 	Live   string
 	Upload form
 	Search form
 	Edit   form
 	Delete form
-	// Asked is the query of a search, "" for none.
+	// Asked is the query of a search, empty for none.
 	Asked    string
 	Snippets []api.SnippetObject
 }
@@ -116,17 +110,12 @@ func showKnowledgeBases(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &knowledgeListData{
-		Bases: bases.Data, Pager: req.pager(bases.NextCursor), Create: req.form(knowledgeCreateForm.of(knowledgePath, nil)),
-	}, nil
+	create := req.form(knowledgeCreateForm.of(knowledgePath, nil))
+	return listData[api.KnowledgeBaseObject]{bases.Data, req.pager(bases.NextCursor), create}, nil
 }
 
 func createKnowledgeBase(req *pageRequest) (outcome, error) {
-	in, err := knowledgeCreateForm.read(req, values{})
-	if err != nil {
-		return outcome{}, err
-	}
-	created, err := ask(req, api.CreateKnowledgeBase, in)
+	created, err := askForm(req, api.CreateKnowledgeBase, knowledgeCreateForm, values{})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -261,7 +250,7 @@ func documentText(content []byte) (string, error) {
 	return text, nil
 }
 
-// mediaTypeOf returns the media type for a file's name: browsers disagree about Markdown.
+// mediaTypeOf returns the media type for a file's name, because browsers disagree about Markdown.
 func mediaTypeOf(fileName string) string {
 	switch strings.ToLower(path.Ext(fileName)) {
 	case ".md", ".markdown":

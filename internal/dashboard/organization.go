@@ -45,12 +45,6 @@ func organizationPage() page {
 
 const membersPath = root + "/members"
 
-type membersData struct {
-	Members []api.MemberObject
-	Pager   pager
-	Invite  form
-}
-
 type memberData struct {
 	Member             *api.MemberObject
 	Edit, Link, Remove form
@@ -91,17 +85,11 @@ func memberPages() []page {
 				if err != nil {
 					return nil, err
 				}
-				return membersData{
-					Members: members.Data, Pager: req.pager(members.NextCursor),
-					Invite: req.form(inviteForm.with("role", req.roles(handlers.RoleMember))),
-				}, nil
+				invite := req.form(inviteForm.with("role", req.roles(handlers.RoleMember)))
+				return listData[api.MemberObject]{members.Data, req.pager(members.NextCursor), invite}, nil
 			},
 			actions: []action{{form: "member-invite", do: func(req *pageRequest) (outcome, error) {
-				in, err := inviteForm.read(req, values{})
-				if err != nil {
-					return outcome{}, err
-				}
-				made, err := ask(req, api.InviteMember, in)
+				made, err := askForm(req, api.InviteMember, inviteForm, values{})
 				return reveal(made), err
 			}}},
 		},

@@ -17,7 +17,7 @@ type page struct {
 	template string
 	// title is the page's heading and, in the browser's tab, its name.
 	title string
-	// section is the path of the page's entry in the navigation; "" for its own.
+	// section is the path of the page's entry in the navigation. Empty means path.
 	section string
 	// public pages need no session.
 	public bool
@@ -25,7 +25,7 @@ type page struct {
 	scripts []string
 	// fragments are the templates that ?fragment=NAME renders alone.
 	fragments []string
-	// show reads the page's data. Its error, an [handlers.Error], becomes the page; nil data is none.
+	// show reads the page's data. Its error, a [handlers.Error], becomes the page. Nil data means that the page has none.
 	show func(req *pageRequest) (any, error)
 	// actions are the page's forms.
 	actions []action
@@ -35,21 +35,21 @@ type page struct {
 
 // action handles a form.
 type action struct {
-	// verb is the last segment of its address: POST path/verb; "" is the page's own.
+	// verb is the last segment of its address, POST path/verb. Empty means the path of the page.
 	verb string
-	// form is the id of the form. For forms in rows, whose ids end in the row's, it is their beginning.
+	// form is the id of the form. The ids of forms in rows begin with it and end with the id of the row.
 	form string
 	// done is the notice on the next page.
 	done string
-	// secrets are the names of fields that are never written into a page again.
+	// secrets are the names of fields that no page shows again.
 	secrets []string
-	// maxBody bounds the form, in bytes; 0 is [maxForm].
+	// maxBody bounds the form, in bytes. Zero means [maxForm].
 	maxBody int64
-	// do does the action. After an [handlers.Error] the page is shown again with what was entered.
+	// do does the action. After a [handlers.Error] the page is shown again with the input.
 	do func(req *pageRequest) (outcome, error)
 }
 
-// outcome says which page follows an action.
+// outcome is the page that follows an action, with the data that the page shows once.
 type outcome struct {
 	to   string
 	once any
@@ -65,7 +65,7 @@ func reveal(once any) outcome { return outcome{once: once} }
 type relay struct {
 	// method and name make its address: method path/name.
 	method, name string
-	// maxBody bounds the request, in bytes; 0 is [maxForm].
+	// maxBody bounds the request, in bytes. Zero means [maxForm].
 	maxBody int64
 	// ask returns the request to the API.
 	ask func(req *pageRequest) (*http.Request, error)
@@ -76,16 +76,16 @@ type titled interface{ PageTitle() string }
 
 type section struct {
 	Path, Label string
-	// role is the lowest role that sees it.
+	// role is the lowest role that has the entry.
 	role handlers.Role
-	// Waiting is the number of its conversations that wait for a person.
+	// Waiting is the number of its conversations in which the customer waits for a person.
 	Waiting int
 }
 
 // mostWaiting is the number at which the count of waiting conversations stops.
 const mostWaiting = 100
 
-// WaitingLabel returns the number to show, or "" for none.
+// WaitingLabel returns the number to show, empty for none.
 func (s section) WaitingLabel() string {
 	switch {
 	case s.Waiting <= 0:
@@ -136,14 +136,14 @@ func forward(path, to string) page {
 type view struct {
 	// Title is the page's heading.
 	Title string
-	// Path is the page's own, whichever address its form was sent to.
+	// Path is the page's path, also when a form was sent to another address.
 	Path string
 	// Session is nil on public pages.
 	Session *session
-	// Sections are the entries of the navigation for the person; Section is the path of the page's own.
+	// Sections are the entries of the navigation for the person; Section is the path of the page's entry.
 	Sections []section
 	Section  string
-	// Scripts are the addresses of the page's own scripts.
+	// Scripts are the addresses of the scripts of the page alone.
 	Scripts []string
 	// Notice reports a success, Alert a failure.
 	Notice string
@@ -152,12 +152,12 @@ type view struct {
 	SignOut form
 	// RequestID is the id of the request, for people who report a failure.
 	RequestID string
-	// Data is what show returned, Once what an action revealed.
+	// Data is the result of show, Once the data that an action revealed.
 	Data any
 	Once any
 }
 
-// view returns the page around the data of show.
+// view returns the data of the layout around the data of show.
 func (req *pageRequest) view(shown any) *view {
 	made := &view{
 		Title: req.page.title, Path: req.path(), Session: req.session, Section: req.page.section, Data: shown, Once: req.once,
@@ -189,8 +189,15 @@ func (req *pageRequest) view(shown any) *view {
 	return made
 }
 
+// listData is the data of a page that shows a list and the form of a new element.
+type listData[T any] struct {
+	List   []T
+	Pager  pager
+	Create form
+}
+
 type pager struct {
-	// First and Next are addresses, "" for none.
+	// First and Next are addresses, empty for none.
 	First, Next string
 }
 

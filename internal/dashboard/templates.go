@@ -26,8 +26,8 @@ const (
 	endedTemplate   = "ended"
 )
 
-// parseTemplates parses the templates of all pages: each the layout with the page's file as its content. They are part of the
-// binary, so a wrong one panics in every test.
+// parseTemplates parses the template of each page, which is the layout with the page's file as its content. The files are part of the binary,
+// so a faulty file panics in every test.
 func parseTemplates(pages []page) map[string]*template.Template {
 	read := func(name string) string {
 		text, err := templateFiles.ReadFile("templates/" + name + ".html")
@@ -67,7 +67,7 @@ func parseTemplates(pages []page) map[string]*template.Template {
 // microsPerCredit: the API's amounts are millionths of a credit.
 const microsPerCredit = 1_000_000
 
-// credits formats an amount of micros exactly: "12.50", "-0.000123". Other texts stay as they are.
+// credits formats an amount of micros exactly, such as "12.50" and "-0.000123". It returns other texts unchanged.
 func credits(micros string) string {
 	amount, err := strconv.ParseInt(micros, 10, 64)
 	if err != nil {
@@ -98,7 +98,7 @@ func text(nullable *string) string {
 	return *nullable
 }
 
-// clock formats a moment of the API (RFC 3339) for people: "2026-11-21 10:05 UTC".
+// clock formats a time of the API (RFC 3339) for people, such as "2026-11-21 10:05 UTC".
 func clock(moment string) string {
 	at, err := time.Parse(time.RFC3339, moment)
 	if err != nil {
@@ -112,7 +112,7 @@ var staticFiles embed.FS
 
 const assetsPath = root + "/static/"
 
-// assets are the static files, at addresses with the hash of all: they never change.
+// assets are the static files. Their addresses contain the hash of all files, so the content at an address never changes.
 type assets struct {
 	hash  string
 	files map[string][]byte
@@ -147,8 +147,8 @@ func (a *assets) address(name string) string {
 	return assetsPath + a.hash + "/" + name
 }
 
-// ServeHTTP serves a file. An address with another version's hash, while nodes are replaced one by one, gets this version's
-// file, uncached.
+// ServeHTTP serves a file. For an address with the hash of another version, which occurs while nodes are replaced one by one, it serves
+// this version's file and forbids to cache it.
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	text := a.files[name]
@@ -167,7 +167,7 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mediaType is fixed by name, because the tables of machines differ.
+// mediaType returns the media type of a file by its name, because the tables of machines differ.
 func mediaType(name string) string {
 	switch path.Ext(name) {
 	case ".js":
