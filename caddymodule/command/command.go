@@ -22,8 +22,6 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
-
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func init() {
@@ -102,64 +100,6 @@ func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 // columns.
 type answer interface {
 	text(w *strings.Builder)
-}
-
-type row interface {
-	// cells are the columns of its line in a table.
-	cells() []string
-}
-
-// listAnswer is a list as a result: an object with data in JSON, a table for people.
-type listAnswer[T row] struct {
-	Data []T `json:"data"`
-
-	header string // with tabs between the columns
-}
-
-func newList[R any, T row](header string, resources []R, answer func(R) T) listAnswer[T] {
-	list := listAnswer[T]{Data: make([]T, len(resources)), header: header}
-	for i, resource := range resources {
-		list.Data[i] = answer(resource)
-	}
-	return list
-}
-
-func (l listAnswer[T]) text(w *strings.Builder) {
-	fmt.Fprintln(w, l.header)
-	for _, one := range l.Data {
-		fmt.Fprintln(w, strings.Join(one.cells(), "\t"))
-	}
-}
-
-// allPages reads a list to its end, page by page.
-func allPages[T any](read func(store.Page) ([]T, error), id func(T) string) ([]T, error) {
-	var all []T
-	page := store.Page{Limit: 1000}
-	for {
-		rows, err := read(page)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-		if len(rows) < page.Rows() {
-			return all, nil
-		}
-		page.After = id(rows[len(rows)-1])
-	}
-}
-
-// orgVerb is verb for a command on an existing organization, which the required flag --org names.
-func (f *commandFlags) orgVerb(
-	command *cobra.Command, work func(ctx context.Context, e *commandEnv, orgID string) (answer, error),
-) *cobra.Command {
-	org := command.Flags().String("org", "", "the `id` of the organization")
-	required(command, "org")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		return work(ctx, e, *org)
-	})
 }
 
 // verb makes command open the store, do its work and write the answer, even if the work also returned an error.

@@ -117,13 +117,13 @@ func (e *commandEnv) ring() (*vault.Ring, error) {
 	return ring, nil
 }
 
-// organization reads the organization with an id. The error of an unknown one names the command that lists them.
-func (e *commandEnv) organization(ctx context.Context, id string) (store.Organization, error) {
-	organization, err := e.db.Organizations.ByID(ctx, id)
+// checkOrganization returns an error if there is no organization with an id.
+func (e *commandEnv) checkOrganization(ctx context.Context, id string) error {
+	_, err := e.db.Organizations.ByID(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Organization{}, fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)
+		return fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)
 	}
-	return organization, err
+	return err
 }
 
 // configured returns an error, which lists names, if name isn't one of names.
@@ -138,5 +138,35 @@ func configured(kind, name string, names []string) error {
 	}
 }
 
-// moment formats epoch milliseconds for results: RFC 3339 in UTC.
-func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+// readInput reads a file or, for "-", standard input. what is its name in errors. It reads at most one byte more than most, so
+// that the caller can refuse longer input without reading all of it.
+func (e *commandEnv) readInput(file, what string, most int64) ([]byte, error) {
+	source := e.stdin
+	if file == "-" {
+		if terminal(source) {
+			_, _ = fmt.Fprintf(e.stderr, "Enter the %s, then end with Ctrl-D:\n", what)
+		}
+	} else {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s: %w", what, err)
+		}
+		defer opened.Close() //nolint:errcheck // it was only read
+		source = opened
+	}
+	text, err := io.ReadAll(io.LimitReader(source, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s: %w", what, err)
+	}
+	return text, nil
+}
+
+// terminal reports whether source is a terminal, where a person types.
+func terminal(source io.Reader) bool {
+	file, ok := source.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

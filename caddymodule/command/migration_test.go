@@ -26,8 +26,9 @@ var workingCommands = []string{
 	"model enable --org org_1 local/echo", "model disable --org org_1 local/echo",
 	"provider-key set --org org_1 --provider openai", "provider-key list --org org_1", "provider-key delete --org org_1 --provider openai",
 	"agent create --org org_1 --name a --model local/echo", "agent list --org org_1", "agent show agt_1", "agent set agt_1", "agent delete agt_1",
-	"channel create --org org_1 --type bot --name a", "channel list --org org_1", "channel approve chn_1", "channel set chn_1", "channel delete chn_1",
-	"queue dead", "queue standing --org org_1", "queue retry trn_1", "queue dismiss --org org_1", "queue resend out_1 --org org_1 --conversation cnv_1",
+	"channel create --org org_1 --type bot --name a", "channel list --org org_1", "channel show chn_1", "channel set chn_1", "channel approve chn_1",
+	"channel delete chn_1",
+	"queue dead", "queue standing --org org_1", "queue retry trn_1", "queue dismiss --org org_1", "queue resend out_1 --conversation cnv_1",
 	"conversation block cnv_1", "conversation unblock cnv_1", "conversation erase cnv_1", "conversation export cnv_1 --org org_1 --file DIR/conversation",
 	"doctor", "rekey", "audit", "backup DIR/copy.db", "export DIR/archive", "status", "try",
 }

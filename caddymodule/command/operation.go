@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -18,90 +17,52 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// operation is an operation of the organization API as a command. Its path's id is an argument, the rest of its input are flags, each named
-// like its field: expiresInDays is --expires-in-days.
+// operation is an operation of the API as a command. The id in its path is the argument, and the rest of its input are flags, each named like its
+// field: expiresInDays is --expires-in-days. An id belongs to an organization; without an id the organization is --org, except for an operation on
+// the whole service.
 type operation struct {
 	api.Operation
 
-	verb          string
-	noun          string // of the id that it takes, if that isn't the command's
+	verb string
+	// noun is the noun of the argument, if it isn't the command's.
+	noun          string
 	long, example string
 	// columns of a table are the names of members of the answer's rows.
 	columns []string
-	// byEmail: a member's e-mail address and organization are flags, in place of the id.
+	// argument is the field that is the argument, if it isn't id.
+	argument string
+	// ofOrg: the argument is the organization, or --org is.
+	ofOrg bool
+	// one is the operation on an id that may be the argument in place of --org.
+	one *operation
+	// byEmail: the flags --email and --org name the member with the id.
 	byEmail bool
+	// newest: --limit bounds the rows.
+	newest bool
 	// seals: it needs the master key.
 	seals bool
-	// flags are the names of flags by field. A field without a name here gets the words of its own, see [operation.nameFlags].
-	flags map[string]string
-	// flagNames replaces the fields in a text by their flags.
-	flagNames *strings.Replacer
-	// note is printed below an answer, and done in place of one, with the id.
+	// fixed are the values of fields that are no flags.
+	fixed endpoint.Values
+	// note is printed below an answer, and done in place of one, with the argument.
 	note, done string
+	// flags are the names of flags by field. Other fields get the words of their names, see [operation.nameFlags].
+	flags map[string]string
+
+	// fields are the operation's, and flagNames replaces them in a text by their flags. Both are made by nameFlags.
+	fields    []endpoint.Field
+	flagNames *strings.Replacer
 }
 
 // pagingFields are the fields of lists that a command leaves out: it reads all pages.
 var pagingFields = []string{"limit", "cursor", "format"}
 
-// command makes the command of an operation on a noun.
-func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
-	noun = cmp.Or(o.noun, noun)
-	command := &cobra.Command{Use: o.verb, Short: o.Spec().Summary, Long: o.long, Example: o.example}
-	flags := map[string]*fieldFlag{}
-	fields := o.Fields()
-	o.nameFlags(fields)
-	takesID, email := false, ""
-	for _, field := range fields {
-		switch {
-		case field.In == "path" && field.Name == "id" && o.byEmail:
-			command.Flags().StringVar(&email, "email", "", "the member's e-mail `address`")
-			required(command, "email")
-		case field.In == "path" && field.Name == "id":
-			takesID = true
-			command.Use += " " + strings.ToUpper(noun) + "_ID"
-			command.Args = exactly("the " + noun + "'s id")
-		case field.Type != "" && !slices.Contains(pagingFields, field.Name):
-			flags[field.Name] = o.flag(command, field)
-		}
-	}
-	command.Use += " [flags]"
-	run := func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
-		values := endpoint.Values{}
-		if takesID {
-			values["id"] = e.args[0]
-		}
-		if o.byEmail {
-			member, err := e.member(ctx, orgID, email)
-			if err != nil {
-				return nil, err
-			}
-			values["id"] = member.ID
-		}
-		for name, flag := range flags {
-			if err := flag.readFile(e); err != nil {
-				return nil, err
-			}
-			if flag.given {
-				values[name] = flag.value
-			}
-		}
-		return o.run(ctx, e, orgID, values)
-	}
-	if !takesID {
-		return f.orgVerb(command, run)
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		orgID, err := o.ownerOf(ctx, e, noun, e.args[0])
-		if err != nil {
-			return nil, err
-		}
-		return run(ctx, e, orgID)
-	})
-}
+// mostRows is the largest --limit of a command with newest.
+const mostRows = 10_000
 
 // operations returns the commands of operations on a noun.
 func (f *commandFlags) operations(noun string, all ...operation) []*cobra.Command {
@@ -112,208 +73,233 @@ func (f *commandFlags) operations(noun string, all ...operation) []*cobra.Comman
 	return verbs
 }
 
-// ownedKind returns the kind of resource that a path's id names.
-func ownedKind(path string) store.OwnedKind {
-	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return store.OwnedKind(strings.ReplaceAll(group, "-", "_"))
+// has reports whether the input has a field.
+func (o *operation) has(name string) bool {
+	return slices.ContainsFunc(o.fields, func(field endpoint.Field) bool { return field.Name == name })
 }
 
-// ownerOf returns the organization of an id. Errors don't quote an id that can't be one: it may be a secret.
-func (o *operation) ownerOf(ctx context.Context, e *commandEnv, noun, id string) (orgID string, err error) {
-	list := ""
-	if o.noun == "" {
-		list = "; `caddy svc " + noun + " list --org ORG_ID` shows them"
+// given has what a command was given besides its arguments.
+type given struct {
+	command    *cobra.Command
+	flags      map[string]*fieldFlag // by field
+	org, email string
+	limit      int
+}
+
+// command makes the command of an operation on a noun.
+func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
+	noun = cmp.Or(o.noun, noun)
+	command := &cobra.Command{Use: o.verb, Short: o.Spec().Summary, Long: o.long, Example: o.example}
+	o.nameFlags()
+	if o.one != nil {
+		o.one.nameFlags()
+	}
+	if o.argument == "" && o.has("id") && !o.byEmail {
+		o.argument = "id"
+	}
+	if o.argument != "" || o.ofOrg || o.one != nil {
+		command.Use += " " + strings.ToUpper(noun) + "_ID"
+		command.Args = exactly("the " + noun + "'s id")
+	}
+	command.Use += " [flags]"
+	g := &given{command: command, flags: o.addFlags(command), limit: mostRows}
+	if !api.OfService(o) && (!o.has("id") || o.byEmail) {
+		command.Flags().StringVar(&g.org, "org", "", "the `id` of the organization")
+		if o.ofOrg || o.one != nil {
+			command.Args = argumentOrOrg(noun, &g.org)
+		} else {
+			required(command, "org")
+		}
+	}
+	if o.byEmail {
+		command.Flags().StringVar(&g.email, "email", "", "the member's e-mail `address`")
+		required(command, "email")
+	}
+	if o.newest {
+		command.Flags().IntVar(&g.limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostRows))
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) { return o.call(ctx, e, g) })
+}
+
+// call runs the operation that a command was given.
+func (o *operation) call(ctx context.Context, e *commandEnv, g *given) (answer, error) {
+	values := endpoint.Values{}
+	for name, flag := range g.flags {
+		if flag.given {
+			values[name] = flag.value
+		}
+	}
+	if o.one != nil && g.org == "" {
+		if len(values) > 0 {
+			return nil, fmt.Errorf("%s takes flags only with --org (see %s --help)", g.command.CommandPath(), g.command.CommandPath())
+		}
+		o, values["id"] = o.one, e.args[0]
+	} else if o.argument != "" {
+		values[o.argument] = e.args[0]
+	}
+	if o.ofOrg && g.org == "" {
+		g.org = e.args[0]
+	}
+	orgID, err := o.organization(ctx, e, g, values)
+	if err != nil {
+		return nil, err
+	}
+	if o.byEmail {
+		if values["id"], err = e.memberID(ctx, orgID, g.email); err != nil {
+			return nil, err
+		}
+	}
+	for name, flag := range g.flags {
+		if err := flag.readFile(e); err != nil {
+			return nil, err
+		}
+		if flag.given {
+			values[name] = flag.value
+		}
+	}
+	if g.limit < 1 || g.limit > mostRows {
+		return nil, fmt.Errorf("--limit is %d, want 1 to %d", g.limit, mostRows)
+	}
+	maps.Copy(values, o.fixed)
+	return o.run(ctx, e, orgID, values, g.limit)
+}
+
+// argumentOrOrg accepts one argument, or none with --org.
+func argumentOrOrg(noun string, org *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if (*org == "") == (len(args) == 0) || len(args) > 1 {
+			return fmt.Errorf("%s takes the id of one %s as its argument, or --org, and not both (see %s --help)",
+				cmd.CommandPath(), noun, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// organization returns the organization of an operation: none for the whole service, the owner of an id, or that of --org. Errors don't quote an id
+// that can't be one, because it may be a secret.
+func (o *operation) organization(ctx context.Context, e *commandEnv, g *given, values endpoint.Values) (string, error) {
+	id, hasID := values["id"].(string)
+	if api.OfService(o) {
+		return "", nil
+	}
+	if !hasID {
+		return g.org, e.checkOrganization(ctx, g.org)
+	}
+	parent, hint := g.command.Parent(), ""
+	noun := cmp.Or(o.noun, parent.Name())
+	if o.argument != "" && o.argument != "id" {
+		noun = o.flags["id"]
+	}
+	hasList := slices.ContainsFunc(parent.Commands(), func(c *cobra.Command) bool { return c.Name() == "list" })
+	if noun == parent.Name() && hasList {
+		hint = "; `caddy svc " + noun + " list --org ORG_ID` shows them"
 	}
 	if !handlers.WellFormedID(id) || strings.HasPrefix(id, "ck_") {
-		return "", fmt.Errorf("that is not the id of a %s%s", noun, list)
+		return "", fmt.Errorf("that is not the id of a %s%s", noun, hint)
 	}
-	orgID, err = e.db.OwnerOf(ctx, ownedKind(o.Spec().Path), id)
+	group, _, _ := strings.Cut(strings.TrimPrefix(o.Spec().Path, "/"), "/")
+	orgID, err := e.db.OwnerOf(ctx, store.OwnedKind(strings.ReplaceAll(group, "-", "_")), id)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", fmt.Errorf("no %s has the id %q%s", noun, id, list)
+		return "", fmt.Errorf("no %s has the id %q%s", noun, id, hint)
 	}
 	return orgID, err
 }
 
-func (o *operation) flag(command *cobra.Command, field endpoint.Field) *fieldFlag {
-	flag := &fieldFlag{field: field}
-	name := o.flags[field.Name]
-	if field.Secret {
-		command.Flags().StringVar(&flag.file, name, "-", "the `file` that holds the "+field.Name+"; - is standard input")
-		return flag
+// memberID returns the id of an organization's user with an e-mail address.
+func (e *commandEnv) memberID(ctx context.Context, orgID, email string) (string, error) {
+	address, err := identity.CleanEmail(email)
+	if err != nil {
+		return "", err
 	}
-	usage := o.flagNames.Replace(field.Doc)
-	if strings.HasSuffix(field.Name, "Micros") {
-		amountFlags(command, flag, name, usage)
-		return flag
+	user, err := e.db.Users.ByEmail(ctx, orgID, address)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
 	}
-	command.Flags().Var(flag, name, usage)
-	if field.Type == endpoint.BooleanField {
-		command.Flags().Lookup(name).NoOptDefVal = "true"
-	}
-	if field.MaxLength > longText {
-		command.Flags().StringVar(&flag.file, name+"-file", "", "the `file` that holds the "+name+"; - is standard input")
-		command.MarkFlagsMutuallyExclusive(name, name+"-file")
-	}
-	if field.Required {
-		required(command, name)
-	}
-	return flag
+	return user.ID, err
 }
 
-// longText is the length from which a text may be read from a file. mostSecret is how much is read of a secret without a length.
-const longText, mostSecret = 2000, 16 << 10
-
-// nameFlags completes flags and makes flagNames. In texts, a field of one word stays as it is if its flag has the same name: it is also a word
-// of the language.
-func (o *operation) nameFlags(fields []endpoint.Field) {
-	var pairs []string
-	named := make(map[string]string, len(fields))
-	for _, field := range fields {
-		named[field.Name] = cmp.Or(o.flags[field.Name], words(field.Name, "-"))
-		if field.Secret {
-			named[field.Name] += "-file"
-		}
-		if flag := named[field.Name]; flag != field.Name {
-			pairs = append(pairs, field.Name, "--"+flag)
-		}
-	}
-	o.flags, o.flagNames = named, strings.NewReplacer(pairs...)
-}
-
-// words writes the words of a name like createdAt in small letters, with a text between.
-func words(name, between string) string {
-	var text strings.Builder
-	for _, r := range name {
-		if r >= 'A' && r <= 'Z' {
-			text.WriteString(between)
-			r += 'a' - 'A'
-		}
-		text.WriteRune(r)
-	}
-	return text.String()
-}
-
-func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values endpoint.Values) (answer, error) {
+// operator returns the dependencies of operations and the operator as their principal.
+func (e *commandEnv) operator(ctx context.Context, orgID string, seals bool) (*api.Deps, *identity.Principal, error) {
 	models, err := e.app.Catalog()
 	if err != nil {
-		return nil, fmt.Errorf("the models of the configuration: %w", err)
+		return nil, nil, fmt.Errorf("the models of the configuration: %w", err)
 	}
-	deps := &api.Deps{DB: e.db, Models: models, Providers: e.app.ProviderNames(), BaseURL: e.app.BaseURL, Wallets: e.book(), Book: e.book()}
-	if o.seals {
+	deps := &api.Deps{
+		DB: e.db, Models: models, Providers: e.app.ProviderNames(), BaseURL: e.app.BaseURL, Wallets: e.book(), Book: e.book(), Plans: e.app,
+		Catalog: channelTypes(),
+	}
+	if seals {
 		if deps.Ring, err = e.ring(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	deps.Conversations = inbox.New(e.db, deps.Ring)
 	principal, err := deps.Operator(ctx, e.actor, orgID)
+	return deps, principal, err
+}
+
+// run runs the operation, a list or a change of many for all pages.
+func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values endpoint.Values, limit int) (answer, error) {
+	deps, principal, err := e.operator(ctx, orgID, o.seals)
 	if err != nil {
 		return nil, err
 	}
-	if len(o.columns) == 0 {
+	if o.has("cursor") {
+		values["limit"] = "100"
+	}
+	list := &operationList{Data: []json.RawMessage{}, columns: o.columns}
+	for changed := 0; ; {
 		body, err := o.Run(ctx, deps, principal, values)
+		if err != nil && changed > 0 {
+			return nil, fmt.Errorf("%d are changed; then: %w", changed, o.explain(err))
+		}
 		if err != nil {
 			return nil, o.explain(err)
 		}
-		return newOperationAnswer(body, values, o), nil
-	}
-	list := &operationList{Data: []json.RawMessage{}, columns: o.columns}
-	for {
-		body, err := o.Run(ctx, deps, principal, values)
-		if err != nil {
-			return nil, o.explain(err)
+		if o.columns == nil && o.one == nil {
+			return o.answer(body, values), nil
 		}
 		var page struct {
 			Data       []json.RawMessage `json:"data"`
+			Changed    int               `json:"changed"`
 			NextCursor *string           `json:"nextCursor"`
 		}
 		if err := json.Unmarshal(handlers.Marshal(body), &page); err != nil {
 			return nil, fmt.Errorf("reading a page: %w", err)
 		}
 		list.Data = append(list.Data, page.Data...)
-		if page.NextCursor == nil {
+		changed += page.Changed
+		switch {
+		case page.NextCursor != nil && (!o.newest || len(list.Data) < limit):
+			values["cursor"] = *page.NextCursor
+		case o.one != nil:
+			return &operationAnswer{handlers.Marshal(map[string]int{"changed": changed}), o, changed}, nil
+		default:
+			if o.newest {
+				list.Data = list.Data[:min(limit, len(list.Data))]
+			}
 			return list, nil
 		}
-		values["cursor"] = *page.NextCursor
 	}
 }
 
 // explain puts the flag of a field in the place of the field.
 func (o *operation) explain(err error) error {
 	refused, ok := errors.AsType[*handlers.Error](err)
-	switch {
-	case !ok || refused.Code == errcode.InternalError:
+	if !ok || refused.Code == errcode.InternalError {
 		return err
-	case refused.Field == "":
+	}
+	if refused.Field == "" || refused.Field == o.argument {
 		return errors.New(refused.Message)
 	}
-	flag := "--" + cmp.Or(o.flags[refused.Field], refused.Field)
 	if message := o.flagNames.Replace(refused.Message); message != refused.Message {
 		return errors.New(message)
 	}
-	return fmt.Errorf("%s: %s", flag, refused.Message)
-}
-
-// fieldFlag is the flag of a field. It keeps its value as JSON has it, and the operation checks it.
-type fieldFlag struct {
-	field endpoint.Field
-	value any
-	given bool
-	file  string
-}
-
-// readFile reads the value from its file, if it has one.
-func (f *fieldFlag) readFile(e *commandEnv) error {
-	if f.file == "" {
-		return nil
+	field, _, _ := strings.Cut(refused.Field, ".")
+	if rule, ok := strings.CutPrefix(refused.Message, field+" "); ok && o.flags[field] == field {
+		return fmt.Errorf("--%s %s", field, rule)
 	}
-	text, err := e.readInput(f.file, f.field.Name, utf8.UTFMax*int64(cmp.Or(f.field.MaxLength, mostSecret)))
-	f.value, f.given = string(text), true
-	return err
-}
-
-// String implements pflag.Value.
-func (*fieldFlag) String() string { return "" }
-
-// Type implements pflag.Value; usage texts show it.
-func (f *fieldFlag) Type() string {
-	switch {
-	case len(f.field.Enum) > 0:
-		return strings.Join(f.field.Enum, "|")
-	case f.field.Type == endpoint.BooleanField:
-		return ""
-	case f.field.Type == endpoint.TextsField:
-		return "text,text…"
-	default:
-		return string(f.field.Type)
-	}
-}
-
-// Set implements pflag.Value.
-func (f *fieldFlag) Set(text string) (err error) {
-	f.given = true
-	switch {
-	case f.field.Nullable && text == "null":
-		f.value = nil
-	case f.field.In == "query":
-		f.value = text
-	case f.field.Type == endpoint.NumberField:
-		if f.value, err = strconv.ParseFloat(text, 64); err != nil {
-			return errors.New("want a number")
-		}
-	case f.field.Type == endpoint.BooleanField:
-		if f.value, err = strconv.ParseBool(text); err != nil {
-			return errors.New("want true or false")
-		}
-	case f.field.Type == endpoint.TextsField:
-		texts, _ := f.value.([]any)
-		for one := range strings.SplitSeq(text, ",") {
-			texts = append(texts, one)
-		}
-		f.value = texts
-	default:
-		f.value = text
-	}
-	return nil
+	return fmt.Errorf("--%s: %s", cmp.Or(o.flags[field], field), refused.Message)
 }
 
 // operationAnswer is the answer of an operation: its object in JSON, a line for each member for people.
@@ -321,19 +307,20 @@ type operationAnswer struct {
 	json.RawMessage
 
 	operation *operation
-	subject   any // what the path names
+	subject   any
 }
 
-func newOperationAnswer(body any, values endpoint.Values, o *operation) answer {
+// answer returns the answer of a body, or of the values in the path if there is no body.
+func (o *operation) answer(body any, values endpoint.Values) answer {
 	a := &operationAnswer{operation: o}
-	subject := map[string]any{}
-	for _, field := range o.Fields() {
-		if field.In == "path" {
-			a.subject, subject[field.Name] = values[field.Name], values[field.Name]
+	path := map[string]any{}
+	for _, field := range o.fields {
+		if field.In == "path" || field.Name == o.argument {
+			a.subject, path[field.Name] = values[field.Name], values[field.Name]
 		}
 	}
 	if body == nil {
-		body = subject
+		body = path
 	}
 	a.RawMessage = handlers.Marshal(body)
 	return a
@@ -410,4 +397,14 @@ func shown(value any) string {
 	default:
 		return fmt.Sprint(value)
 	}
+}
+
+// oneLine removes the characters that would break a table or control the terminal from a text, such as the reason of an adjustment.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }

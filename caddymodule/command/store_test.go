@@ -16,15 +16,15 @@ func TestModelCommands(t *testing.T) {
 	c := newCommandLine(t)
 	org := c.newOrg("Acme")
 	for range 2 { // idempotent
-		require.Equal(t, map[string]any{"orgId": org, "model": "local/echo", "enabled": false},
+		require.Equal(t, map[string]any{"model": "local/echo", "enabled": false},
 			c.json("model", "disable", "--org", org, "local/echo"))
 	}
 	require.Equal(t, true, c.json("model", "enable", "local/echo", "--org", org)["enabled"])
 	text := c.run("", "model", "disable", "--org", org, "local/echo")
 	require.NoError(t, text.err)
-	require.Equal(t, "Model local/echo is disabled for organization "+org+".\n", text.stdout)
+	require.Equal(t, "Model local/echo is disabled.\n", text.stdout)
 
-	c.refused(`there is no model "openai/gpt-9"; the configuration has: local/echo, openai/gpt-4o-mini`,
+	c.refused("There is no model with this id. The configuration has: local/echo, openai/gpt-4o-mini.",
 		"model", "disable", "--org", org, "openai/gpt-9")
 	c.refused(`there is no organization "org_x"`, "model", "enable", "--org", "org_x", "local/echo")
 	c.refused("takes exactly one argument, the model's id", "model", "enable", "--org", org)

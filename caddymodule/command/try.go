@@ -80,9 +80,8 @@ func (f *commandFlags) planTrial(cmd *cobra.Command, args []string, orgID string
 		return trial{}, err
 	}
 	if orgID != "" {
-		_, err = e.organization(cmd.Context(), orgID)
 		planned.orgID = orgID
-		return planned, err
+		return planned, e.checkOrganization(cmd.Context(), orgID)
 	}
 	organizations, err := e.db.Organizations.All(cmd.Context())
 	if err != nil {

@@ -52,7 +52,7 @@ func TestUserCommands(t *testing.T) {
 	require.NotContains(t, all.stdout, strings.Split(strOf(t, reset, "link"), "#")[1])
 	require.Len(t, c.json("audit", "--org", org)["data"], 6)
 	require.Len(t, c.json("audit", "--org", other)["data"], 1)
-	c.refused(`there is no organization "org_x"`, "audit", "--org", "org_x")
+	c.refused("There is no organization with this id", "audit", "--org", "org_x")
 }
 
 // TestUserRemove: the operator sees the users, and frees an address that an organization holds without being its owner.

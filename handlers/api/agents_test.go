@@ -172,7 +172,7 @@ func TestDeleteAgent(t *testing.T) {
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/agents/"+id, "owner", "")
 	o.refused(t, errcode.NotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
 	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/agents/"+id, "owner", "")
-	log, err := o.DB.AuditLog.Newest(t.Context(), 1)
+	log, err := o.DB.AuditLog.List(t.Context(), "", store.Page{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, "key_1", log[0].Actor)
 }

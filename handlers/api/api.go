@@ -58,6 +58,7 @@ type Deps struct {
 	// Models are those of the configuration: [gateway.Catalog].
 	Models ModelCatalog
 	// Platforms asks the platforms of channels: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
+	// Commands have none, so no account is found.
 	Platforms Platforms
 	Catalog   *messaging.Catalog
 	Plans     PlanLimits
@@ -99,8 +100,11 @@ type Platforms interface {
 	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
 }
 
-// PlanLimits returns what the configured plans allow an organization to have.
+// PlanLimits returns the configured plans and what they allow an organization to have.
 type PlanLimits interface {
+	PlanNames() []string
+	// DefaultPlan is the plan of a new organization. Empty means that no plan is configured.
+	DefaultPlan() string
 	// ChannelLimit is how many channels a plan allows; 0 is no limit.
 	ChannelLimit(plan string) int64
 	// KnowledgeLimit is how many bytes of documents a plan allows; less than 0 is no limit.
@@ -127,12 +131,18 @@ func (d *Deps) complete() {
 	if d.Catalog == nil {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
+	if d.questions == nil {
+		d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
+	}
 }
 
-// Operator returns the operator of the service, who acts for an organization as [identity.Principal.Operator]. The error is not_found, or one of
-// reading.
+// Operator returns the operator of the service as the principal of operations on an organization, or on the whole service if orgID is empty. name is
+// the actor in the audit log. The error is not_found if there is no organization with the id.
 func (d *Deps) Operator(ctx context.Context, name, orgID string) (*identity.Principal, error) {
 	d.complete()
+	if orgID == "" {
+		return &identity.Principal{Operator: name, Env: store.Live}, nil
+	}
 	organization, err := d.DB.Organizations.ByID(ctx, orgID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.NotFound("There is no organization with this id.")
@@ -150,7 +160,6 @@ func serve(d *Deps) *endpoint.Server {
 	d.complete()
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
-	d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
 	for _, group := range [][]Operation{
 		sessionOperations, memberOperations, apiKeyOperations, providerKeyOperations, auditOperations, agentOperations, knowledgeBaseOperations,
 		documentOperations, channelOperations, conversationOperations, walletOperations, eventEndpointOperations,

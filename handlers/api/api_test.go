@@ -108,6 +108,8 @@ func sessionToken(name string) string {
 }
 
 func (o *fixture) ChannelLimit(string) int64 { return o.plan }
+func (*fixture) PlanNames() []string         { return []string{"free", "pro"} }
+func (*fixture) DefaultPlan() string         { return "free" }
 
 type modelSet map[string]*gateway.Model
 

@@ -353,7 +353,7 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	list := handlertest.Served(o.Serve, keyed(http.MethodGet, "/channels", "owner")).Body.String()
 	require.Contains(t, list, "Page")
 	require.NotContains(t, list, secret)
-	log, err := o.DB.AuditLog.Newest(t.Context(), 10)
+	log, err := o.DB.AuditLog.List(t.Context(), "", store.Page{Limit: 10})
 	require.NoError(t, err)
 	text, err := json.Marshal(log)
 	require.NoError(t, err)

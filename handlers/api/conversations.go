@@ -74,6 +74,9 @@ type StandingConversations interface {
 	// WaitingForPeople counts the conversations that wait for a person, to [inbox.MaxWaiting].
 	WaitingForPeople(ctx context.Context, orgID string) (int, error)
 	RetryStanding(ctx context.Context, actor, orgID, id, code string) error
+	// DeadTurns reads the turns of all organizations that were given up, and Retry lets one of them run again.
+	DeadTurns(ctx context.Context, limit int) ([]inbox.DeadTurn, error)
+	Retry(ctx context.Context, actor, turnID string) error
 	Dismiss(ctx context.Context, actor, orgID, id, code string) error
 	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,
 		act func(ctx context.Context, actor, orgID, id, code string) error) (changed int, last string, err error)

@@ -64,7 +64,7 @@ func TestEventEndpoints(t *testing.T) {
 
 	list := handlertest.OkText(t, o.Serve, request(http.MethodGet, "/event-endpoints", "owner", ""))
 	require.NotContains(t, list, "whsec_")
-	audit, err := o.DB.AuditLog.Newest(t.Context(), 50)
+	audit, err := o.DB.AuditLog.List(t.Context(), "", store.Page{Limit: 50})
 	require.NoError(t, err)
 	for _, entry := range audit {
 		require.NotContains(t, entry.Detail, "whsec_")

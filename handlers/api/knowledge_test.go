@@ -25,10 +25,13 @@ import (
 func (o *fixture) KnowledgeLimit(string) int64 { return -1 }
 
 // knowledgeLimit is a plan with a limit of documents in bytes.
-type knowledgeLimit int64
+type knowledgeLimit struct {
+	PlanLimits
 
-func (knowledgeLimit) ChannelLimit(string) int64     { return 0 }
-func (n knowledgeLimit) KnowledgeLimit(string) int64 { return int64(n) }
+	bytes int64
+}
+
+func (n knowledgeLimit) KnowledgeLimit(string) int64 { return n.bytes }
 
 // base creates a knowledge base and returns its path.
 func (o *fixture) base(t *testing.T, key, name string) (path, id string) {
@@ -152,7 +155,7 @@ func TestKnowledgePlanLimit(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	path, _ := o.base(t, "owner", "Shop")
-	o.Plans = knowledgeLimit(10)
+	o.Plans = knowledgeLimit{o, 10}
 	o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "12345"))
 	answer := handlertest.RefusedWith(t, errcode.PlanLimitExceeded, o.Serve,
 		request(http.MethodPost, path+"/documents", "owner", documentBody("b", "text/plain", "123456")))

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/billing"
@@ -11,27 +13,205 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// The operations that only the operator of the service may use, for one organization. They have no route of the organization API.
+// The operator's operations on the service as a whole. Neither they nor the other operations of the operator have a route of the organization API.
 var (
+	CreateOrganization = operation(service("createOrganization", "POST /organizations", "Create an organization"), (*Deps).createOrganization)
+	ListOrganizations  = operation(service("listOrganizations", "GET /organizations",
+		"List the organizations, oldest first"), (*Deps).listOrganizations)
+	ListActions = operation(service("listActions", "GET /audit-log",
+		"List who changed what in the service, newest first"), (*Deps).listActions)
+	ListDeadTurns = operation(service("listDeadTurns", "GET /turns",
+		"List the turns that were given up, the longest ago first, all on one page"), (*Deps).listDeadTurns)
+	RetryTurn = operation(acting(service("retryTurn", "POST /turns/{id}/retry", "Let a turn that was given up run again")), (*Deps).retryTurn)
+)
+
+// The operator's operations on one organization.
+var (
+	SuspendOrganization = operation(acting(operators("suspendOrganization", "POST /suspend",
+		"Suspend an organization: every call gets 402 organization_suspended from the next request on")), (*Deps).suspendOrganization)
+	ResumeOrganization = operation(acting(operators("resumeOrganization", "POST /resume",
+		"End the suspension of an organization")), (*Deps).resumeOrganization)
+	SetPlan     = operation(operators("setPlan", "PUT /plan", "Move an organization to another plan"), (*Deps).setPlan)
+	EnableModel = operation(acting(operators("enableModel", "POST /models/enable",
+		"Enable a model for an organization")), (*Deps).enableModel)
+	DisableModel = operation(acting(operators("disableModel", "POST /models/disable",
+		"Disable a model for an organization: it leaves its list, and calls get 400 unsupported_model")), (*Deps).disableModel)
 	CreditWallet = operation(operators("creditWallet", "POST /wallet/credits",
 		"Credit a wallet with a payment, once for each reference"), (*Deps).creditWallet)
 	AdjustWallet = operation(operators("adjustWallet", "POST /wallet/adjustments",
 		"Correct a wallet up or down, never below what is held, once for each reference"), (*Deps).adjustWallet)
 	RefundCall = operation(operators("refundCall", "POST /calls/{id}/refund",
 		"Give back what a model call was charged, once"), (*Deps).refundCall)
+	ConnectChannel = operation(operators("connectChannel", "POST /channels",
+		"Connect a channel, which is active immediately"), (*Deps).connectChannel)
+	ApproveChannel = operation(acting(operators("approveChannel", "POST /channels/{id}/approve",
+		"Confirm that a pending channel's organization has the page, account, number or shop it names")), (*Deps).approveChannel)
+	ListAttention = operation(operators("listAttention", "GET /conversations",
+		"List the conversations that need a person, without the customers' names and texts"), (*Deps).listAttention)
 )
 
-// roleOperator is a role that no person has.
-const roleOperator handlers.Role = "operator"
+// The roles of the operator, which no person of an organization has. The role is roleService if an operation concerns no organization.
+const (
+	roleOperator handlers.Role = "operator"
+	roleService  handlers.Role = "service"
+)
 
-// operators describes an operation that no key and no person may use.
+// operators describes an operation on an organization that no key and no person may use.
 func operators(id, route, summary string) endpoint.Operation {
 	o := members(id, route, noScope, summary)
 	o.Role = roleOperator
 	return o
+}
+
+// service is operators for an operation on the whole service.
+func service(id, route, summary string) endpoint.Operation {
+	o := operators(id, route, summary)
+	o.Role = roleService
+	return o
+}
+
+// OfService reports whether an operation concerns the whole service. Its principal is [Deps.Operator] without an organization.
+func OfService(o Operation) bool { return o.Spec().Role == roleService }
+
+// customerObject is an organization as the operator sees it.
+type customerObject struct {
+	OrganizationObject
+
+	SuspendedAt *string `json:"suspendedAt" format:"date-time" doc:"null: it is not suspended"`
+}
+
+func showCustomer(o *store.Organization) customerObject {
+	return customerObject{showOrganization(o), endpoint.TimestampOrNull(o.SuspendedAt.Int64)}
+}
+
+type organizationCreation struct {
+	Name string `json:"name" minLength:"1" maxLength:"100" doc:"Unique in the service"`
+	Plan string `json:"plan,omitempty" doc:"A plan of the configuration; the first one when absent"`
+}
+
+func (d *Deps) createOrganization(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationCreation },
+) (*endpoint.JSON[customerObject], error) {
+	if in.Body.Plan == "" {
+		in.Body.Plan = d.Plans.DefaultPlan()
+	} else if err := d.checkPlan(in.Body.Plan); err != nil {
+		return nil, err
+	}
+	organization, err := identity.CreateOrganization(ctx, d.DB, principal.Actor(), in.Body.Name, in.Body.Plan)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an organization with this name already.", Cause: err}
+	}
+	if err != nil {
+		return nil, handlers.BadField(err)
+	}
+	return endpoint.Answer(showCustomer(&organization)), nil
+}
+
+func (d *Deps) checkPlan(plan string) error {
+	if slices.Contains(d.Plans.PlanNames(), plan) {
+		return nil
+	}
+	return handlers.InvalidRequest("plan", "There is no plan with this name. The configuration has: %s.", strings.Join(d.Plans.PlanNames(), ", "))
+}
+
+func (d *Deps) listOrganizations(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[customerObject], error) {
+	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
+		return d.DB.Organizations.List(ctx, page)
+	}, func(row *store.Organization) string { return row.ID }, showCustomer)
+}
+
+func (d *Deps) suspendOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
+	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, true))
+}
+
+func (d *Deps) resumeOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
+	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, false))
+}
+
+type planChange struct {
+	Plan string `json:"plan" doc:"A plan of the configuration"`
+}
+
+func (d *Deps) setPlan(ctx context.Context, principal *identity.Principal, in *struct{ Body planChange }) (*endpoint.JSON[customerObject], error) {
+	if err := d.checkPlan(in.Body.Plan); err != nil {
+		return nil, err
+	}
+	return d.changed(ctx, principal, d.DB.Organizations.SetPlan(ctx, principal.Actor(), principal.OrgID, in.Body.Plan))
+}
+
+// changed returns the organization after a change that ended with err.
+func (d *Deps) changed(ctx context.Context, principal *identity.Principal, err error) (*endpoint.JSON[customerObject], error) {
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("changing an organization: %w", err))
+	}
+	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading an organization: %w", err))
+	}
+	return endpoint.Answer(showCustomer(&organization)), nil
+}
+
+type modelChoice struct {
+	Model string `json:"model" doc:"A model of the configuration, PROVIDER/MODEL"`
+}
+
+type modelState struct {
+	Model   string `json:"model"`
+	Enabled bool   `json:"enabled"`
+}
+
+func (d *Deps) enableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*endpoint.JSON[modelState], error) {
+	return d.setModel(ctx, principal, modelState{in.Body.Model, true})
+}
+
+func (d *Deps) disableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*endpoint.JSON[modelState], error) {
+	return d.setModel(ctx, principal, modelState{in.Body.Model, false})
+}
+
+func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, model modelState) (*endpoint.JSON[modelState], error) {
+	if _, configured := d.Models.Model(model.Model); !configured {
+		var ids []string
+		for _, model := range d.Models.Models() {
+			ids = append(ids, model.ID)
+		}
+		return nil, handlers.InvalidRequest("model", "There is no model with this id. The configuration has: %s.", strings.Join(ids, ", "))
+	}
+	if err := d.DB.Organizations.SetModel(ctx, principal.Actor(), principal.OrgID, model.Model, model.Enabled); err != nil {
+		return nil, handlers.Internal(fmt.Errorf("setting a model: %w", err))
+	}
+	return endpoint.Answer(model), nil
+}
+
+// actionObject is an entry of the audit log as the operator sees it.
+type actionObject struct {
+	AuditObject
+
+	OrgID *string `json:"orgId" doc:"null: it concerns no organization"`
+}
+
+type actionsQuery struct {
+	endpoint.PageQuery
+
+	OrgID string `query:"orgId" doc:"Only what concerns this organization"`
+}
+
+func (d *Deps) listActions(ctx context.Context, principal *identity.Principal, in *actionsQuery) (*pageOf[actionObject], error) {
+	if in.OrgID != "" {
+		if _, err := d.Operator(ctx, principal.Operator, in.OrgID); err != nil {
+			return nil, err
+		}
+	}
+	concerned := identity.Principal{OrgID: in.OrgID}
+	return listRows(ctx, &concerned, &pageInput{PageQuery: in.PageQuery}, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID },
+		func(row *store.AuditEntry) actionObject {
+			action := actionObject{showAudit(row), endpoint.TextOrNull(row.OrgID)}
+			action.Actor = row.Actor
+			return action
+		})
 }
 
 // WalletPosting are the members that credits and adjustments share. It is exported for the framework, see [endpoint.PathID].
@@ -129,4 +309,140 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*end
 	default:
 		return nil, handlers.Internal(fmt.Errorf("changing a wallet: %w", err))
 	}
+}
+
+// connectChannel creates an active channel, because the operator knows that the external id is the organization's. A pending channel of another
+// organization loses the external id. The plan's number of channels doesn't bind the operator.
+func (d *Deps) connectChannel(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
+) (*endpoint.JSON[ChannelObject], error) {
+	channel, credentials, err := in.Body.channel(d.Catalog, principal.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.checkAgent(ctx, principal, channel.AgentID); err != nil {
+		return nil, err
+	}
+	channel.State = store.ChannelActive
+	if in.Body.Credentials != nil {
+		channel.Credentials = d.sealCredentials(&channel, credentials)
+	}
+	err = d.DB.Channels.TakeOver(ctx, principal.Actor(), store.OperatorConfirmed, channel, 0)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, d.channelConflict(ctx, &channel, err)
+	}
+	if err != nil {
+		return nil, channelRefusal(err, handlers.Internal(fmt.Errorf("connecting a channel: %w", err)))
+	}
+	return d.getChannel(ctx, principal, &endpoint.PathID{ID: channel.ID})
+}
+
+// channelConflict returns the error for a new channel that collides with another. Only the operator may learn which organization has an external id.
+func (d *Deps) channelConflict(ctx context.Context, channel *store.Channel, conflict error) error {
+	key := store.RouteKey{Type: channel.Type, ExternalID: channel.ExternalID}
+	taken, err := d.DB.Routes.ByKeys(ctx, []store.RouteKey{key})
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("looking for the channel with this external id: %w", err))
+	}
+	message := "The organization has a channel with this name already."
+	if holder, found := taken[key]; found && holder.State != store.ChannelPending {
+		message = fmt.Sprintf("Channel %s of organization %s (%s) has this external id. If it isn't theirs, delete that channel.",
+			holder.ChannelID, holder.OrgID, holder.State)
+	} else if found && holder.OrgID == channel.OrgID {
+		message = fmt.Sprintf("The organization's own channel %s claims this external id. Approve that channel.", holder.ChannelID)
+	}
+	return &handlers.Error{Code: errcode.Conflict, Message: message, Cause: conflict}
+}
+
+func (d *Deps) approveChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
+	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
+	if err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+	}
+	if channel.State == store.ChannelNeedsReauth {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The channel needs new credentials, which no approval replaces."}
+	}
+	if channel.LostExternalID != "" {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: fmt.Sprintf(
+			"The channel lost the external id %s, which was confirmed for another organization. Delete the channel.", channel.LostExternalID)}
+	}
+	if err := d.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, in.ID, store.ChannelActive); err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+	}
+	return d.getChannel(ctx, principal, in)
+}
+
+// attentionObject is a conversation that needs a person.
+type attentionObject struct {
+	ID        string `json:"id"`
+	ChannelID string `json:"channelId"`
+	State     string `json:"state"`
+	Attention string `json:"attention"`
+	UpdatedAt string `json:"updatedAt" format:"date-time"`
+}
+
+type attentionQuery struct {
+	endpoint.PageQuery
+	StandingQuery
+}
+
+func (d *Deps) listAttention(ctx context.Context, principal *identity.Principal, in *attentionQuery) (*pageOf[attentionObject], error) {
+	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code, Attention: true}
+	read := func(ctx context.Context, orgID string, page store.Page) ([]inbox.Conversation, error) {
+		return d.Conversations.Conversations(ctx, orgID, filter, page)
+	}
+	show := func(c *inbox.Conversation) attentionObject {
+		return attentionObject{c.ID, c.ChannelID, c.State, c.Attention, endpoint.Timestamp(c.UpdatedAt)}
+	}
+	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, read, func(row *inbox.Conversation) string { return row.ID }, show)
+}
+
+// deadTurnObject is a turn that was given up, without texts of customers.
+type deadTurnObject struct {
+	ID             string `json:"id"`
+	OrgID          string `json:"orgId"`
+	ChannelID      string `json:"channelId"`
+	ConversationID string `json:"conversationId"`
+	Code           string `json:"code" doc:"The last failure"`
+	Attempts       int64  `json:"attempts"`
+	CreatedAt      string `json:"createdAt" format:"date-time"`
+	UpdatedAt      string `json:"updatedAt" format:"date-time" doc:"When it was given up"`
+}
+
+type deadTurnsQuery struct {
+	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"The largest number of turns, 100 when absent"`
+}
+
+func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *deadTurnsQuery) (*pageOf[deadTurnObject], error) {
+	turns, err := d.Conversations.DeadTurns(ctx, cmp.Or(in.Limit, 100))
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	list := endpoint.ListObject[deadTurnObject]{Data: make([]deadTurnObject, len(turns))}
+	for i, turn := range turns {
+		list.Data[i] = deadTurnObject{
+			turn.TurnID, turn.OrgID, turn.ChannelID, turn.ConversationID, turn.Code, turn.Attempts,
+			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
+		}
+	}
+	return endpoint.Answer(list), nil
+}
+
+type retriedTurn struct {
+	ID      string `json:"id"`
+	Retried bool   `json:"retried"`
+}
+
+// retryTurn never charges a turn twice: the model's answer is kept under the turn's id.
+func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[retriedTurn], error) {
+	err := d.Conversations.Retry(ctx, principal.Actor(), in.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, inbox.ErrEnded):
+		return nil, handlers.NotFound("There is no turn with this id that was given up.")
+	case errors.Is(err, inbox.ErrHandedOver):
+		return nil, silentAssistant(err)
+	case err != nil:
+		return nil, handlers.Internal(fmt.Errorf("retrying a turn: %w", err))
+	}
+	return endpoint.Answer(retriedTurn{in.ID, true}), nil
 }

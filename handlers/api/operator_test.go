@@ -56,12 +56,19 @@ func TestOperatorsOperations(t *testing.T) {
 	require.Error(t, err)
 	key := identity.Principal{OrgID: "org_1", KeyID: "key_1", Env: store.Live, Scopes: identity.ScopesOf(identity.AllScopes()...)}
 	owner := identity.Principal{OrgID: "org_1", UserID: "usr_owner", Role: identity.Owner}
-	for _, who := range []*identity.Principal{&key, &owner} {
-		refused(errcode.Forbidden, CreditWallet, who, credit)
-		refused(errcode.Forbidden, AdjustWallet, who, adjust)
-		refused(errcode.Forbidden, RefundCall, who, endpoint.Values{"id": "call_1"})
+	valid := endpoint.Values{
+		"amountMicros": "1", "reference": "r", "reason": "r", "id": "call_1", "name": "New", "plan": "pro", "model": "echo/a", "type": "widget",
+	}
+	for _, operation := range []Operation{
+		CreateOrganization, ListOrganizations, ListActions, ListDeadTurns, RetryTurn, SuspendOrganization, ResumeOrganization, SetPlan, EnableModel,
+		DisableModel, CreditWallet, AdjustWallet, RefundCall, ConnectChannel, ApproveChannel, ListAttention,
+	} {
+		require.Contains(t, []handlers.Role{roleOperator, roleService}, operation.Spec().Role)
+		for _, who := range []*identity.Principal{&key, &owner} {
+			refused(errcode.Forbidden, operation, who, valid)
+		}
 	}
 	for _, route := range o.Routes() {
-		require.NotEqual(t, roleOperator, route.Role, "%s %s is served to tenants", route.Method, route.Path)
+		require.NotContains(t, []handlers.Role{roleOperator, roleService}, route.Role, "%s %s is served to tenants", route.Method, route.Path)
 	}
 }

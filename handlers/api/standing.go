@@ -43,13 +43,15 @@ func (d *Deps) afterCare(
 	case errors.Is(err, inbox.ErrEnded):
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: nothing, Cause: err}
 	case errors.Is(err, inbox.ErrHandedOver):
-		return nil, &handlers.Error{
-			Code: errcode.Conflict, Message: "The assistant is silent in this conversation. Hand it back first.", Cause: err,
-		}
+		return nil, silentAssistant(err)
 	case err != nil:
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
 	return d.getConversation(ctx, principal, in)
+}
+
+func silentAssistant(err error) error {
+	return &handlers.Error{Code: errcode.Conflict, Message: "The assistant is silent in this conversation. Hand it back first.", Cause: err}
 }
 
 // The actions on conversations that need attention.

@@ -21,7 +21,7 @@ type Field struct {
 	In string
 	// Doc is the description in its tag, for help and documentation.
 	Doc string
-	// Type is text, number, boolean or texts; empty for a member that is an object, or a list of others.
+	// Type is text, number, boolean, texts or object; empty for a member with other values.
 	Type     FieldType
 	Required bool
 	// Nullable: null removes its value.
@@ -45,6 +45,8 @@ const (
 	NumberField  FieldType = "number"
 	BooleanField FieldType = "boolean"
 	TextsField   FieldType = "texts"
+	// ObjectField has texts by names, such as the credentials of a channel.
+	ObjectField FieldType = "object"
 )
 
 // Values are the values of an operation's input by the names of its fields, as JSON has them: string, float64, bool, nil, []any and
@@ -131,7 +133,7 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t.Kind() { //nolint:exhaustive // the others are objects
+	switch t.Kind() { //nolint:exhaustive // no form and no command has others
 	case reflect.String:
 		return TextField, nullable
 	case reflect.Bool:
@@ -142,6 +144,8 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 		if t.Elem().Kind() == reflect.String {
 			return TextsField, nullable
 		}
+	case reflect.Map:
+		return ObjectField, nullable
 	}
 	return "", nullable
 }

@@ -54,7 +54,7 @@ func TestOrganizations(t *testing.T) {
 		require.ErrorIs(t, organizations.SetPlan(ctx, "cli:ann", nobody, "pro"), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetModel(ctx, "cli:ann", nobody, "openai/a", true), store.ErrNotFound)
 
-		log, err := db.AuditLog.Newest(ctx, 100)
+		log, err := db.AuditLog.List(ctx, "", store.Page{Limit: 100})
 		require.NoError(t, err)
 		require.NotEmpty(t, log)
 		for _, entry := range log {

@@ -62,7 +62,7 @@ func TestProviderKeyRoundTrip(t *testing.T) {
 		sealed, _, err := db.ProviderKeys.Sealed(ctx, organization.ID, "openai")
 		require.NoError(t, err)
 		require.NotContains(t, string(sealed), "sk-proj")
-		log, err := db.AuditLog.Newest(ctx, 100)
+		log, err := db.AuditLog.List(ctx, "", store.Page{Limit: 100})
 		require.NoError(t, err)
 		for _, entry := range log {
 			require.NotContains(t, entry.Detail+entry.Target, "sk-")

@@ -170,7 +170,7 @@ func TestListSessions(t *testing.T) {
 	o.signedOut(session)
 	_, err = o.sessions.Authenticate(ctx, others)
 	require.NoError(t, err)
-	log, err := o.db.AuditLog.Newest(ctx, 1)
+	log, err := o.db.AuditLog.List(ctx, "", store.Page{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{id, "session.end_all", id}, []string{log[0].Actor, log[0].Action, log[0].Target})
 }
@@ -382,7 +382,7 @@ func TestFailedLoginsAreAudited(t *testing.T) {
 		require.ErrorIs(t, o.fail("nobody@example.com", fmt.Sprintf("198.51.100.%d", i)), identity.ErrWrongPassword)
 		c.pass(2 * time.Minute)
 	}
-	log, err := o.db.AuditLog.Newest(t.Context(), 100)
+	log, err := o.db.AuditLog.List(t.Context(), "", store.Page{Limit: 100})
 	require.NoError(t, err)
 	failed := map[string]int{}
 	for _, entry := range log {

@@ -120,7 +120,7 @@ func TestUpdateChannel(t *testing.T) {
 		require.ErrorIs(t, db.Channels.Update(ctx, "usr_1", "org_2", "chn_1", store.ChannelChange{}), store.ErrNotFound)
 		check("what failed changed nothing")
 
-		entries, err := db.AuditLog.Newest(ctx, 100)
+		entries, err := db.AuditLog.List(ctx, "", store.Page{Limit: 100})
 		require.NoError(t, err)
 		var details []string
 		for _, entry := range entries {
@@ -160,7 +160,7 @@ func TestRefuseCredentials(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, step.is, channel.State, step)
 		}
-		entries, err := db.AuditLog.Newest(t.Context(), 100)
+		entries, err := db.AuditLog.List(t.Context(), "", store.Page{Limit: 100})
 		require.NoError(t, err)
 		marks := 0
 		for _, entry := range entries {
@@ -198,7 +198,7 @@ func TestRefuseReported(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, step.is, channel.State, step)
 		}
-		entries, err := db.AuditLog.Newest(t.Context(), 100)
+		entries, err := db.AuditLog.List(t.Context(), "", store.Page{Limit: 100})
 		require.NoError(t, err)
 		require.Len(t, slices.DeleteFunc(entries, func(e store.AuditEntry) bool { return e.Actor != "platform" }), 1)
 	})

@@ -34,7 +34,7 @@ func TestListenOnSQLite(t *testing.T) {
 			hears(true)
 			hears(false)
 		}
-		_, err := other.AuditLog.Newest(t.Context(), 1)
+		_, err := other.AuditLog.List(t.Context(), "", store.Page{Limit: 1})
 		require.NoError(t, err)
 		hears(false)
 

@@ -62,6 +62,11 @@ func (o Organizations) All(ctx context.Context) ([]Organization, error) {
 	return ReadRows(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` ORDER BY created_at, id`)
 }
 
+// List reads a page of the organizations in the order of their ids, which is the order of creation.
+func (o Organizations) List(ctx context.Context, page Page) ([]Organization, error) {
+	return readPage(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` WHERE id > ''`, "id", page)
+}
+
 // ByID reads one organization. It returns [ErrNotFound] if there is none.
 func (o Organizations) ByID(ctx context.Context, id string) (Organization, error) {
 	return ReadRow(ctx, o.db, "read an organization", organizations.scan, organizations.selected+` WHERE id = $1`, id)
@@ -237,16 +242,13 @@ func (l AuditLog) Add(ctx context.Context, entry AuditEntry) error {
 	})
 }
 
-// Newest reads the newest limit entries, newest first.
-func (l AuditLog) Newest(ctx context.Context, limit int) ([]AuditEntry, error) {
-	if limit <= 0 {
-		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
-	}
-	return ReadRows(ctx, l.db, "read the audit log", auditLog.scan, auditLog.selected+` ORDER BY id DESC LIMIT $1`, limit)
-}
-
-// List reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
+// List reads a page of the entries about an organization, or of all entries if orgID is empty. The newest come first, and After is the id of the
+// oldest entry of the page before.
 func (l AuditLog) List(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
+	if orgID == "" {
+		return ReadRows(ctx, l.db, "read the audit log", auditLog.scan,
+			auditLog.selected+` WHERE id < $1 ORDER BY id DESC LIMIT $2`, cmp.Or(page.After, "b"), page.Rows()) // every id begins with aud
+	}
 	return ReadRows(ctx, l.db, "read the audit log", auditLog.scan,
 		auditLog.selected+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
 }

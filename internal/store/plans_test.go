@@ -373,7 +373,7 @@ func runReads(t *testing.T, db *store.DB) {
 		"channels":    func() error { _, err := db.Channels.List(ctx, "org_a", store.Page{}); return err },
 		"channel":     func() error { _, err := db.Channels.ByID(ctx, "org_a", "chn_a"); return err },
 		"owner":       func() error { _, err := db.OwnerOf(ctx, store.OwnedChannels, "chn_a"); return err },
-		"audit":       func() error { _, err := db.AuditLog.Newest(ctx, 10); return err },
+		"audit":       func() error { _, err := db.AuditLog.List(ctx, "", store.Page{Limit: 10}); return err },
 		"ping":        func() error { return db.Ping(ctx) },
 		"user":        func() error { return missing(db.Users.ByID(ctx, "org_a", "usr_a")) },
 		"user's mail": func() error { return missing(db.Users.ByEmail(ctx, "org_a", "lan@example.com")) },

@@ -1,0 +1,158 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+func orgCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use: "org", Short: "Creates, lists, suspends and resumes organizations, and sets their plans",
+	}, f.operations("org",
+		operation{
+			Operation: api.CreateOrganization, verb: "create",
+			long:    "Creates an organization with a name that no other has. Without --plan it gets the first plan of the configuration.",
+			example: `  $ caddy svc org create --name "Acme" --plan pro --json`,
+		},
+		operation{Operation: api.ListOrganizations, verb: "list", columns: []string{"id", "name", "plan", "suspendedAt", "createdAt"}},
+		operation{Operation: api.SuspendOrganization, verb: "suspend", ofOrg: true, example: "  $ caddy svc org suspend org_…"},
+		operation{Operation: api.ResumeOrganization, verb: "resume", ofOrg: true, example: "  $ caddy svc org resume org_…"},
+		operation{Operation: api.SetPlan, verb: "set-plan", ofOrg: true, example: "  $ caddy svc org set-plan org_… --plan pro"},
+	)...)
+}
+
+func userCommand(f *commandFlags) *cobra.Command {
+	const handOver = "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once."
+	return noun(&cobra.Command{
+		Use:   "user",
+		Short: "Invites people to an organization, resets their passwords by a one-time link, lists, changes and removes them",
+	}, f.operations("user",
+		operation{
+			Operation: api.InviteMember, verb: "invite",
+			long: `Creates a user of an organization and shows a one-time link to set a password, only this once. No e-mail is sent: hand the link to
+the person yourself. It is valid for 7 days, then the invitation ends; ` + "`caddy svc user reset`" + ` makes another link.
+
+Roles: member (assistants, knowledge bases, conversations; reads channels and the wallet), administrator (also channels, API
+keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
+			example: "  $ caddy svc user invite --org org_… --email lan@example.com --role owner", note: handOver,
+		},
+		operation{
+			Operation: api.LinkMember, verb: "reset", byEmail: true,
+			long: `Shows a new one-time link for a user who lost the password or the previous link, which ends. No e-mail is sent: hand the
+link to the person yourself. The link is valid for a day, or 7 days if the user has no password yet. Until it is used, the
+password and the sessions stay as they are.`,
+			example: "  $ caddy svc user reset --org org_… --email lan@example.com", note: handOver,
+		},
+		operation{
+			Operation: api.ListMembers, verb: "list", columns: []string{"id", "email", "role", "state", "createdAt"},
+			long: "Lists the users of an organization. State invited: no password is set yet; expired: none was set in time.",
+		},
+		operation{
+			Operation: api.UpdateMember, verb: "set", byEmail: true, long: "Gives a user another role, which ends the user's sessions.",
+			example: "  $ caddy svc user set --org org_… --email lan@example.com --role administrator",
+		},
+		operation{
+			Operation: api.RemoveMember, verb: "remove", byEmail: true, done: "User %s is removed.",
+			long: `Removes a user with the sessions and an unused link, at once. The e-mail address is free again, for instance when an
+organization has invited a person of another one. The user's actions stay in the audit log. The last owner who can sign in
+can't be removed.`,
+			example: "  $ caddy svc user remove --org org_… --email lan@example.com",
+		},
+	)...)
+}
+
+func keyCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the API keys of an organization"}, f.operations("key",
+		operation{
+			Operation: api.CreateAPIKey, verb: "create", flags: map[string]string{"environment": "env"},
+			long: "Creates an API key and shows it, only this once: the store has its SHA-256 hash.\n\nScopes: " +
+				identity.JoinScopes(identity.AllScopes(), ", ") + ".",
+			example: `  $ caddy svc key create --org org_… --name "web shop" --json
+  $ caddy svc key create --org org_… --env test --scopes models:read,chat:write,wallet:read --expires-in-days 90`,
+			note: "Keep the key now: it is not stored and can't be shown again.",
+		},
+		operation{
+			Operation: api.ListAPIKeys, verb: "list",
+			columns: []string{"id", "hint", "name", "environment", "scopes", "createdAt", "expiresAt", "revokedAt"},
+		},
+		operation{
+			Operation: api.RevokeAPIKey, verb: "revoke", example: "  $ caddy svc key revoke key_…", done: "API key %s is revoked.",
+		},
+	)...)
+}
+
+func providerKeyCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)",
+	}, f.operations("provider-key",
+		operation{
+			Operation: api.PutProviderKey, verb: "set", seals: true,
+			long: `Stores, or replaces, an organization's own key for a provider of the configuration. Calls with the header
+x-svc-use-byok: true use it and cost no credits. The key is read from a file or from standard input, never from the
+command line, and is stored encrypted under master_key.`,
+			example: `  $ caddy svc provider-key set --org org_… --provider openai --key-file ./openai.key
+  $ pass show openai | caddy svc provider-key set --org org_… --provider openai --key-file -`,
+		},
+		operation{Operation: api.ListProviderKeys, verb: "list", columns: []string{"provider", "hint", "updatedAt"}},
+		operation{
+			Operation: api.DeleteProviderKey, verb: "delete", example: "  $ caddy svc provider-key delete --org org_… --provider openai",
+			done: "The organization no longer has a key of its own at provider %s.",
+		},
+	)...)
+}
+
+func modelCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use: "model", Short: "Enables and disables models for an organization; a new one has all",
+	}, f.operations("model",
+		operation{
+			Operation: api.EnableModel, verb: "enable", argument: "model", done: "Model %s is enabled.",
+			example: "  $ caddy svc model enable --org org_… openai/gpt-4o-mini",
+		},
+		operation{
+			Operation: api.DisableModel, verb: "disable", argument: "model", done: "Model %s is disabled.",
+			example: "  $ caddy svc model disable --org org_… openai/gpt-4o-mini",
+		},
+	)...)
+}
+
+func walletCommand(f *commandFlags) *cobra.Command {
+	flags := map[string]string{"environment": "env", "amountMicros": "micros", "reference": "ref"}
+	return noun(&cobra.Command{
+		Use:   "wallet",
+		Short: "Credits, adjusts, refunds and shows the wallets of an organization",
+		Long: `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
+
+Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
+ledger and a row of the audit log.`,
+	}, f.operations("wallet",
+		operation{
+			Operation: api.CreditWallet, verb: "credit", flags: flags,
+			long: `Credits a wallet with an amount above 0.
+
+The command can be repeated safely: the same reference with the same amount is booked once, and with another amount it is refused.`,
+			example: "  $ caddy svc wallet credit --org org_… --amount 10 --ref invoice-17",
+		},
+		operation{
+			Operation: api.AdjustWallet, verb: "adjust", flags: flags,
+			example: "  $ caddy svc wallet adjust --org org_… --amount -0.25 --reason \"booked twice\" --ref ticket-4711",
+		},
+		operation{
+			Operation: api.RefundCall, verb: "refund", noun: "call", flags: flags, example: "  $ caddy svc wallet refund call_… --ref ticket-4711",
+		},
+		operation{
+			Operation: api.GetWallet, verb: "show", flags: flags,
+			long: `Shows a wallet's balance and what of it is held: for running calls and, while a wallet is busy and for two seconds after its
+last call, for the next calls (docs/billing.md, "Tranches").`,
+		},
+	)...)
+}
+
+func auditCommand(f *commandFlags) *cobra.Command {
+	return f.operations("", operation{
+		Operation: api.ListActions, verb: "audit", newest: true, flags: map[string]string{"orgId": "org"},
+		columns: []string{"at", "actor", "action", "target", "orgId", "detail"},
+	})[0]
+}
