@@ -1,3 +1,78 @@
+// Package billing is the money: the cost of a call, the hold that promises it, the charge that collects it, and the books that
+// prove it. Amounts are int64 micros (millionths of the currency unit), never floats, and travel as decimal strings.
+//
+// # A call's money
+//
+// [Book.Hold] reserves an upper bound before the provider is called. [Book.Settle] ends the call:
+//
+//	charged   = min(cost, reserved, free), after the reservation was released
+//	shortfall = cost - charged
+//
+// The cost is the price of the call's tokens, by the price list at its beginning. A void is charged 0, and so is a call if another call
+// has its key. Settle releases the reservation, charges the wallet and writes the call's row in one transaction. The figures never
+// change: a repeated settlement returns the figures of the first.
+//
+// A reservation is a row only while its call runs: in holds, in the row of the call's key, or as a part of a tranche. When it expires,
+// [Book.Sweep] releases it; a call that settles later pays from the free balance. A hold of unknown outcome is ended by a void, which waits
+// for the lock of the wallet and so for that commit; no hold can be made for a call that has ended.
+//
+// # Tranches
+//
+// A process may hold a part of a wallet, a tranche, and hold calls from it in memory ([Tranches]): Hold writes nothing then, and Settle
+// draws the charge from the tranche. A tranche exists or not; deleting its row fences the process that had it, and that process's calls
+// pay from the free balance. The need of a process is never sent: an operation carries a ride, which reads the memory of the process when
+// it is decided, under the lock of the wallet. A wallet from which another process needs more is recalled for the time of a lease, in
+// which each settlement and renewal gives unused credits back.
+//
+// # A call's key
+//
+// A hold may carry an Idempotency-Key as a [Claim], which is written in the same transaction, for a free call alone. A key
+// counts within its wallet. Another hold with it depends on the first call:
+//
+//	                   ┌─ Settle with Keep → done      replayed for 24 hours, then free
+//	Hold → in progress ┼─ Settle without ──→ no row    the key runs again
+//	                   └─ its time is over → no row    by the next hold or Sweep, with its reservation
+//
+// A call that comes late finds its key free, and finishes it when it is charged, or finds it with another call, and is not charged: no
+// key is charged for twice.
+//
+// # Companions
+//
+// A hold or a settlement may carry an operation of another kind ([Companion]), which is applied before it in the same savepoint: a turn of a
+// conversation begins with its call's hold and ends with its charge. The operation locks first, and rules: it refuses the hold, names a call
+// that loses its hold, or says that the call lost its place and is charged 0.
+//
+// # Invariants
+//
+//   - No debt: 0 <= held <= balance, decided under the wallet's lock, written by a statement that names the values it was
+//     decided on, and checked by the database. A refused hold doesn't block a smaller one behind it.
+//   - Nothing twice: a hold and its charge are named by the call's id, a top-up or adjustment by its reference, a refund by the
+//     call it refunds. A caller without a confirmation of its commit repeats the operation.
+//   - Order is a number: charges and postings of a wallet are numbered without a gap, and each keeps the balance that it left.
+//   - Each charge can be computed anew from its own row: tokens, price, reservation. A charge goes from the wallet to sys:revenue, a
+//     posting names its account. Rows of charges and postings never change; a wallet is their projection.
+//   - A cost that neither the reservation nor the free balance carries is the operator's loss, kept in calls.shortfall_micros, and never
+//     booked against the organization.
+//   - A key has one call at a time, and no more than one of its calls is charged while the key is kept: new claims are written under
+//     the lock of their wallet, all others change under their own.
+//   - Kept answers of a wallet are limited ([Book.KeepAtMost]). An answer above the limit is charged and not kept.
+//   - Time is the database's: holds are made and expire by its clock.
+//
+// [Check] verifies the invariants on a database in use.
+//
+// # Files
+//
+// price.go is arithmetic. decide.go is every rule about money in plain Go, without SQL, and decide_claim.go every rule about
+// keys. ledger.go is the [store.Kind] that locks the wallets of a batch, reads, decides and writes, with few statements for any
+// number of operations, which are in rows.go. tranches.go is the memory of a process about its tranches with its regular work on
+// them, and decide_tranche.go every rule about them in the books. Other packages call book.go, posting.go, history.go and
+// sweeper.go. check.go and invariants.go are the doctor.
+//
+// # Outside of the package
+//
+// The gateway hashes keys, defines equal content, seals transcripts, waits for a call in flight, estimates tokens, chooses
+// prices and judges how a call ended; it must settle or void every call it held for, and the sweeper is for processes that
+// died. A failed operation isn't retried here. There is no credit, no transfer between wallets, and no payment provider.
 package billing
 
 import (
@@ -21,7 +96,7 @@ type Book struct {
 	db        *store.DB
 	tranches  *Tranches // off until they are started
 	keptBytes atomic.Int64
-	// prices are the ids of those prices that this process has written.
+	// prices are the ids of the prices that this process has written.
 	prices sync.Map
 }
 
@@ -50,7 +125,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 		return nil, err
 	}
 	op := &holdOp{Hold: hold}
-	if hold.With == nil { // else there is a transaction in any case
+	if hold.With == nil { // otherwise there is a transaction anyway
 		granted, ride, err := b.tranches.hold(hold)
 		if granted || err != nil {
 			return nil, err
@@ -63,7 +138,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 		}
 		switch {
 		case op.finished != "":
-			// A finished key that expires before it is read is free for this call.
+			// The finished key may have expired before it was read. Then the key is free for this call.
 			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 				return replay, err
 			}
@@ -77,7 +152,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	}
 }
 
-// retry returns the hold as a try of [Book.recall].
+// retry returns a function that repeats the hold for [Book.recall].
 func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error) {
 	return func(ctx context.Context) (bool, error) {
 		op.recalls, op.ride = true, b.tranches.returning(op.Wallet)
@@ -159,11 +234,11 @@ var ErrKeyInFlight = errors.New("a call with the same idempotency key is in prog
 // ErrNoRoom is returned when the kept answer of an Idempotency-Key is larger than [Hold.Room] allows.
 var ErrNoRoom = errors.New("there is no room for the kept answer")
 
-// KeyLife is how long the outcome of a finished call is kept for replays.
+// KeyLife is the time for which the outcome of a finished call is kept for replays.
 const KeyLife = 24 * time.Hour
 
-// Claim is the use of an Idempotency-Key by a call. A key counts within its wallet: other organizations, and the other
-// environment of the same one, are independent.
+// Claim is the use of an Idempotency-Key by a call. A key counts within its wallet, so other organizations and other environments
+// are independent.
 type Claim struct {
 	// KeyHash is the SHA-256 of the client's key.
 	KeyHash [32]byte
@@ -173,9 +248,9 @@ type Claim struct {
 
 // Replay is the outcome of an earlier call with the same key and content.
 type Replay struct {
-	// CallID is the earlier call's.
+	// CallID is the id of the earlier call.
 	CallID string
-	// Response is the sealed transcript that its settlement kept; nil when there was no room for it.
+	// Response is the sealed transcript that the call's settlement kept. It is nil if there was no room for it.
 	Response []byte
 	BYOK     bool
 	Settled  Settled
@@ -206,8 +281,8 @@ var clockSQL = map[store.Engine]string{
 // finishedKey selects the row of a finished key.
 const finishedKey = ` WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4`
 
-// replay reads the finished call that a hold met. The transcript may be large: it is read outside the writer, and only when
-// [Hold.Room] allows its length. found is false if the row has expired since.
+// replay reads the finished call of a hold's key. The transcript may be large, so it is read outside of the writer, and only if
+// [Hold.Room] allows its length. found is false if the row has expired.
 func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
 	key := []any{hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID}
 	if hold.Room != nil {
@@ -242,14 +317,14 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	return replay, true, nil
 }
 
-// ErrCreditsInTranches is returned when an amount would fit if a tranche of the wallet gave back what no call uses, and the process
-// that has it didn't do so in time. After [trancheLease] the tranche ends without it, so trying again succeeds or is refused.
+// ErrCreditsInTranches is returned if the amount would fit after a tranche's process returned its unused part, and the process
+// didn't do so in time. The tranche ends after [trancheLease] anyway, so another try is decided.
 var ErrCreditsInTranches = errors.New("another process holds credits that it doesn't use")
 
 const (
 	// recallPause is about the pause between two reads of a wallet with recalled tranches.
 	recallPause = 50 * time.Millisecond
-	// recallWait bounds the wait: a lease, and some time for the database.
+	// recallWait limits the wait: a lease, and some time for the database.
 	recallWait = trancheLease + 5*time.Second
 )
 
@@ -278,8 +353,8 @@ func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64, try fu
 	}
 }
 
-// awaitReturn waits until another try may succeed: the amount is free, no tranche has anything to spare, or a second has passed, after
-// which a lease may be over.
+// awaitReturn waits until another try may succeed: the amount is free, no tranche has an unused part, or a second has passed,
+// after which a lease may have ended.
 func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) error {
 	for looks := time.Second / recallPause; looks > 0; looks-- {
 		if err := repeat.Pause(ctx, repeat.Around(recallPause)); err != nil {
@@ -298,8 +373,8 @@ func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) e
 	return nil
 }
 
-// Spendable returns the most that a hold in a wallet may get, in micros: the free balance with all that its tranches hold. A part of
-// the latter may be in use. The error is one of reading.
+// Spendable returns the greatest possible hold in a wallet in micros: the free balance and the amounts of its tranches, which may
+// be in use. The error is an error of reading.
 func (b *Book) Spendable(ctx context.Context, wallet WalletID) (micros int64, err error) {
 	micros, err = store.ReadRow(ctx, b.db, "read the free balance", func(row store.Row) (int64, error) {
 		var free, left int64

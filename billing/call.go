@@ -9,18 +9,18 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// ErrInsufficientCredits is returned when the free balance (balance less held) can't carry an amount; a wallet that was never
-// topped up has none. Clients get 402 insufficient_credits.
+// ErrInsufficientCredits is returned if the free balance (balance less held) is smaller than an amount. A wallet that was never
+// topped up has a free balance of 0. Clients get 402 insufficient_credits.
 var ErrInsufficientCredits = errors.New("the wallet's free balance is too small")
 
 // ErrCallEnded is returned for a hold of a settled or voided call. Its id can't be used again.
 var ErrCallEnded = errors.New("the call has already ended")
 
-// ErrInvalid is wrapped by every refusal of an operation that can't be right in any state of the books, such as a
-// hold of nothing. It is a fault of the calling code or of the operator's command line; the text says which.
+// ErrInvalid is wrapped by every refusal of an operation that can't be right in any state of the ledger, such as a hold of
+// nothing. It is a fault of the calling code or of the operator's command line. The text says which.
 var ErrInvalid = errors.New("invalid billing operation")
 
-// WalletID names a wallet: an organization has one per environment, so that a test key never spends live credits.
+// WalletID names a wallet. An organization has one per environment, so that a test key never spends live credits.
 type WalletID struct {
 	OrgID string
 	Env   store.Env
@@ -33,25 +33,25 @@ func (id WalletID) validate() error {
 	return nil
 }
 
-// compare orders wallets as the database reads and locks them.
+// compare returns the order in which the database reads and locks wallets.
 func (id WalletID) compare(other WalletID) int {
 	return cmp.Or(cmp.Compare(id.OrgID, other.OrgID), cmp.Compare(id.Env, other.Env))
 }
 
 // Hold reserves an upper bound of a call's cost before the provider is called (docs/contract.md#holds-and-charges).
 type Hold struct {
-	// CallID is made by the caller before the hold; it names the hold, the call and its charge for ever.
+	// CallID is chosen by the caller. It permanently names the hold, the call and its charge.
 	CallID string
 	Wallet WalletID
-	// AmountMicros is above 0; it may be 0 with a Claim, for a call that can't cost anything: then only the key is claimed.
+	// AmountMicros is above 0. It may be 0 with a Claim, for a call that can't cost anything: only the key is claimed.
 	AmountMicros int64
-	// ExpiresIn counts on the database's clock from the moment the hold is written.
+	// ExpiresIn counts on the database's clock from the moment when the hold is written.
 	ExpiresIn time.Duration
 	// Rough means that the caller retries a refused hold with a smaller amount. A rough hold recalls no tranches of the wallet.
 	Rough bool
 	// Claim is the call's Idempotency-Key, or nil. Its lease ends with the hold.
 	Claim *Claim
-	// With is an operation for the same transaction. It is applied before the hold and may refuse it. Nil means none.
+	// With is an operation for the same transaction. It is applied before the hold and may refuse it. It may be nil.
 	With Companion
 	// Room reports whether the caller has memory for a kept answer of this size. It is called before the answer is read. If it returns false, the
 	// error is [ErrNoRoom]. Nil accepts any size.
@@ -62,7 +62,7 @@ type Hold struct {
 // first, because its rows are locked before wallets.
 type Companion interface {
 	store.Op
-	// Kind applies the operation. All companions of a database have the same.
+	// Kind applies the operation. All companions of a database have the same Kind.
 	Kind() store.Kind
 	// Ruling returns the operation's decision. replaced is an earlier call that the held call replaces; its reservation is released. Empty means
 	// none. lost reports whether a settled call has lost its place to another, so that it is charged nothing. refused is the reason why nothing is
@@ -70,7 +70,7 @@ type Companion interface {
 	Ruling() (replaced string, lost bool, refused error)
 }
 
-// ruling returns that of a companion that may be nil.
+// ruling returns the ruling of a companion, which may be nil.
 func ruling(with Companion) (replaced string, lost bool, refused error) {
 	if with == nil {
 		return "", false, nil
@@ -90,7 +90,7 @@ func (h Hold) validate() error {
 	return h.Wallet.validate()
 }
 
-// UsageSource says how a call's tokens were counted.
+// UsageSource is the source of a call's token counts.
 type UsageSource string
 
 // The sources of a call's usage.
@@ -100,7 +100,7 @@ const (
 	UsageNone      UsageSource = "none"      // the call ended before anything could be counted
 )
 
-// Call is the record of one model call: one row per call that was settled or voided.
+// Call is the record of a model call. Every call that was settled or voided has one.
 type Call struct {
 	ID, KeyID, Model, Provider, RequestID string
 
@@ -121,14 +121,15 @@ type Settlement struct {
 	Price Price
 	// ReservedMicros is the amount of the call's hold, and the limit of its charge. 0 means that nothing was held.
 	ReservedMicros int64
-	// Void charges nothing, whatever the call costs.
+	// Void means that nothing is charged, whatever the call costs.
 	Void bool
 	// Claim is the claim of the call's hold, or nil. The transaction of the settlement finishes or releases its key, unless another call has it by
 	// now.
 	Claim *Claim
-	// With is an operation for the same transaction. It is applied before the settlement and decides whether the call is charged. Nil means none.
+	// With is an operation for the same transaction. It is applied before the settlement and decides whether the call is charged.
+	// It may be nil.
 	With Companion
-	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise the key is released and can run again.
+	// Keep finishes the key, so that this call is replayed for [KeyLife]. Otherwise the key is released and can run again.
 	Keep bool
 	// Response is the sealed transcript that Keep stores. Nil means that it is too large.
 	Response []byte
@@ -160,6 +161,6 @@ type Settled struct {
 	// ChargedMicros is exactly the amount that left the wallet, the charged_micros of the answer: the cost of the call, but no more than its
 	// reservation and, after the reservation was lost, no more than the free balance.
 	ChargedMicros int64
-	// ShortfallMicros is the rest of the cost: the operator's loss, never debt.
+	// ShortfallMicros is the rest of the cost, which is the operator's loss and never a debt.
 	ShortfallMicros int64
 }

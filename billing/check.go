@@ -12,16 +12,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// findingLimit bounds the findings of one invariant: enough to see a pattern, few enough to read.
+// findingLimit limits the findings of one invariant: enough to see a pattern, few enough to read.
 const findingLimit = 20
 
-// readTimeout bounds each read of a check. The database stays in use, and a long read keeps SQLite's log from being truncated
-// and PostgreSQL from cleaning up.
+// readTimeout limits each read of a check. The database is in use, and a long read keeps SQLite's log from being truncated and
+// PostgreSQL from cleaning up.
 const readTimeout = 2 * time.Second
 
-// Finding is a place where the books break an invariant.
+// Finding is a violation of an invariant.
 type Finding struct {
-	// Subject is the row to look at: a wallet as organization:environment, or an id.
+	// Subject identifies the row: a wallet as organization:environment, or an id.
 	Subject string `json:"subject"`
 	// Detail describes the finding.
 	Detail string `json:"detail"`
@@ -33,11 +33,11 @@ type Examined struct {
 	ID string `json:"id"`
 	// Text states the invariant.
 	Text string `json:"text"`
-	// Advice names the places that an operator should look at when it is broken.
+	// Advice names the places at which an operator should look for the cause.
 	Advice string `json:"advice"`
 	// Findings are the first findings, up to 20.
 	Findings []Finding `json:"findings"`
-	// More reports that the search ended at that bound, so that more may exist.
+	// More reports that the search ended after 20 findings.
 	More bool `json:"more"`
 }
 
@@ -90,21 +90,21 @@ type Checker struct {
 	// last balance before.
 	Recent time.Duration
 
-	pageRows int // for tests; 0 is pageRows
-	searches int // at a time; 0 is 1
+	pageRows int // for tests; 0 means pageRows
+	searches int // at a time; 0 means 1
 }
 
 // concurrentSearches is the number of invariants that are checked at a time, each on a connection of its own. More would slow down the calls that
 // are served during the check.
 const concurrentSearches = 2
 
-// Check is [Checker.Check] with the default sweep interval.
+// Check calls [Checker.Check] with the default sweep interval.
 func Check(ctx context.Context, db *store.DB) (Report, error) {
 	return Checker{}.Check(ctx, db)
 }
 
-// Check reads the whole ledger in pages, each in one statement and so of one moment of the database, and reports every broken
-// invariant. It writes nothing to the books. After an error, of reading, there is no report.
+// Check reads the whole ledger in pages and reports every broken invariant. Each page is one statement, and so a snapshot of the
+// database. Check writes nothing to the ledger. After an error of reading there is no report.
 func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	return c.examine(ctx, db.Reader(), now)
 }
 
-// examine is Check at a given moment of the database's clock.
+// examine implements Check for a moment of the database's clock.
 func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, error) {
 	if c.SweepInterval <= 0 {
 		c.SweepInterval = DefaultSweepInterval
@@ -152,7 +152,7 @@ func (c Checker) examineOne(ctx context.Context, db reader, now int64, invariant
 	}, nil
 }
 
-// reader is the source of a search: a database, or in tests a transaction that breaks the books and is rolled back.
+// reader is the source of a search. It is a database, or in tests a transaction that breaks the ledger and is rolled back.
 type reader interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -161,8 +161,8 @@ type reader interface {
 type search struct {
 	db       reader
 	pageRows int
-	now      int64 // the beginning of the check, on the database's clock
-	// lateBefore is the moment, on the database's clock, before which the sweeper should have ended an open hold.
+	now      int64 // start of the check, on the database's clock
+	// lateBefore is the moment on the database's clock before which the sweeper should have ended an open hold.
 	lateBefore int64
 	// since is the moment from which rows are checked. 0 means all rows.
 	since    int64
@@ -192,8 +192,8 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 // pageRows is the number of rows of a table that one statement reads, unless that takes too long.
 const pageRows = 4000
 
-// pagedTables are the tables that are read in pages: by which column, with what prefix where that sorts by time, and pageRows' divisor. Each
-// wallet is read with everything that has moved it.
+// pagedTables are the tables that are read in pages: the column of their order, the prefix of its ids if they are sorted by time,
+// and a divisor of pageRows. A wallet has a large divisor because it is read with all its charges and postings.
 var pagedTables = map[string]struct {
 	column, prefix string
 	share          int
@@ -201,8 +201,7 @@ var pagedTables = map[string]struct {
 	"calls": {"id", "call", 1}, "ledger_tx": {"id", "txn", 1}, "wallets": {"org_id", "", 4},
 }
 
-// recentMargin is how much older than the moment that a check begins with the rows are with which it begins: ids are made by the
-// clocks of processes.
+// recentMargin is how far a recent check begins before its period, because ids are made by the clocks of processes.
 const recentMargin = 10 * time.Minute
 
 // start returns the id after which the pages of a table begin.
@@ -236,7 +235,7 @@ func (s *search) pages(ctx context.Context, table string, each func(ctx context.
 	})
 }
 
-// pagedRows is rows over pages of a table; the query's parameters are the page's bounds.
+// pagedRows runs rows for each page of a table. The query's parameters are the page's bounds.
 func (s *search) pagedRows(ctx context.Context, table, query string) error {
 	return s.pages(ctx, table, func(ctx context.Context, after, through string) error {
 		return s.rows(ctx, query, after, through)

@@ -15,16 +15,16 @@ type books struct {
 
 	wallets map[WalletID]*walletRow
 	holds   map[string]*holdRow
-	calls   map[string]callFigures // those that have ended
+	calls   map[string]callFigures // of ended calls
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
 
 	newPrices  map[int64]pricedModel
 	newCalls   []callRow
-	records    []callRow // of calls without money and key; a row of the same id stands
+	records    []callRow // of calls without money and key; an existing row with the same id remains
 	newEntries []Entry
 	audits     []store.AuditEntry
-	lost       Lost // by calls that were not settled in time
+	lost       Lost // of calls that were not settled in time
 }
 
 // walletRow is a locked wallet: as read, and as the batch leaves it.
@@ -32,7 +32,7 @@ type walletRow struct {
 	walletState
 
 	read walletState
-	// tranches are read only where the batch needs them.
+	// tranches are read only if the batch needs them.
 	tranches []*trancheRow
 }
 
@@ -43,7 +43,7 @@ type walletState struct {
 	kept          int64 // bytes of answers
 }
 
-// free returns what may be held, charged after a hold was lost, or withdrawn. It is never negative.
+// free returns the amount that can be held, withdrawn, or charged after a hold was lost. It is never negative.
 func (w *walletRow) free() int64 { return w.balance - w.held }
 
 // recalls reports whether processes must give unused credits back.
@@ -53,8 +53,8 @@ func (w *walletRow) recalls(now int64) bool { return w.recallUntil >= now }
 // back by more, the times in the statement go back as well.
 const clockLead = int64(12 * time.Hour / time.Millisecond)
 
-// move changes the balance and returns the number and the time of the change. Times don't fall within a wallet, so that a part of its
-// history by time is one by number.
+// move changes the balance and returns the number and the time of the change. Times don't decrease within a wallet, so that a
+// period of its history is a range of numbers.
 func (w *walletRow) move(balance, now int64) (seq, at int64) {
 	at = max(now, w.movedAt)
 	if at > now+clockLead {
@@ -70,21 +70,22 @@ type holdRow struct {
 	wallet    WalletID
 	amount    int64
 	expiresAt int64
-	// stored: it was read. open: it stands after the batch. renewed: the batch has ended it, and held for the call again.
+	// stored means that the hold was read, open that it exists after the batch. renewed means that the batch has ended it and held
+	// the call again.
 	stored, open, renewed bool
 }
 
-// callFigures are the amounts of a call that has ended.
+// callFigures are the amounts of an ended call.
 type callFigures struct {
 	wallet  WalletID
 	settled Settled
 }
 
-// callRow is a call as it is written.
+// callRow is the row of a call to be written.
 type callRow struct {
 	Call
 
-	priceID  int64 // 0 without a price
+	priceID  int64 // 0 for a call without a price
 	reserved int64
 	settled  Settled
 	endedAt  int64
@@ -92,14 +93,14 @@ type callRow struct {
 	seq, balance int64
 }
 
-// entryKey identifies a ledger transaction, so that it happens once.
+// entryKey identifies a ledger transaction, so that it happens only once.
 type entryKey struct {
 	kind   EntryKind
 	wallet WalletID
 	ref    string
 }
 
-// hold reserves h and claims its key. It returns the finished call that has the key, or an error, when it doesn't.
+// hold reserves h and claims its key. Otherwise it returns the finished call with the key, or an error.
 func (b *books) hold(h Hold) (finished string, err error) {
 	replaced, _, refused := ruling(h.With)
 	if refused != nil {
@@ -124,7 +125,7 @@ func (b *books) hold(h Hold) (finished string, err error) {
 	return "", nil
 }
 
-// end returns when a hold that is made now expires.
+// end returns the time at which a hold that is made now expires.
 func (b *books) end(h Hold) int64 { return b.now + max(1, h.ExpiresIn.Milliseconds()) }
 
 // reserve reserves a hold's amount in the free balance.
@@ -137,7 +138,7 @@ func (b *books) reserve(h Hold) error {
 		return ErrInsufficientCredits
 	}
 	if wallet == nil {
-		// Nothing was locked, so another transaction could claim the same key.
+		// No lock was taken, so another transaction could claim the same key.
 		return fmt.Errorf("organization %q: %w", h.Wallet.OrgID, store.ErrNotFound)
 	}
 	wallet.held += h.AmountMicros
@@ -227,7 +228,7 @@ func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first 
 	return tranche, released
 }
 
-// drop ends a hold of an unsettled or a settled call.
+// drop ends the hold of a call, and reports whether it was open.
 func (b *books) drop(hold *holdRow) (dropped bool) {
 	if hold == nil || !hold.open || b.wallets[hold.wallet] == nil {
 		return false
@@ -247,7 +248,7 @@ func (b *books) expire(id string) (expired bool) {
 	return true
 }
 
-// lose notes a call that was not settled in time.
+// lose records a call that was not settled in time.
 func (b *books) lose(id string, micros int64) {
 	b.lost.Calls = append(b.lost.Calls, id)
 	b.lost.add(micros)
@@ -272,7 +273,7 @@ func (b *books) sweep(due []callKey) (lost Lost, done int) {
 	return b.lost, done
 }
 
-// post books a top-up, an adjustment or a refund, once per kind and reference.
+// post books a credit, an adjustment or a refund, once per kind and reference.
 func (b *books) post(p posting) (Entry, error) {
 	if p.kind == EntryRefund {
 		call, ok := b.calls[p.ref]
@@ -332,7 +333,7 @@ func (e Entry) audit(actor string) store.AuditEntry {
 	}
 	action := "wallet." + string(e.Kind)
 	if e.Kind == EntryTopUp {
-		action = "wallet.credit" // as the command is called
+		action = "wallet.credit" // the name of the command
 	}
 	return store.AuditEntry{ID: store.NewID("aud"), At: e.At, Actor: actor, Action: action, Target: e.ID, OrgID: e.Wallet.OrgID, Detail: detail}
 }

@@ -5,7 +5,7 @@ import (
 	"cmp"
 )
 
-// claimKey names a claim: a client's key counts within its wallet.
+// claimKey names a claim. A client's key counts within its wallet.
 type claimKey struct {
 	wallet WalletID
 	hash   [32]byte
@@ -21,22 +21,22 @@ type claimRow struct {
 
 	key      claimKey
 	read     claimState
-	response []byte // the kept answer of a call that this batch settled
+	response []byte // kept answer of a call that this batch settled
 }
 
-// claimState is the content of a claim's row; its zero value is that of no row.
+// claimState is the content of a claim's row. The zero value means that there is no row.
 type claimState struct {
 	callID      string
 	fingerprint [32]byte
 	done        bool
 	reserved    int64 // micros, while its call runs
 	kept        int64 // bytes of the answer, when it is done
-	until       int64 // the last moment at which the claim counts
+	until       int64 // last moment at which the claim counts
 }
 
 func (s *claimState) exists() bool { return s.callID != "" }
 
-// lostBy reports whether another call has the key of a call; a nil claim, of a call without a key, is lost by none.
+// lostBy reports whether another call has the call's key. It returns false for a nil claim, of a call without a key.
 func (c *claimRow) lostBy(callID string) bool { return c != nil && c.exists() && c.callID != callID }
 
 // claim returns the row of a key, which may not exist.
@@ -57,7 +57,7 @@ func (b *books) claimOf(s *Settlement) *claimRow {
 	return b.claim(claimKey{s.Call.Wallet, s.Claim.KeyHash})
 }
 
-// claimAndHold decides a hold with an Idempotency-Key. finished is the call to be replayed.
+// claimAndHold decides a hold with an Idempotency-Key. finished is the call to replay.
 func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	wallet, claim := b.wallets[h.Wallet], b.claim(claimKey{h.Wallet, h.Claim.KeyHash})
 	b.clear(wallet, claim)

@@ -3,7 +3,7 @@ package billing
 import "time"
 
 const (
-	// trancheLease is how long a tranche outlives the last write of the process that has it, by the database's clock.
+	// trancheLease is the time for which a tranche outlives the last write of its process, by the database's clock.
 	trancheLease = 10 * time.Second
 	// All tranches of a wallet together are limited to the free balance divided by trancheShare.
 	trancheShare = 100
@@ -19,13 +19,13 @@ type trancheRow struct {
 	trancheState
 
 	read   trancheState
-	stored bool // it was read
+	stored bool // the row was read
 	ended  bool
 }
 
 type trancheState struct {
 	left       int64
-	spare      bool // some of left may be unused
+	spare      bool // a part of left may be unused
 	leaseUntil int64
 }
 
@@ -86,7 +86,7 @@ func (b *books) carry(r *ride, refused error) {
 	row := wallet.tranche(r.tranche.id)
 	switch {
 	case row == nil && r.tranche.open:
-		r.gone = true // its lease was over, or all of it was returned
+		r.gone = true // its lease has ended, or all of it was returned
 		return
 	case wallet.recalls(b.now) || r.returns:
 		if row != nil {

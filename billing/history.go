@@ -8,18 +8,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// MaxHistoryRows bounds the rows of a [Stretch].
+// MaxHistoryRows limits the rows of a [Stretch].
 const MaxHistoryRows = 1000
 
-// Place is a row's position in a list. The zero value is before the newest row.
+// Place is the position of a row in a list. The zero value is the position before the newest row.
 type Place struct {
-	// Seq is an entry's number. Calls, which are not all numbered, have the time of their end and their id.
+	// Seq is the number of an entry. Calls are identified by At, the time of their end, and ID, because only charged calls have
+	// numbers.
 	Seq int64
 	At  int64 // epoch milliseconds
 	ID  string
 }
 
-// Stretch is a part of a wallet's history, newest first. The zero value is the newest [MaxHistoryRows] rows.
+// Stretch is a part of a wallet's history, newest first. The zero value selects the newest [MaxHistoryRows] rows.
 type Stretch struct {
 	// After is the place of the last row that was read. The stretch continues with the next older row.
 	After Place
@@ -40,7 +41,7 @@ func (s Stretch) rows() int {
 func (e Entry) Place() Place { return Place{Seq: e.Seq} }
 
 const (
-	// selectEntries reads both halves by their own index, no more of each than is asked for.
+	// selectEntries reads charges and postings by their own indexes, and no more rows of each than requested.
 	selectEntries = `SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
 		SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
 			SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM ledger_tx
@@ -54,13 +55,13 @@ const (
 	) AS history ORDER BY wallet_seq DESC LIMIT $5`
 )
 
-// seqBefore returns the number of the last charge or posting of a wallet before a moment.
+// seqBefore returns the number of a wallet's last charge or posting before a moment.
 func (b *Book) seqBefore(ctx context.Context, id WalletID, moment int64) (int64, error) {
 	return store.ReadRow(ctx, b.db, "find a moment in a statement", store.ScanValue[int64], store.SelectSeqBefore, id.OrgID, string(id.Env), moment)
 }
 
-// numbers returns the range of numbers of the charges and postings in an interval, from < number <= through. The zero
-// value of since or until leaves that end open.
+// numbers returns the range of numbers of the charges and postings in an interval, from < number <= through. A zero since or
+// until leaves that end open.
 func (b *Book) numbers(ctx context.Context, id WalletID, since, until int64) (from, through int64, err error) {
 	through = math.MaxInt64
 	if since > 0 {
@@ -101,14 +102,15 @@ type EndedCall struct {
 	Price Price
 	// ReservedMicros is the amount that was reserved for it.
 	ReservedMicros int64
-	// EndedAt is when it was settled, by the database's clock, in epoch milliseconds: the time of its charge.
+	// EndedAt is the time of its settlement and charge, by the database's clock, in epoch milliseconds.
 	EndedAt int64
 }
 
-// Place returns the call's position in its wallet's list, which is ordered by the calls' ends; of one moment, charged ones come first.
+// Place returns the call's position in its wallet's list, which is ordered by the calls' ends. Charged calls come before others
+// that ended in the same moment.
 func (c *EndedCall) Place() Place { return Place{At: c.EndedAt, ID: c.ID} }
 
-// Charged calls are found by their numbers, the others by their ends: each is in one index only.
+// Charged calls are found by their numbers, others by their ends. Each call is in one of the two indexes only.
 const (
 	endedColumns = `id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens, cached_tokens,
 		usage_source, price_id, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, wallet_seq `
@@ -125,7 +127,7 @@ const (
 	selectCallNumber = `SELECT coalesce((SELECT wallet_seq FROM calls WHERE id = $1 AND org_id = $2 AND env = $3), 0)`
 )
 
-// Calls reads a stretch of the calls of a wallet that have ended, including free calls. Each of its reads is limited to 2 s.
+// Calls reads a stretch of the ended calls of a wallet, including free calls. Each of its reads is limited to 2 s.
 func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -153,7 +155,8 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	}, selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
 }
 
-// after returns the number of the next charge after a place in the list of calls, and the place after which the next other call stands.
+// after returns the number of the next charge after a place in the list of calls, and the place after which the next call without
+// a charge is found.
 func (b *Book) after(ctx context.Context, id WalletID, place Place) (through int64, others Place, err error) {
 	seq, err := store.ReadRow(ctx, b.db, "find a place in a list", store.ScanValue[int64], selectCallNumber, place.ID, id.OrgID, string(id.Env))
 	if err != nil || seq > 0 {
@@ -200,11 +203,11 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 type Wallet struct {
 	// BalanceMicros includes HeldMicros.
 	BalanceMicros int64
-	// HeldMicros is reserved for calls that are running: 0..BalanceMicros.
+	// HeldMicros is reserved for running calls: 0..BalanceMicros.
 	HeldMicros int64
 }
 
-// Wallet reads a wallet. One that was never topped up is empty: a wallet is made by its first credit.
+// Wallet reads a wallet. A wallet is made by its first credit; until then its balance is 0.
 func (b *Book) Wallet(ctx context.Context, id WalletID) (Wallet, error) {
 	if err := id.validate(); err != nil {
 		return Wallet{}, err

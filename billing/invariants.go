@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// invariant is a sentence that is true of the books at every moment, and a search for where it isn't.
+// invariant is a statement that is always true of the ledger, with a search for violations.
 type invariant struct {
 	id, text, advice string
 	search           func(context.Context, *search) error
@@ -150,7 +150,7 @@ const (
 			FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS answers WHERE counted <> kept`
 )
 
-// searchKeys looks at all keys, also in a recent check: they are kept for days only, and have no order by time.
+// searchKeys reads all keys even in a recent check, because they are kept only for days and have no order by time.
 func searchKeys(ctx context.Context, s *search) error {
 	if err := s.rows(ctx, endedHolds); err != nil {
 		return err
@@ -184,9 +184,9 @@ func searchKeys(ctx context.Context, s *search) error {
 	})
 }
 
-// searchCosts computes the cost of calls anew, as they were charged.
+// searchCosts recomputes the cost of calls as they were charged.
 func searchCosts(ctx context.Context, s *search) error {
-	latest := s.now + clockLead // the database's clock may have been set back since
+	latest := s.now + clockLead // the database's clock may have been set back later
 	return s.pages(ctx, "calls", func(ctx context.Context, after, through string) error {
 		return s.read(ctx, func(rows *sql.Rows) error {
 			var id string

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Ledger turns the operations of a [Book] into rows. [store.Open] gets it; it has no state, so that one value serves every
+// Ledger turns the operations of a [Book] into rows. It is a kind of [store.Open]. It has no state, so one value serves every
 // database.
 var Ledger store.Kind = ledger{}
 
@@ -22,10 +22,10 @@ type (
 	holdOp struct {
 		Hold
 
-		ride    *ride // nil without
+		ride    *ride // may be nil
 		recalls bool
 
-		// finished is the call that has the key already, with the same content; then nothing was held.
+		// finished is the finished call with the same key and content. If it is set, nothing was held.
 		finished string
 		pending  bool
 		refused  error
@@ -33,13 +33,14 @@ type (
 	settleOp struct {
 		Settlement
 
-		// recorded: the call has neither money nor a key, and its caller doesn't wait. A row of the same id stands.
+		// recorded means that the call has neither money nor a key, and that its caller doesn't wait. An existing row with the same
+		// id remains.
 		recorded bool
 		// ride is set for a call that is held from a tranche.
 		ride      *ride
 		keptBytes int64
 		priceID   int64        // 0 for a call that costs nothing
-		price     *pricedModel // nil when its row is known to exist
+		price     *pricedModel // nil if its row is known to exist
 
 		settled Settled
 		refused error
@@ -55,12 +56,12 @@ type (
 	}
 	sweepOp struct {
 		lost Lost
-		done int // what it ended, of every sort
+		done int // rows of all kinds that it ended
 		more bool
 	}
 )
 
-// Urgent implements [store.Urgent]: a settlement ends a hold or a claim, and the vendor has already worked for it.
+// Urgent implements [store.Urgent]. A settlement ends a hold or a claim, and the vendor has already worked for it.
 func (op *settleOp) Urgent() bool { return op.ReservedMicros > 0 || op.Claim != nil }
 
 // Undo implements [store.Undoer].
@@ -105,10 +106,10 @@ func sizeOf(with Companion) int {
 	return 0
 }
 
-// Urgent implements [store.Urgent]: a sweep releases what killed processes have left; a process runs one at a time.
+// Urgent implements [store.Urgent]. A sweep releases the holds of killed processes. A process runs one sweep at a time.
 func (*sweepOp) Urgent() bool { return true }
 
-// sweepLimit bounds the rows of each sort that one sweepOp ends, so that a long backlog doesn't block the writer.
+// sweepLimit limits the rows of each kind that one sweepOp ends, so that a long backlog doesn't block the writer.
 const sweepLimit = 256
 
 // Name is the kind's name in metrics and logs.
@@ -172,8 +173,8 @@ func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) (own []st
 	return own, nil
 }
 
-// passFailpoints writes the last row of the batch and passes the failpoints between it and COMMIT. Without failpoints the last rows
-// are sent together with COMMIT.
+// passFailpoints writes the last row of the batch and passes the failpoints between the row and COMMIT. Without failpoints the
+// last rows are sent together with COMMIT.
 func passFailpoints(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	if !failpoint.Enabled {
 		return nil
@@ -197,16 +198,16 @@ func passFailpoints(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	return nil
 }
 
-// batch names the rows that must be read before a batch of operations can be decided.
+// batch lists the rows that must be read before a batch of operations can be decided.
 type batch struct {
 	wallets []WalletID
 	// made are the wallets to create if they are missing: the wallets of credits, and of claims, which are written under the lock of the wallet.
 	made []WalletID
-	// tranched are the wallets of which the tranches are read.
+	// tranched are the wallets whose tranches are read.
 	tranched []WalletID
 	// held are the calls with holds to read. ended are the calls that may have ended, which is read.
 	held, ended []callKey
-	// running are claims that may be in progress, and finished claims that may be of a call that has ended. Both are read.
+	// running are claims that may be in progress. finished are claims that may belong to a call that has ended.
 	running, finished []claimKey
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
@@ -214,7 +215,7 @@ type batch struct {
 	// due are the expired holds, shared by the sweeps of the batch. backlog reports that a sort may have more.
 	due            []callKey
 	sweep, backlog bool
-	// records: the batch has nothing but calls without money and key, for which nothing is read.
+	// records means that the batch contains only calls without money and key, for which nothing is read.
 	records bool
 }
 
@@ -307,7 +308,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	}
 	missing := slices.DeleteFunc(b.made, func(id WalletID) bool { return books.wallets[id] != nil })
 	if len(missing) > 0 {
-		makeWallets(tx, missing) // after another transaction that makes them, whose rows are read then
+		makeWallets(tx, missing) // waits for another transaction that creates them
 		if err := b.readLocked(ctx, tx, books); err != nil {
 			return nil, err
 		}
@@ -315,7 +316,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	if err := b.readLate(ctx, tx, books); err != nil {
 		return nil, err
 	}
-	books.now = tx.Now() // last, because PostgreSQL sends its clock along with the first answer
+	books.now = tx.Now() // last, because PostgreSQL sends its clock with the first answer
 	return books, nil
 }
 
@@ -336,8 +337,8 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	return nil
 }
 
-// readLate reads whether calls without a reservation have ended, and which calls have finished their keys. A reservation ends with its call,
-// so that nothing else has to be read of a call that has one.
+// readLate reads whether calls without a reservation have ended, and which calls have finished their keys. A reservation ends
+// with its call, so nothing else has to be read for a call with a reservation.
 func (b *batch) readLate(ctx context.Context, tx store.Tx, books *books) error {
 	var ended []callKey
 	var finished []claimKey
@@ -363,7 +364,7 @@ func (b *batch) readLate(ctx context.Context, tx store.Tx, books *books) error {
 	return nil
 }
 
-// findWallets adds the wallets that only the database can connect with an operation.
+// findWallets adds the wallets of operations that don't name them.
 func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 	if b.sweep {
 		if err := b.findDue(ctx, tx); err != nil {
@@ -378,7 +379,7 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 		if err := tx.Query(ctx, found, selectRefunded, op.ref); err != nil {
 			return fmt.Errorf("read a refunded call: %w", err)
 		}
-		b.wallets = append(b.wallets, op.wallet) // none for an unknown call
+		b.wallets = append(b.wallets, op.wallet) // empty for an unknown call
 		b.ended = append(b.ended, callKey{op.wallet, op.ref})
 	}
 	return nil
@@ -420,7 +421,7 @@ func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, cla
 	return append(claims, keys...), nil
 }
 
-// decide sets every result anew: an operation may be decided again after a fault.
+// decide sets every result anew, because an operation may be decided again after a fault.
 func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:

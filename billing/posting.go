@@ -9,14 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// ErrRefReused is returned when a reference of the wallet already names a posting of another amount. The first posting
-// stands.
+// ErrRefReused is returned if a reference of the wallet already names a posting with another amount. The first posting remains.
 var ErrRefReused = errors.New("the reference already names another posting")
 
 // ErrNothingToRefund is returned for a call that was never charged.
 var ErrNothingToRefund = errors.New("the call was not charged")
 
-// EntryKind is the sort of a ledger transaction.
+// EntryKind is the kind of a ledger transaction.
 type EntryKind string
 
 // The kinds of ledger transactions.
@@ -27,7 +26,7 @@ const (
 	EntryRefund EntryKind = "refund"
 )
 
-// entryKinds are the kinds' public names, and the accounts of their other legs.
+// entryKinds are the public names of the kinds, and the accounts of their other legs.
 var entryKinds = map[EntryKind]struct{ public, account string }{
 	EntryTopUp: {"credit", "sys:cash"}, EntryCharge: {"charge", "sys:revenue"},
 	EntryAdjust: {"adjustment", "sys:loss"}, EntryRefund: {"refund", "sys:revenue"},
@@ -45,32 +44,32 @@ type Entry struct {
 	AmountMicros int64
 	// BalanceMicros is the wallet's balance right after the transaction.
 	BalanceMicros int64
-	// Seq is its number in the wallet, from 1 on, without a gap over charges and postings.
+	// Seq is its number in the wallet, from 1, without a gap over charges and postings.
 	Seq int64
-	// Ref is unique within the wallet and kind: the operator's reference of a top-up or adjustment, the call id of a charge or
-	// refund.
+	// Ref is unique within the wallet and kind. It is the operator's reference of a credit or adjustment, or the call id of a
+	// charge or refund.
 	Ref string
 	// Note is the reason of an adjustment, or the operator's own reference of a refund.
 	Note string
-	// At is when it was written, by the database's clock, in epoch milliseconds.
+	// At is the time when it was written, by the database's clock, in epoch milliseconds.
 	At int64
-	// Replayed reports that the reference had been posted before and nothing was written.
+	// Replayed reports that the reference had been posted before and that nothing was written.
 	Replayed bool
 
 	auditID string
 }
 
-// posting is a change of a wallet other than by a model call.
+// posting is a change of a wallet that isn't a charge.
 type posting struct {
 	kind   EntryKind
-	wallet WalletID // of a refund: found through the call
-	micros int64    // of a refund: what the call was charged
+	wallet WalletID // for a refund, of the call
+	micros int64    // for a refund, the charge of the call
 	ref    string
 	note   string
 	actor  string
 }
 
-// maxTextBytes bounds references, notes and actors: long enough for a sentence, short enough for a list.
+// maxTextBytes limits references, notes and actors: long enough for a sentence, short enough for a list.
 const maxTextBytes = 500
 
 func (p posting) validate() error {
@@ -105,8 +104,8 @@ func (p posting) validate() error {
 	return p.wallet.validate()
 }
 
-// Credit tops up a wallet by micros, above 0, and makes the wallet when it is the first. ref names the payment: the same reference and
-// amount again change nothing and return the first entry, Replayed. It returns [ErrRefReused] for the reference with another amount,
+// Credit adds micros, above 0, to a wallet, and makes the wallet with its first credit. ref names the payment: a repetition with
+// the same amount changes nothing and returns the first entry, Replayed. Credit returns [ErrRefReused] if the amount differs,
 // [store.ErrNotFound] for an unknown organization, [ErrOverflow], [ErrInvalid], or a wrapped error of the store.
 func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros int64, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryTopUp, wallet: wallet, micros: micros, ref: ref, actor: actor})

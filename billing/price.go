@@ -11,21 +11,21 @@ import (
 	"strconv"
 )
 
-// ErrOverflow is returned where an amount of micros doesn't fit an int64. Amounts are never clipped or wrapped.
+// ErrOverflow is returned if an amount of micros doesn't fit an int64. Amounts are never clipped or wrapped.
 var ErrOverflow = errors.New("amount of micros is out of range")
 
 // ErrInvalidUsage is returned by [Price.Cost] for a negative number of tokens or a negative price.
 var ErrInvalidUsage = errors.New("negative token count or price")
 
-// tokensPerPrice is the number of tokens that a price is for.
+// tokensPerPrice is the number of tokens that cost the price.
 const tokensPerPrice = 1_000_000
 
 // Usage counts the tokens of one model call, as the provider reported them or as they were estimated.
 type Usage struct {
 	PromptTokens     int64
 	CompletionTokens int64
-	// CachedPromptTokens is the part of PromptTokens that the provider served from its cache; a number above PromptTokens
-	// counts as PromptTokens.
+	// CachedPromptTokens is the part of PromptTokens that the provider read from its cache. A number above PromptTokens counts as
+	// PromptTokens.
 	CachedPromptTokens int64
 }
 
@@ -33,7 +33,7 @@ type Usage struct {
 type Price struct {
 	Input  int64
 	Output int64
-	// CachedInput is the price of cached prompt tokens; below 0 they cost as much as Input.
+	// CachedInput is the price of cached prompt tokens. Below 0 means the same as Input.
 	CachedInput int64
 }
 
@@ -70,7 +70,7 @@ type pricedModel struct {
 	Price
 }
 
-// id returns the row's id, a digest of its content, so that processes write the same row without having read it.
+// id returns the row's id, a digest of its content, so that several processes write the same row without reading it first.
 func (p pricedModel) id() int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d %d", p.model, p.Input, p.Output, p.cachedInput()))
 	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) //nolint:gosec // 63 bits
@@ -101,7 +101,7 @@ func (w *wide) ceilDiv(d uint64) (int64, error) {
 	return int64(quotient), nil
 }
 
-// addMicros adds two amounts, or returns [ErrOverflow].
+// addMicros adds two amounts. It returns [ErrOverflow] if the sum doesn't fit.
 func addMicros(a, b int64) (int64, error) {
 	sum := a + b
 	if (a >= 0) == (b >= 0) && (sum >= 0) != (a >= 0) {
@@ -113,7 +113,7 @@ func addMicros(a, b int64) (int64, error) {
 // ErrMicrosSyntax is returned by [ParseMicros] for a text that [FormatMicros] would never write.
 var ErrMicrosSyntax = errors.New("micros must be a plain decimal integer such as 1500000")
 
-// FormatMicros formats an amount as a decimal string, as it travels in JSON, so that no client rounds it.
+// FormatMicros formats an amount as a decimal string, as it is sent in JSON, so that no client rounds it.
 func FormatMicros(micros int64) string {
 	return strconv.FormatInt(micros, 10)
 }

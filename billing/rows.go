@@ -24,7 +24,8 @@ const (
 		WHERE org_id = $1 AND env = $2 AND kind = $3 AND ref = $4`
 )
 
-// queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
+// queueWallets locks and reads wallets, sorted by key. The lock of a wallet also protects all rows that belong to it, until the
+// transaction ends.
 func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 	store.QueueListed(tx, listSizes, selectWallets, tx.LockRows(), ids, listWallet, func(row store.Row) error {
 		var id WalletID
@@ -36,7 +37,7 @@ func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 	})
 }
 
-// listWallet appends the values of a wallet in a statement with a list of them.
+// listWallet appends the values of a wallet for a statement with a list of wallets.
 func listWallet(values []any, id WalletID) []any { return append(values, id.OrgID, string(id.Env)) }
 
 // callKey names a call with its wallet.
@@ -90,7 +91,7 @@ func queueEntry(tx store.Tx, key entryKey, books *books) {
 	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
 }
 
-// makeWallets creates missing wallets, sorted by key. An organization that doesn't exist gets none.
+// makeWallets creates missing wallets, sorted by key. It skips organizations that don't exist.
 func makeWallets(tx store.Tx, ids []WalletID) {
 	slices.SortFunc(ids, WalletID.compare)
 	for _, id := range slices.Compact(ids) {
@@ -104,7 +105,7 @@ func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
 		+ (SELECT count(*) FROM running_keys WHERE reserved_micros > 0)`)
 }
 
-// listSizes are the lengths of the lists in this package's statements. Most transactions carry a few calls.
+// listSizes are the lengths of the lists in this package's statements. Most transactions have a few calls.
 var listSizes = store.ListSizes{64, 16, 8, 4, 3, 2, 1}
 
 var (
@@ -148,7 +149,7 @@ func (b *books) write(tx store.Tx) {
 	}
 }
 
-// writeWallets updates each wallet once, whatever the batch did with it.
+// writeWallets updates each changed wallet once.
 func (b *books) writeWallets(tx store.Tx) {
 	ids := make([]WalletID, 0, len(b.wallets))
 	for id, wallet := range b.wallets {
@@ -164,7 +165,7 @@ func (b *books) writeWallets(tx store.Tx) {
 	}
 }
 
-// writeHolds deletes the holds that ended, then inserts new ones. Calls that began and ended within the batch have none.
+// writeHolds deletes the ended holds, then inserts new ones. Calls that began and ended within the batch have none.
 func (b *books) writeHolds(tx store.Tx) {
 	var began, ended []*holdRow
 	for _, hold := range b.holds {
@@ -225,13 +226,13 @@ const (
 	selectDueRunning  = `SELECT org_id, env, key_hash FROM running_keys WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
 	selectDueFinished = `SELECT org_id, env, key_hash FROM idempotency_keys WHERE until < $1 ORDER BY until LIMIT $2`
 
-	// A row is deleted only if it still is of the call that was read.
+	// A row is deleted only if it still belongs to the call that was read.
 	deleteRunning  = `DELETE FROM running_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
 	deleteFinished = `DELETE FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4`
 	deleteAnswer   = `DELETE FROM kept_answers WHERE org_id = $1 AND env = $2 AND call_id = $3`
 )
 
-// queueClaims reads claims in progress, or, with done, claims of calls that have ended. The lock of their wallets protects both.
+// queueClaims reads claims in progress or, with done, claims of calls that have ended. The lock of their wallets protects both.
 func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 	if len(keys) == 0 {
 		return
@@ -279,7 +280,7 @@ func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKe
 	return due, err
 }
 
-// writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may go from a call to another.
+// writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may change its call.
 func (b *books) writeClaims(tx store.Tx) {
 	changed := make([]*claimRow, 0, len(b.claims))
 	for _, claim := range b.claims {
@@ -312,7 +313,7 @@ func (b *books) writeClaims(tx store.Tx) {
 	})
 }
 
-// delete deletes the rows of a claim that were read.
+// delete deletes the rows that were read for the claim.
 func (c *claimRow) delete(tx store.Tx) {
 	org, env := c.key.wallet.OrgID, string(c.key.wallet.Env)
 	switch {
@@ -338,7 +339,7 @@ const (
 	deleteTranche = `DELETE FROM tranches WHERE org_id = $1 AND env = $2 AND id = $3 AND left_micros = $4`
 
 	selectDueTranches = `SELECT DISTINCT org_id, env FROM tranches WHERE lease_until < $1 LIMIT $2`
-	// One statement, so of one moment.
+	// One statement reads one snapshot.
 	selectSpendable = `SELECT w.balance_micros - w.held_micros, (SELECT CAST(coalesce(sum(left_micros), 0) AS BIGINT)
 			FROM tranches t WHERE t.org_id = w.org_id AND t.env = w.env)
 		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
@@ -347,7 +348,7 @@ const (
 		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
 )
 
-// queueTranches reads the tranches of locked wallets. They change only under that lock.
+// queueTranches reads the tranches of locked wallets. Tranches change only under the lock of their wallet.
 func queueTranches(tx store.Tx, wallets []WalletID, books *books) {
 	store.QueueListed(tx, listSizes, selectTranches, "", wallets, listWallet, func(row store.Row) error {
 		t := &trancheRow{stored: true}
@@ -377,7 +378,6 @@ func readDueTranches(ctx context.Context, tx store.Tx) (wallets []WalletID, err 
 	return wallets, err
 }
 
-// writeTranches inserts, updates and deletes the tranches that the batch changed.
 func (b *books) writeTranches(tx store.Tx) {
 	var changed []*trancheRow
 	for _, wallet := range b.wallets {

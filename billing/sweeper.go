@@ -51,7 +51,7 @@ func (b *Book) Sweep(ctx context.Context) (lost Lost, err error) {
 // loggedCalls limits the ids of lost calls in a line of the log.
 const loggedCalls = 20
 
-// sweepTimeout bounds one sweep: a database that hangs is asked again later.
+// sweepTimeout limits one sweep. If the database hangs, the next sweep tries again.
 const sweepTimeout = 30 * time.Second
 
 // StartSweeper sweeps the book immediately and about every interval (0 or less: [DefaultSweepInterval]), until the task is stopped.
@@ -74,11 +74,12 @@ func (b *Book) StartSweeper(interval time.Duration, logger *slog.Logger) *repeat
 }
 
 const (
-	// retentionPause is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
+	// retentionPause is the pause between two sweeps of [StartRetention], and the time limit of each. Retention counts days.
 	retentionPause = time.Hour
-	// leastCallDays is how long every call is kept: an organization can look at a month, and no finished Idempotency-Key outlives its call.
+	// leastCallDays is the shortest time for which every call is kept: an organization can read a month, and no finished
+	// Idempotency-Key outlives its call.
 	leastCallDays = 31
-	// retentionRows is how many calls one transaction looks at.
+	// retentionRows is the number of calls that one transaction reads.
 	retentionRows = 500
 )
 
@@ -86,7 +87,7 @@ const (
 // bears.
 type Retention struct {
 	db *store.DB
-	// swept is the end of the last call that a wallet's sweep has looked at, in epoch milliseconds.
+	// swept is the end of the last call that the sweep of a wallet has read, in epoch milliseconds.
 	swept map[WalletID]int64
 }
 

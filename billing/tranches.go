@@ -14,27 +14,29 @@ import (
 )
 
 const (
-	// tranchePause is about the time between two looks at the tranches.
+	// tranchePause is the approximate time between two checks of the tranches.
 	tranchePause = 250 * time.Millisecond
-	// trancheIdle is how long a tranche keeps what no call uses after its last call.
+	// trancheIdle is the time after the last call for which a tranche keeps its unused part.
 	trancheIdle = time.Second
-	// trancheRenewal is the age of a lease at which it is renewed; settlements do so on the way. It bounds how long a process that needs
-	// what others don't use waits for them.
+	// trancheRenewal is the age at which a lease is renewed, unless a settlement has renewed it. It limits the time for which a
+	// process waits for the unused parts of other processes.
 	trancheRenewal = 2 * time.Second
-	// trancheGood is the age of a lease after which nothing more is granted: it must not end while a call has just begun.
+	// trancheGood is the age of a lease from which no call is held from the tranche, because the lease must not end while a call
+	// has just begun.
 	trancheGood = 8 * time.Second
-	// trancheGrace is how much longer than a hold a call may use its part of a tranche: its settlement is given up before.
+	// trancheGrace is the time for which a call may use its part of a tranche after the end of its hold. Its settlement is given
+	// up before.
 	trancheGrace = time.Minute
-	// trancheStop bounds the return of all tranches when the process ends.
+	// trancheStop limits the return of all tranches when the process ends.
 	trancheStop = 2 * time.Second
-	// trancheTimeout bounds every write for tranches; it is repeated after the next pause.
+	// trancheTimeout limits every write for tranches. A failed write is repeated after the next pause.
 	trancheTimeout = 5 * time.Second
 	// trancheSlow is the duration of a settlement from which no more calls are granted while slowCalls, a full transaction, are held from
 	// tranches. Otherwise calls would be granted faster than the store writes their ends, and a settlement that isn't written in time is lost. A
 	// hold is refused before the provider works.
 	trancheSlow = 500 * time.Millisecond
 	slowCalls   = 256
-	// tendedAtOnce is how many tranches one transaction renews or returns.
+	// tendedAtOnce is the number of tranches that one transaction renews or returns.
 	tendedAtOnce = 64
 )
 
@@ -52,30 +54,30 @@ type Tranches struct {
 	log   *slog.Logger
 	task  *repeat.Task
 	now   func() time.Time
-	// failing: the last look failed. Only tend uses it.
+	// failing means that the last check failed. Only tend uses it.
 	failing bool
-	// begun has a token when there may be tranches to look at again.
+	// begun has a token if there may be new tranches.
 	begun chan struct{}
 
 	mu sync.Mutex
-	// off: nothing is granted or asked for.
+	// off means that no call is held from a tranche, and that no tranche grows.
 	off bool
-	// faulty: the last write for a tranche failed. Calls hold by themselves until one succeeds, so that a store which can't write
-	// refuses them before a provider works for nothing.
+	// faulty means that the last write for a tranche failed. Calls have holds of their own until a write succeeds, so that a store
+	// that can't write refuses them before a provider works for nothing.
 	faulty  bool
 	wallets map[WalletID]*tranche
-	grants  map[string]*grant // by call
-	took    time.Duration     // by the last settlement of a grant, or renewal, that was written
+	grants  map[string]*grant // by call id
+	took    time.Duration     // duration of the last written settlement of a grant, or of a renewal
 }
 
-// tranche is a tranche in the memory of the process that has it. In the books it has at least unused and inUse: a commit of unknown outcome
-// leaves more there, which goes back with the next return.
+// tranche is a tranche in the memory of its process. Its row contains unused and inUse or more: a commit of unknown outcome
+// leaves more in the row, which the next return releases.
 type tranche struct {
 	id     string
 	wallet WalletID
-	open   bool // it is in the books, or may be
+	open   bool // its row exists or may exist
 
-	// unused, inUse and coming are micros; coming was got, which isn't known to be written.
+	// unused, inUse and coming are amounts in micros. coming was added by decisions that aren't known to be written.
 	unused, inUse, coming int64
 	// returned counts how often unused credits were given back. Credits from an operation are usable unless it has grown since the operation's
 	// decision.
@@ -90,7 +92,7 @@ type grant struct {
 	tranche *tranche
 	micros  int64
 	until   time.Time
-	// ended is the settlement that was decided first: its part of the tranche is in use no longer.
+	// ended is the first settlement that was decided. The amount is then no longer in use.
 	ended *ride
 }
 
@@ -100,18 +102,19 @@ type ride struct {
 	of      *Tranches
 	tranche *tranche
 	sentAt  time.Time
-	grant   *grant // whose call a settlement ends; nil for others
-	asks    int64  // the amount of a call for which more is wanted, 0 for none
-	returns bool   // what is unused goes back
+	grant   *grant // of the call that a settlement ends; may be nil
+	asks    int64  // the amount of a call that needs more, or 0
+	returns bool   // the unused part is returned
 
 	// The decision.
-	gave, got, rest int64 // micros given back, got, and left of the call's amount
-	opened          bool  // the tranche was made
-	gone            bool  // it is not in the books
-	returned        int   // tranche.returned then
+	gave, got, rest int64 // micros that were released, added, and left of the call's amount
+	opened          bool  // the tranche was created
+	gone            bool  // the row doesn't exist
+	returned        int   // tranche.returned at the decision
 }
 
-// StartTranches lets the book hold calls from tranches. It must be called before the book is used, once, and stopped at the end.
+// StartTranches lets the book hold calls from tranches. It must be called once, before the book is used. The caller stops the
+// tranches at the end.
 func (b *Book) StartTranches(log *slog.Logger) *Tranches {
 	t := newTranches(b.db, log)
 	t.task = repeat.Start(tranchePause, t.round)
@@ -126,15 +129,15 @@ func newTranches(db *store.DB, log *slog.Logger) *Tranches {
 	}
 }
 
-// Allow switches tranches on, as they are at first, or off: then every call holds by itself, and the tranches go back as their calls
-// end.
+// Allow switches tranches on, their initial state, or off. While they are off, every call has a hold of its own, and the tranches
+// are returned as their calls end.
 func (t *Tranches) Allow(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.off = !on
 }
 
-// Calls returns how many calls of this process are held from tranches.
+// Calls returns the number of this process's calls that are held from tranches.
 func (t *Tranches) Calls() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,14 +244,14 @@ func (r *ride) undo() {
 // clear ends a decision after it was undone or its outcome was added to the memory.
 func (r *ride) clear() { r.gave, r.got, r.rest, r.opened, r.gone = 0, 0, 0, false, false }
 
-// repeats reports whether a settlement of the call was decided and isn't known to have failed: then its row may exist.
+// repeats reports whether a settlement of the call was decided and isn't known to have failed. The call's row may then exist.
 func (r *ride) repeats() bool {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	return r.grant != nil && r.grant.ended != nil
 }
 
-// endGrant ends the use of a tranche by a call in the first of its settlements, which it reports.
+// endGrant ends the use of a tranche by a call. It reports whether this is the call's first settlement.
 func (r *ride) endGrant() (first bool) {
 	if r == nil || r.grant == nil {
 		return false
@@ -311,7 +314,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// forget ends a grant that is known to be settled, or was given up.
+// forget drops a grant that is known to be settled, or that was given up.
 func (t *Tranches) forget(g *grant) {
 	if t.grants[g.call] == g {
 		delete(t.grants, g.call)
@@ -322,7 +325,7 @@ func (t *Tranches) forget(g *grant) {
 // gaveUp marks a grant that was given up without a settlement.
 var gaveUp = &ride{}
 
-// round tends once, and then rests while there is nothing to tend.
+// round maintains the tranches once, and waits while there are none.
 func (t *Tranches) round(ctx context.Context) {
 	t.tend(ctx)
 	t.awaitTranche(ctx)
@@ -344,7 +347,7 @@ func (t *Tranches) tend(ctx context.Context) {
 	}
 }
 
-// awaitTranche waits until there is something to tend, or ctx ends.
+// awaitTranche waits until there is a tranche, or until ctx ends.
 func (t *Tranches) awaitTranche(ctx context.Context) {
 	for !t.any() {
 		select {
@@ -385,7 +388,7 @@ func (t *Tranches) due(now time.Time) (due []*ride) {
 			}
 		case idle && (known.unused > 0 || known.inUse == 0):
 			due = append(due, &ride{of: t, tranche: known, sentAt: now, returns: true})
-		case now.Sub(known.leasedAt) > trancheRenewal || t.faulty: // which shows whether the store writes again
+		case now.Sub(known.leasedAt) > trancheRenewal || t.faulty: // the write shows whether the store works again
 			due = append(due, &ride{of: t, tranche: known, sentAt: now})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// timeoutError is the cause with which one of our timers cancels a call.
+// timeoutError is the cause of a call that one of our timers canceled.
 type timeoutError struct {
 	what  string
 	limit time.Duration
@@ -19,40 +19,40 @@ type timeoutError struct {
 
 func (e *timeoutError) Error() string { return e.what + " within " + e.limit.String() }
 
-// The causes with which we end a call ourselves.
+// The causes of calls that we end ourselves.
 var (
 	errClosed   = errors.New("the call was closed")
 	errFinished = errors.New("the answer is complete, the vendor keeps the stream open")
 )
 
-// call owns the context, the timer and the response body of one call. At most one wait is timed at a time (arm, disarm), beside
-// the limit over the whole call.
+// call owns the context, the timer and the response body of one call. It times one wait at a time (arm, disarm), in addition to
+// the limit of the whole call.
 type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// target, trace and begun are those of the request. begun becomes true when the transport writes it; from then on the vendor
-	// may have seen it.
+	// target, trace and begun belong to the request. begun becomes true when the transport writes the request; from then on the
+	// vendor may have received it.
 	target url.URL
 	trace  httptrace.ClientTrace
 	begun  atomic.Bool
 
 	mu sync.Mutex
-	// timer fires at or before the end of the current wait and of the whole call, whichever is first. It is set anew only for an
-	// earlier end, so most waits don't touch it.
+	// timer fires at or before the end of the current wait and of the whole call, whichever is first. It is reset only for an
+	// earlier end, so most waits don't reset it.
 	timer *time.Timer
 	fires time.Time
-	// whole is when the whole call ends with wholeCause.
+	// whole is the time at which the whole call ends with wholeCause.
 	whole      time.Time
 	wholeCause error
 	due        time.Time
-	cause      error // nil: no wait is timed
+	cause      error // nil if no wait is timed
 	ended      bool
 	body       io.Closer
 	lent       *requestBody
 
-	share *atomic.Int64 // how much of maxLargeBytes the vendor's answers have
-	large int64         // how much of that is this call's
+	share *atomic.Int64 // bytes of maxLargeBytes that the vendor's answers use
+	large int64         // the part of this call
 }
 
 func (p *HTTP) newCall(parent context.Context, stream bool) *call {
@@ -70,7 +70,7 @@ func (p *HTTP) newCall(parent context.Context, stream bool) *call {
 	return c
 }
 
-// arm times a wait: after d without another arm or disarm the call is canceled with cause.
+// arm times a wait. After d without another arm or disarm the call is canceled with cause.
 func (c *call) arm(d time.Duration, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,21 +91,21 @@ func (c *call) disarm() {
 	c.cause = nil
 }
 
-// armedUntil returns when the timed wait is over.
+// armedUntil returns the end of the timed wait.
 func (c *call) armedUntil() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.due
 }
 
-// expire runs when the timer fires: the call or its wait has taken too long, or the wait that the timer was set for is over.
+// expire runs when the timer fires: the call or its wait has exceeded its limit, or an earlier wait of the timer is over.
 func (c *call) expire() {
 	if cause := c.expired(); cause != nil {
 		c.cancel(cause)
 	}
 }
 
-// expired returns the cause with which the call ends now. Without one it sets the timer for the next end.
+// expired returns the cause with which the call ends now. If there is none, it sets the timer for the next end.
 func (c *call) expired() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *call) expired() error {
 	return nil
 }
 
-// lend notes the request body that the transport is about to read; end takes it back.
+// lend stores the request body that the transport is about to read. end takes it back.
 func (c *call) lend(body *requestBody) {
 	c.mu.Lock()
 	before := c.lent
@@ -144,20 +144,20 @@ func (c *call) takeBack() {
 	lent.takeBack()
 }
 
-// attach notes the response body that end closes.
+// attach stores the response body that end closes.
 func (c *call) attach(body io.Closer) {
 	c.mu.Lock()
 	c.body = body
 	c.mu.Unlock()
 }
 
-// hold takes the part of an answer's size that exceeds smallAnswerBytes from what the vendor's answers share, in place of
-// what the call had until now; end gives it back. It fails with errManyLarge when they have too much together.
+// hold counts the part of an answer's size that exceeds smallAnswerBytes against the bytes that the vendor's answers share. The
+// size replaces the call's last one, and end subtracts it. hold fails with errManyLarge if the answers are too large together.
 func (c *call) hold(size int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return nil // nothing more is read
+		return nil // nothing more will be read
 	}
 	more := int64(max(0, size-smallAnswerBytes)) - c.large
 	c.large += more
@@ -167,8 +167,8 @@ func (c *call) hold(size int) error {
 	return nil
 }
 
-// end stops the timers, cancels the request and frees the connection, which is used again if the answer was read
-// to its end. It may be called more than once and from any goroutine.
+// end stops the timers, cancels the request and frees the connection, which is reused if the answer was read to its end. It may
+// be called more than once and from any goroutine.
 func (c *call) end() {
 	c.mu.Lock()
 	first := !c.ended
@@ -185,7 +185,7 @@ func (c *call) end() {
 	}
 }
 
-// failure returns the error of a call that broke off. Its class is read from the context's cause; err only goes along.
+// failure returns the error of a call that broke off. The context's cause decides the class; err is only wrapped.
 func (c *call) failure(err error) *Error {
 	cause := context.Cause(c.ctx)
 	var ours *timeoutError

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Endpoint appends a path to a base URL, whose query is kept. It fails unless the base URL is an absolute http or https URL.
+// Endpoint appends a path to a base URL and keeps its query. It fails unless the base URL is an absolute http or https URL.
 func Endpoint(baseURL, path string) (*url.URL, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil {
@@ -22,62 +22,62 @@ func Endpoint(baseURL, path string) (*url.URL, error) {
 		return nil, errors.New("the base URL of the provider is no absolute http or https URL")
 	}
 	if u.Path == "" {
-		u.Path = "/" // JoinPath keeps a path relative that doesn't begin with a slash
+		u.Path = "/" // JoinPath keeps a path relative if it doesn't begin with a slash
 	}
 	return u.JoinPath(path), nil
 }
 
-// Dialect encodes the requests and decodes the answers of one vendor's HTTP interface. Its methods are called from several
-// goroutines at once; they do no I/O and must not keep their arguments.
+// Dialect encodes the requests and decodes the answers of one vendor's HTTP interface. Its methods are called concurrently. They
+// do no I/O and must not keep their arguments.
 type Dialect interface {
-	// Endpoint returns the address that the request is posted to. It is not modified.
+	// Endpoint returns the address to which the request is posted. It is not modified.
 	Endpoint(req *Request) *url.URL
-	// Header adds the dialect's own headers, such as the key's. h has those of every dialect: Content-Type, Accept,
-	// Accept-Encoding and User-Agent (requestHeader).
-	// Headers that make a transport send a request again by itself (Idempotency-Key) are removed.
+	// Header adds the dialect's own headers, such as the header of the key. h already contains Content-Type, Accept,
+	// Accept-Encoding and User-Agent. Headers that make a transport send a request again by itself (Idempotency-Key) are removed.
 	Header(h http.Header, req *Request)
-	// Body returns the JSON body in slices, which are sent one after the other. Message contents should be among them as
-	// they are, because a copy of a long prompt is expensive.
+	// Body returns the JSON body in slices, which are sent one after the other. Message contents should be slices of their own,
+	// because a copy of a long prompt is expensive.
 	Body(req *Request) [][]byte
-	// Answer reads the body of a whole answer. Errors that are no *[Error] count as FailureRefused.
+	// Answer reads the body of a whole answer. An error that isn't an *[Error] counts as FailureRefused.
 	Answer(body []byte) (Event, error)
 	// Stream returns the reader of one stream.
 	Stream() StreamReader
-	// Fault returns the error of an answer with another status than 200, from its header and up to 64 KiB of its body, which
-	// may be anything. With status 200 the body is a JSON value that came in a stream and is no event. See [StatusError].
+	// Fault returns the error of an answer with another status than 200, from its header and up to 64 KiB of its body, which may
+	// have any form. With status 200 the body is a JSON value in a stream that isn't an event. See [StatusError].
 	Fault(status int, header http.Header, body []byte) *Error
 }
 
 // StreamReader reads the events of one stream. It is used by one goroutine at a time.
 type StreamReader interface {
-	// Event reads the data of one server-sent event, which is not empty. An error ends the answer; one that is no *[Error]
+	// Event reads the data of one server-sent event, which is not empty. An error ends the answer. An error that isn't an *[Error]
 	// counts as FailureRefused.
 	Event(data []byte) (Piece, error)
 }
 
-// Piece is the content of one event of a stream. A zero field has no meaning.
+// Piece is the content of one event of a stream. Zero fields have no meaning.
 type Piece struct {
 	// Text is the next piece of the answer as a JSON string literal. A character may be split between two pieces.
 	Text JSONString
-	// FinishReason is the vendor's; see [Event.FinishReason]. It may come early and more than once, the last one counts.
+	// FinishReason is the vendor's finish reason; see [Event.FinishReason]. It may come early and more than once. The last one
+	// counts.
 	FinishReason string
-	// Usage is the vendor's report; see [Event.Usage].
+	// Usage is the vendor's report; see [Event.Usage]. It may be nil.
 	Usage *Usage
-	// Model is the vendor's; see [Event.Model]. It may come in every event.
+	// Model is the vendor's name of the model; see [Event.Model]. It may come in every event.
 	Model string
-	// End: the answer is complete, and nothing that counts follows.
+	// End means that the answer is complete and that nothing relevant follows.
 	End bool
 }
 
-// HTTP is the [Provider] of a vendor with an HTTP interface that speaks a [Dialect]. It holds no connection and, except for
-// the 50 ms at most after the terminator of a stream, no goroutine of its own.
+// HTTP is the [Provider] of a vendor with an HTTP interface and a [Dialect]. It keeps no connection. Its only goroutine of its
+// own reads for up to 50 ms after the terminator of a stream.
 type HTTP struct {
 	dialect   Dialect
 	transport http.RoundTripper
 	timeouts  Timeouts
 	grace     time.Duration
 	logger    *slog.Logger
-	// largeBytes is how much of maxLargeBytes the answers that are being read have.
+	// largeBytes is the number of bytes of maxLargeBytes that current answers use.
 	largeBytes atomic.Int64
 
 	// The causes with which the timers cancel a call.
@@ -86,7 +86,7 @@ type HTTP struct {
 
 var _ Provider = (*HTTP)(nil)
 
-// NewHTTP returns the provider that speaks the dialect.
+// NewHTTP returns the provider for the dialect.
 func NewHTTP(dialect Dialect, config *Config) *HTTP {
 	p := &HTTP{
 		dialect:   dialect,
@@ -117,7 +117,7 @@ func (p *HTTP) Open(ctx context.Context, req *Request) (Events, error) {
 	c := p.newCall(ctx, req.Stream)
 	opened := false
 	defer func() {
-		if !opened { // also when the dialect panics
+		if !opened { // even if the dialect panics
 			c.end()
 		}
 	}()
@@ -154,7 +154,7 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 	return p.readAnswer(c, resp, body, req.APIKey)
 }
 
-// send makes the request, and once more if no connection came about.
+// send sends the request. It sends it once more if no connection was made.
 func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
 	body := &requestBody{parts: p.dialect.Body(req), sent: req.Sent}
 	hreq := p.httpRequest(c, p.dialect.Endpoint(req), req, body)
@@ -173,13 +173,13 @@ func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
 			return nil, c.failure(err)
 		}
 		body = body.again()
-		hreq = hreq.WithContext(hreq.Context()) // the transport may still have the first one
+		hreq = hreq.WithContext(hreq.Context()) // the transport may still use the first one
 		hreq.Body = body
 		p.logger.Warn("connecting to the model provider failed; trying once more", "host", hreq.Host, "error", err)
 	}
 }
 
-// isTimeout reports whether the transport's own dialer gave up waiting, by type.
+// isTimeout reports, by the type of the error, whether the transport's own dialer timed out.
 func isTimeout(err error) bool {
 	var netErr net.Error
 	return errors.As(err, &netErr) && netErr.Timeout()

@@ -12,11 +12,11 @@ import (
 	"sync"
 )
 
-// blank has what all requests have in common. GetBody stays nil: with it, or with any kind of idempotency header, Go's transport
-// would send the request again by itself.
+// blank contains everything that all requests have in common. GetBody stays nil: with it, or with any kind of idempotency header,
+// Go's transport would send the request again by itself.
 var blank = http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 
-// httpRequest builds the request. The transport reports to the call, which may make it once more.
+// httpRequest builds the request. The transport reports to the call, which may send it once more.
 func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *requestBody) *http.Request {
 	c.trace.GetConn = func(string) { c.arm(p.timeouts.Connect, p.connectTimeout) }
 	c.trace.WroteHeaders = func() { c.begun.Store(true) }
@@ -31,9 +31,9 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	hreq.Header = p.requestHeader(req)
 	hreq.Body, hreq.ContentLength = body, body.Left()
 	if _, reports := p.transport.(*http.Transport); reports && hreq.ContentLength <= smallBody {
-		body.parts = [][]byte{bytes.Join(body.parts, nil)} // no transport has it yet
+		body.parts = [][]byte{bytes.Join(body.parts, nil)} // no transport uses it yet
 		hreq.Body = io.NopCloser(bytes.NewReader(body.parts[0]))
-		if sent := body.sent; sent != nil { // a short prompt may stand in a long request
+		if sent := body.sent; sent != nil { // a long request may contain a short prompt
 			body.sent = nil
 			sent()
 		}
@@ -41,9 +41,9 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	return hreq
 }
 
-// smallBody is the size in bytes up to which a body is copied into a reader that Go's transport knows: it sends that with the headers in
-// one packet, and any other body in a second one. The transport keeps 4 KiB for both. It reads no body before it reports WroteHeaders, so
-// begun says what touched says of other bodies.
+// smallBody is the size in bytes up to which a body is copied into a reader that Go's transport knows: it sends such a body with
+// the headers in one packet, and any other body in a second one. The transport buffers 4 KiB of both. It reads no body before it
+// reports WroteHeaders, so begun replaces touched for small bodies.
 const smallBody = 3 << 10
 
 func (p *HTTP) requestHeader(req *Request) http.Header {
@@ -69,15 +69,15 @@ func (p *HTTP) requestHeader(req *Request) http.Header {
 
 var errTakenBack = errors.New("the call is over")
 
-// requestBody is the slices of a request. The transport may go on reading after it has returned; takeBack ends that, so that
-// the caller may use the memory again.
+// requestBody contains the slices of a request. The transport may go on reading after it has returned. takeBack ends the reading,
+// so that the caller may reuse the memory.
 type requestBody struct {
 	mu    sync.Mutex
 	parts [][]byte
-	taken int // bytes of the first part already read
+	taken int // bytes of the first part that were read
 	used  bool
 	gone  bool
-	sent  func() // called when all is read, nil for none
+	sent  func() // called when everything was read; may be nil
 }
 
 // Read implements io.Reader.
@@ -103,7 +103,8 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteTo writes what is left, to a TCP connection without copying it. takeBack waits for it; the end of a call closes the connection.
+// WriteTo writes the rest. It doesn't copy it to a TCP connection. takeBack waits for WriteTo, which ends when the end of the
+// call closes the connection.
 func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,8 +122,8 @@ func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until
-// the end of the answer.
+// dropRead drops the slices after all of them were read. Otherwise the response, which refers to its request and so to this body,
+// would keep them until the end of the answer.
 func (b *requestBody) dropRead() {
 	if len(b.parts) > 0 || b.parts == nil {
 		return
@@ -143,7 +144,7 @@ func (b *requestBody) Left() (n int64) {
 	return n - int64(b.taken)
 }
 
-// again returns a body with the same slices in place of one that was not touched.
+// again returns a body with the same slices for a second try. It must not be called after touched.
 func (b *requestBody) again() *requestBody {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,14 +154,14 @@ func (b *requestBody) again() *requestBody {
 // Close implements io.Closer.
 func (b *requestBody) Close() error { return nil }
 
-// touched reports whether anything was read: then it may be on the wire.
+// touched reports whether anything was read. If so, it may have been sent.
 func (b *requestBody) touched() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// takeBack ends all reading, now and later. A nil body is fine.
+// takeBack ends all reading permanently. The body may be nil.
 func (b *requestBody) takeBack() {
 	if b == nil {
 		return

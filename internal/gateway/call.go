@@ -53,8 +53,8 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 	}
 }
 
-// prepare decides all that precedes the vendor's call: the limits of running calls, the model, the bounds of prompt and answer,
-// and the hold of their price. It returns the first use of the call's key, for which nothing is held, if that was answered.
+// prepare does everything before the vendor's call: the limits of running calls, the model, the bounds of prompt and answer, and
+// the hold of their price. If the call's key was answered before, it returns that first use and holds nothing.
 func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if c.claim = c.req.claim(); c.claim != nil {
 		c.delivered.keep = maxTranscript
@@ -76,7 +76,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 			return nil, unsupportedModel()
 		}
 	}
-	if c.claim == nil { // else it isn't known yet whether the provider will be called
+	if c.claim == nil { // with a key it isn't known yet whether the provider will be called
 		if err := c.enterProvider(); err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	return first, err
 }
 
-// call is the state of one running call; it lives on one goroutine.
+// call is the state of one running call. It is used by one goroutine, except for its atomic fields and early.
 type call struct {
 	*Gateway
 	req   *Request
@@ -110,7 +110,7 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
-	// entered lists the counters in which the call is counted as running; enteredRoom is its memory.
+	// entered lists the counters that count the call as running. enteredRoom is its memory.
 	entered     []placeOwner
 	enteredRoom [3]placeOwner
 
@@ -119,33 +119,34 @@ type call struct {
 	claimed bool
 	// held is the amount of the open hold. 0 means that nothing is held.
 	held int64
-	// prepared: the preparation has ended without an error and without an earlier answer, so the call gets a row, however it ends.
+	// prepared means that prepare succeeded without an earlier answer. From then on the call gets a row, whatever its end.
 	prepared bool
-	// resolved: the hold, if any, is settled or handed to settleLater.
+	// resolved means that the hold is settled or handed to settleLater.
 	resolved bool
 
 	// hangUp ends the vendor's call. It is nil before the call begins. events are the events of the answer.
 	hangUp func()
 	events providers.Events
-	// draining: the client is gone and the call goes on, in one of the gateway's places (see drain). Decided once, by the end
-	// of the request's context or by a failed write.
+	// draining means that the client is gone and the call goes on, in one of the gateway's places (see drain). It is decided once,
+	// at the end of the request's context or after a failed write.
 	draining atomic.Bool
 	decided  sync.Once
-	// answered: the vendor's response has begun with success, so the prompt costs something. finished: the finish reason has come.
+	// answered means that the vendor's response has begun successfully, so the prompt has a cost. finished means that the finish
+	// reason has come.
 	answered  atomic.Bool
 	finished  atomic.Bool
 	early     earlyStatus
 	delivered delivered
-	// unflushed: the sink has text that isn't flushed.
+	// unflushed means that the sink has text that isn't flushed.
 	unflushed bool
 	finish    string
-	// reported is the vendor's usage so far; uncounted are the bytes of text that came after its last count.
+	// reported is the vendor's usage so far. uncounted is the number of bytes of text after the vendor's last count.
 	reported  billing.Usage
 	uncounted int64
 	// answering is the vendor's name of the answering model. Empty means that the vendor doesn't name it.
 	answering string
 
-	// upstreamAt is the start of the vendor's call, zero before it; upstreamEnd is the end of ask.
+	// upstreamAt is the start of the vendor's call, or zero. upstreamEnd is the end of ask.
 	upstreamAt, upstreamEnd time.Time
 	firstTextAt             time.Time
 	// span is the vendor's call in the request's trace, or nil.

@@ -32,28 +32,28 @@ type Model struct {
 	MaxOutputTokens int64
 	// ReserveMaxOutput: a call reserves the price of MaxOutputTokens, also if it requests fewer.
 	ReserveMaxOutput bool
-	// LiveOnly: keys of the test environment can't use the model; see [Model.OpenTo].
+	// LiveOnly means that keys of the test environment can't use the model; see [Model.OpenTo].
 	LiveOnly bool
-	// Reasoning: the model generates hidden tokens, which only the usage at the end of its answer counts.
+	// Reasoning means that the model generates hidden tokens, which are counted only in the usage at the end of its answer.
 	Reasoning bool
-	// MaxTokensField is the name of max_tokens upstream.
+	// MaxTokensField is the vendor's name of max_tokens.
 	MaxTokensField string
 	Price          billing.Price
 }
 
-// OpenTo reports whether calls of an environment can use the model. A closed model isn't listed, and is unknown like any other.
+// OpenTo reports whether calls of an environment can use the model. A closed model isn't listed and counts as unknown.
 func (m *Model) OpenTo(env store.Env) bool { return !m.LiveOnly || env != store.Test }
 
-// KeyMode says which secret a provider is called with when the call brings none of its own.
+// KeyMode is the source of a provider's secret for calls without a key of their own.
 type KeyMode int
 
 // The ways a provider's `api_key` can be configured.
 const (
-	// KeyMissing: only calls with the organization's own key are possible; others end as provider_error.
+	// KeyMissing allows only calls with the organization's own key. Other calls end as provider_error.
 	KeyMissing KeyMode = iota
-	// KeyOperator: the operator's key is sent.
+	// KeyOperator means that the operator's key is sent.
 	KeyOperator
-	// KeyNone: no Authorization is sent (`api_key none`).
+	// KeyNone means that no Authorization is sent (`api_key none`).
 	KeyNone
 )
 
@@ -64,7 +64,7 @@ type ProviderEntry struct {
 	KeyMode  KeyMode
 	// APIKey is the operator's secret when KeyMode is KeyOperator.
 	APIKey string
-	// MaxDuration bounds a whole call; its hold lives that long and HoldTTL more.
+	// MaxDuration limits a whole call. Its hold lives that long and HoldTTL more.
 	MaxDuration time.Duration
 	// MaxCalls limits the calls that run in this process. 0 means unlimited.
 	MaxCalls int
@@ -72,15 +72,15 @@ type ProviderEntry struct {
 	SendTraceparent bool
 }
 
-// Catalog is the set of models and providers of one configuration. It is immutable: a call keeps the catalog with which it
-// began, whatever a reload changes.
+// Catalog is the set of models and providers of one configuration. It is immutable: a call keeps its catalog even if the
+// configuration is reloaded.
 type Catalog struct {
 	models    []Model
 	byID      map[string]*Model
 	providers map[string]*ProviderEntry
 }
 
-// NewCatalog checks that ids are unique and that every model's provider exists; all faults are joined in the error.
+// NewCatalog checks that ids are unique and that every model's provider exists. The error joins all faults.
 func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 	c := &Catalog{
 		models:    slices.Clone(models),
@@ -110,10 +110,10 @@ func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 	return c, errors.Join(faults...)
 }
 
-// Models returns all models sorted by id. The slice is the catalog's own and must not be changed.
+// Models returns all models sorted by id. Callers must not change the slice.
 func (c *Catalog) Models() []Model { return c.models }
 
-// share returns how many of n places one provider may take: three quarters, or all when it is the only one.
+// share returns the number of n places that one provider may use: three quarters, or all if there is no other provider.
 func (c *Catalog) share(n int) int {
 	if len(c.providers) < 2 {
 		return n

@@ -1,3 +1,18 @@
+// Package gateway runs one model call from a validated request to a settled outcome. The chat handler and the worker share it, so
+// that a call costs the same in both.
+//
+// The path of a call (call.go): enter the limits → pick model and provider → bound the prompt → hold the highest possible price →
+// open the vendor's call → pass text on (vendor.go) → settle (settle.go). Call returns, and the client may receive the end of its
+// answer, only after the settlement is committed.
+//
+// Invariants:
+//   - Every call ends in exactly one [Outcome], and one function settles all of them.
+//   - Without a committed hold the vendor isn't called, unless the call is free (own provider key, price 0).
+//   - The upstream call is detached from the request and joined to it by AfterFunc, so that settling survives a client that left.
+//   - No text of the vendor reaches [Failure.Message].
+//
+// HTTP and SSE belong to handlers, vendor dialects to providers, rows and ledgers to billing. Keys and rate limits are checked
+// before Call.
 package gateway
 
 import (
@@ -14,7 +29,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// settleWait is how long a call waits for its settlement's commit.
+// settleWait is the time for which a call waits for the commit of its settlement.
 const settleWait = 5 * time.Second
 
 // Ended describes a finished call to an [Observer].
@@ -28,23 +43,24 @@ type Ended struct {
 	Usage        billing.Usage
 	UsageSource  billing.UsageSource
 	Settled      billing.Settled
-	// Upstream is the time from the vendor's call to the end of its answer, 0 if there was none. The settlement isn't part of it.
+	// Upstream is the time from the vendor's call to the end of its answer, without the settlement. It is 0 if the vendor wasn't
+	// called.
 	Upstream time.Duration
-	// FirstText is the time from the vendor's call to the first piece of text, 0 if there was none.
+	// FirstText is the time from the vendor's call to the first piece of text. It is 0 if there was none.
 	FirstText time.Duration
 }
 
 // Observer counts calls. It must not block.
 type Observer interface {
 	CallEnded(Ended)
-	// SettleLate counts settlements that were not committed within the time a call waits.
+	// SettleLate counts settlements that were not committed while their call waited.
 	SettleLate()
 	// SettledLate reports the charge of a late settlement when it is committed.
 	SettledLate(model string, settled billing.Settled)
 }
 
-// Config configures a [Gateway]; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is
-// required.
+// Config configures a [Gateway]. Every field is required, except CallLimit, Places, EarlyStatus, Processors, Observer, Logger and
+// Now.
 type Config struct {
 	Catalog *Catalog
 	Book    *billing.Book
@@ -57,7 +73,7 @@ type Config struct {
 	// Places limits all calls of this process, as in a worker, where an organization gets no more than half of them. 0 means unlimited. Providers
 	// share the places, and the places of each organization, like CallLimit.
 	Places int
-	// HoldTTL is how long a hold outlives the longest possible call.
+	// HoldTTL is the time for which a hold outlives the longest possible call.
 	HoldTTL time.Duration
 	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk are sent. 0 means
 	// [DefaultEarlyStatus].
@@ -69,7 +85,7 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// Gateway runs model calls. It is safe for concurrent use and holds no state of a call that has ended.
+// Gateway runs model calls. It is safe for concurrent use and keeps no state of a call that has ended.
 type Gateway struct {
 	Config
 	tokens *tokenCounter
@@ -112,8 +128,8 @@ func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) 
 	return wallet.BalanceMicros - wallet.HeldMicros, nil
 }
 
-// Detached returns how many calls go on without their client.
+// Detached returns the number of calls that go on without their client.
 func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
 
-// Model returns the model of a public id; false when the catalog lacks it.
+// Model returns the model with a public id. It returns false if the catalog lacks it.
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }

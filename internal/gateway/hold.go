@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// storeWait bounds every wait for the store before the vendor is called.
+	// storeWait limits every wait for the store before the vendor is called.
 	storeWait = 5 * time.Second
-	// duplicateWait is how long a duplicate of a running call waits for its answer.
+	// duplicateWait is the time for which a duplicate of a running call waits for its answer.
 	duplicateWait = 20 * time.Second
 	// duplicatePoll is about how often a duplicate reads the first call's state. The first call may run in another process, which can't signal its
 	// end. The read needs some microseconds.
@@ -45,7 +45,7 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 	}
 }
 
-// reserve holds the price of the bounds known now.
+// reserve holds the price of the current bounds.
 func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	var amount int64
 	if !c.req.BYOK {
@@ -66,7 +66,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
 		ExpiresIn: c.holdLife(), Claim: c.claim, Rough: c.prompt.counted == 0,
 	}
-	if c.claim != nil && c.req.Room != nil { // twice, for a kept answer is encoded before it is sent
+	if c.claim != nil && c.req.Room != nil { // twice, because a kept answer is encoded before it is sent
 		hold.Room = func(bytes int64) bool { return c.req.Room(2 * bytes) }
 	}
 	var replay *billing.Replay
@@ -79,7 +79,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	if errors.Is(err, billing.ErrNoRoom) {
 		return nil, noRoom()
 	}
-	if replay == nil && (err == nil || errors.Is(err, store.ErrCommitUnknown)) { // then end voids what there may be
+	if replay == nil && (err == nil || errors.Is(err, store.ErrCommitUnknown)) { // end voids a hold that may exist
 		c.held, c.claimed = amount, c.claim != nil
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	return replay, nil
 }
 
-// beginTurn holds in the transaction that begins the turn. The turn also begins when the wallet has too few credits.
+// beginTurn holds in the transaction that begins the turn. The turn begins even if the wallet has too few credits.
 func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 	var commit Commit
 	var short error
@@ -108,7 +108,7 @@ func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 	return short
 }
 
-// reservedOutput returns how many generated tokens are paid for beforehand.
+// reservedOutput returns the number of generated tokens whose price is held.
 func (c *call) reservedOutput() int64 {
 	if c.model.ReserveMaxOutput {
 		return c.model.MaxOutputTokens
@@ -116,8 +116,8 @@ func (c *call) reservedOutput() int64 {
 	return c.upstream.MaxTokens
 }
 
-// countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops where the wallet ends, so that an
-// empty one costs no work; the error is then [billing.ErrInsufficientCredits].
+// countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops at the number of tokens that the
+// wallet can pay, so that an empty wallet costs no work. The error is then [billing.ErrInsufficientCredits].
 func (c *call) countAffordable(ctx context.Context) error {
 	free, err := c.spendable(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.reservedOutput()})
 		return err != nil || cost > free
 	})
-	affordable := int64(tooMany) - 1 // below 0 when the wallet can't even pay for the answer
+	affordable := int64(tooMany) - 1 // below 0 if the wallet can't even pay for the answer
 	if affordable < overheadPerPrompt {
 		return billing.ErrInsufficientCredits
 	}
@@ -145,8 +145,8 @@ func (c *call) spendable(ctx context.Context) (int64, error) {
 	return c.Book.Spendable(ctx, c.wallet())
 }
 
-// awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] when it still runs at the
-// given time.
+// awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] if it still runs at the given
+// time.
 func (c *call) awaitFirst(ctx context.Context, until time.Time) error {
 	for time.Now().Before(until) {
 		if err := repeat.Pause(ctx, repeat.Around(duplicatePoll)); err != nil {

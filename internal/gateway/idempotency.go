@@ -25,8 +25,8 @@ func (r *Request) claim() *billing.Claim {
 	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}
 }
 
-// fingerprint returns a digest of the request's content: the validated fields after defaults, so that neither the order of
-// members nor unknown ones count. The API key is not part of it: a key may be replaced between two tries.
+// fingerprint returns a digest of the request's content: the validated fields after defaults, so that the order of members and
+// unknown members don't matter. It doesn't include the API key, which may be replaced between two tries.
 func (r *Request) fingerprint() [32]byte {
 	d := digest{Hash: sha256.New()}
 	d.text("v1 POST /v1/chat/completions")
@@ -83,18 +83,18 @@ func (d *digest) optional(v *float64) {
 	}
 }
 
-// transcript is the part of an answer that is kept for the next use of its key.
+// transcript is the part of an answer that is kept for a repeated request.
 type transcript struct {
 	ID           string    `json:"id"`
 	Created      int64     `json:"created"`
 	Text         string    `json:"text"`
 	FinishReason string    `json:"finishReason,omitempty"`
 	Usage        keptUsage `json:"usage"`
-	// Failure is set for an answer that broke off after it had cost something.
+	// Failure is set for an answer that broke off after it had a cost.
 	Failure *brokenAnswer `json:"failure,omitempty"`
 }
 
-// keptUsage is billing.Usage in a stored form that renaming a field can't change.
+// keptUsage is the stored form of billing.Usage, independent of the names of its fields.
 type keptUsage struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
@@ -107,8 +107,8 @@ type brokenAnswer struct {
 	NoRetry bool    `json:"noRetry,omitempty"`
 }
 
-// keep adds to a settlement the answer for the key's next use. Only what succeeded or was charged is kept; otherwise the key is
-// free to run again.
+// keep adds the answer to a settlement for a repeated request. It keeps only answers that succeeded or were charged. Otherwise
+// the key is free to run again.
 func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	if c.claim == nil {
 		return
@@ -133,7 +133,7 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	s.Response = c.Ring.Seal(plain, vault.Transcript(c.req.OrgID, c.id))
 }
 
-// replay returns the result of the key's first use: the same id, text, usage and charge.
+// replay returns the result of the first use of the key: the same id, text, usage and charge.
 func (c *call) replay(first *billing.Replay) (*Result, error) {
 	if first.Response == nil {
 		return nil, &Failure{

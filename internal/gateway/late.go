@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxLate bounds the calls that wait for a late settlement. A call beyond it is left to the sweeper, which releases its
-	// hold and key when they expire.
+	// maxLate limits the calls that wait for a late settlement. Further calls are left to the sweeper, which releases their hold
+	// and key when they expire.
 	maxLate = 4096
 	// maxLateBytes limits the kept answers of waiting calls, each of which may be 1 MiB. A call with an answer above the limit is voided instead:
 	// it costs nothing, and its key is free for another try as soon as the store is back.
 	maxLateBytes = 64 << 20
-	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
+	// lateAtOnce is the number of calls that are tried at a time: enough to share the writer's transactions.
 	lateAtOnce = 64
-	// firstLatePause and longestLatePause bound the pause after a round without success; it is jittered by a quarter. With the 5 s
-	// that a try may take, all calls are decided within 10 s of the store's return.
+	// firstLatePause and longestLatePause limit the pause after a round without success, with a jitter of a quarter. Because a try
+	// may take 5 s, all calls are decided within 10 s after the store works again.
 	firstLatePause   = 250 * time.Millisecond
 	longestLatePause = 2 * time.Second
 )
@@ -30,7 +30,7 @@ const (
 // lateCall is a call without a confirmed end.
 type lateCall struct {
 	settlement billing.Settlement
-	// until is when the call's hold and key expire by themselves.
+	// until is the time when the call's hold and key expire.
 	until time.Time
 	leave func()
 }
@@ -38,7 +38,7 @@ type lateCall struct {
 // lateCalls settles calls after their settlements didn't commit while their clients waited. It repeats them until they succeed, the hold expires,
 // or the process can't wait. One goroutine does so for all calls, and each counts as running until it ends here.
 type lateCalls struct {
-	// settle tries one call once, for as long as ctx lasts. It may be repeated after an error.
+	// settle tries one call once, until ctx ends. It may be repeated after an error.
 	settle func(ctx context.Context, l *lateCall) error
 	logger *slog.Logger
 
@@ -93,7 +93,7 @@ func (q *lateCalls) run(cut context.Context) {
 	}
 }
 
-// take returns the calls of the next round; without any the goroutine must end.
+// take returns the calls of the next round. If there are none, the goroutine must end.
 func (q *lateCalls) take(cut context.Context) []*lateCall {
 	q.mu.Lock()
 	defer q.mu.Unlock()

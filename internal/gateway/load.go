@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -15,7 +17,7 @@ type load struct {
 	running map[placeOwner]int
 }
 
-// enter counts one call more, unless limit calls are counted already (0: any number).
+// enter counts one more call. It returns false if the count has reached limit; 0 means unlimited.
 func (l *load) enter(owner placeOwner, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +60,7 @@ func (c *call) enterOrg() error {
 // maxWholeRoom limits the reserved memory of an answer in one piece: models may answer with 128,000 tokens, and hardly ever do.
 const maxWholeRoom = 256 << 10
 
-// room reserves memory for the answer. A paid answer is never refused for want of memory, so this happens before.
+// room reserves memory for the answer. It runs before the hold, so that no paid answer is refused for lack of memory.
 func (c *call) room(bytes int64) error {
 	if c.req.Room == nil || c.req.Room(bytes) {
 		return nil
@@ -73,8 +75,8 @@ func noRoom() *Failure {
 	}
 }
 
-// enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the timers
-// allow: they may take neither all calls of an organization nor the memory of the process.
+// enterProvider counts the call for its provider until leaveAll. Calls at a vendor that hangs last as long as the timers allow.
+// The limit keeps them from filling an organization's calls or the memory of the process.
 func (c *call) enterProvider() error {
 	for _, place := range [...]struct {
 		owner placeOwner
@@ -120,5 +122,157 @@ func (c *call) leaveAll() {
 	}
 }
 
-// CallsAt returns how many calls to a provider run in this process.
+// CallsAt returns the number of calls to a provider that run in this process.
 func (f *InFlight) CallsAt(provider string) int { return f.load.count(placeOwner{provider: provider}) }
+
+// ErrExiting is the cause of the end of running calls when the process exits and its grace period is over.
+var ErrExiting = errors.New("the gateway is shutting down")
+
+// InFlight counts the calls on one store, so that the store is closed only after the last of them has settled, under any
+// configuration.
+type InFlight struct {
+	cut    context.Context //nolint:containedctx // the lifetime to which the calls are joined
+	cancel context.CancelCauseFunc
+
+	load load
+
+	mu      sync.Mutex
+	running int
+	entered int64
+	closed  bool
+	// idle is closed when running falls to 0 during a Wait. It is nil without a Wait.
+	idle chan struct{}
+}
+
+// NewInFlight returns a registry without calls.
+func NewInFlight() *InFlight {
+	cut, cancel := context.WithCancelCause(context.Background())
+	return &InFlight{cut: cut, cancel: cancel}
+}
+
+// Enter registers a call, or a request that may become one. The returned context ends when the process can't wait any longer; its cause is
+// [ErrExiting]. leave must be called exactly once, after everything is settled. After [InFlight.Close] succeeded, Enter fails with ErrExiting.
+func (f *InFlight) Enter() (cut context.Context, leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, nil, ErrExiting
+	}
+	f.running++
+	f.entered++
+	return f.cut, f.leave, nil
+}
+
+func (f *InFlight) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	if f.running == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+// Running returns the number of registered calls.
+func (f *InFlight) Running() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
+// Wait returns when no call is running. If ctx ends first, it returns the cause.
+func (f *InFlight) Wait(ctx context.Context) error {
+	for {
+		idle := f.whenIdle()
+		if idle == nil {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// whenIdle returns nil if no call is running, else a channel that is closed when the last one ends.
+func (f *InFlight) whenIdle() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running == 0 {
+		return nil
+	}
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	return f.idle
+}
+
+// Entered returns the number of calls that have ever been registered. Two equal values show that none was registered in between.
+func (f *InFlight) Entered() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.entered
+}
+
+// Close refuses calls from now on, if none is running and none was registered since Entered returned entered. Otherwise it does
+// nothing and returns false.
+func (f *InFlight) Close(entered int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = f.closed || f.running == 0 && f.entered == entered
+	return f.closed
+}
+
+// Cut ends the running calls: each is cancelled upstream with [ErrExiting] and settles the usage that its vendor reported.
+func (f *InFlight) Cut() { f.cancel(ErrExiting) }
+
+// maxDrains limits the calls of a configuration that go on without their client (see call.drain). A further call ends with its
+// client.
+const maxDrains = 256
+
+// places are the bounded slots of calls that go on without their client.
+type places struct {
+	mu   sync.Mutex
+	free int
+	// taken counts the taken places by organization and by provider.
+	taken map[placeOwner]int
+}
+
+// placeOwner is an organization, a provider, or an organization at a provider.
+type placeOwner struct{ orgID, provider string }
+
+func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
+
+// take takes a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a provider
+// no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.
+func (p *places) take(orgID, provider string, perProvider int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	org, vendor := placeOwner{orgID: orgID}, placeOwner{provider: provider}
+	if p.taken[org] >= p.free || p.taken[vendor] >= perProvider {
+		return false
+	}
+	p.free--
+	p.taken[org]++
+	p.taken[vendor]++
+	return true
+}
+
+func (p *places) used(of int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return of - p.free
+}
+
+// give returns a place.
+func (p *places) give(orgID, provider string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free++
+	for _, owner := range [...]placeOwner{{orgID: orgID}, {provider: provider}} {
+		if p.taken[owner]--; p.taken[owner] == 0 {
+			delete(p.taken, owner)
+		}
+	}
+}

@@ -17,7 +17,7 @@ const auditActor = "gateway"
 // completionID returns the public id of the answer, which shares the sortable part of the call's id.
 func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] }
 
-// complete settles a whole answer. It returns a Result only after the commit.
+// complete settles a complete answer. It returns a Result only after the commit.
 func (c *call) complete() (*Result, error) {
 	usage, source := c.usage()
 	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
@@ -25,7 +25,7 @@ func (c *call) complete() (*Result, error) {
 		f := &Failure{
 			Outcome: OutcomeInternalError, Message: "The answer could not be recorded and was not charged.", Cause: err,
 		}
-		if c.claim != nil { // settleLater goes on with the charge
+		if c.claim != nil { // settleLater continues the charge
 			f.Message = "The answer could not be recorded yet. Send the same request with the same Idempotency-Key again: " +
 				"it gets the answer and is charged once."
 		}
@@ -49,7 +49,7 @@ func (c *call) wholeText() string {
 // outcome, which end voids. Any other is settled by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit
 // broke it.
 func (c *call) fail(f *Failure) error {
-	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
+	_ = c.endEarly() // the settlement decides the client's result, so nothing may be written before
 	if !c.prepared {
 		c.observe(f.Outcome, billing.Usage{}, billing.UsageNone, billing.Settled{})
 		return f
@@ -67,9 +67,9 @@ func (c *call) fail(f *Failure) error {
 	return f
 }
 
-// report keeps the largest count of each field over all reports, because some vendors count as they go and some end with zeros. It
-// ignores a report that no model of this window can have. Where the vendor's window is larger than the configured one, the prompt may
-// have as many tokens as were held for it. A cached part above the whole is dropped.
+// report keeps the largest count of each field over all reports, because some vendors count as they go and some end with zeros.
+// It ignores a report that is impossible for the model's window. If the vendor's window is larger than the configured one, the
+// prompt may have as many tokens as were held for it. A cached part above the whole is dropped.
 func (c *call) report(u *providers.Usage) {
 	window := c.model.ContextWindow
 	if u.PromptTokens < 0 || u.PromptTokens > max(window, c.prompt.bound()) || u.CompletionTokens < 0 || u.CompletionTokens > window {
@@ -85,7 +85,7 @@ func (c *call) report(u *providers.Usage) {
 	}
 }
 
-// isReported reports whether the vendor counted the call: no prompt has 0 tokens.
+// isReported reports whether the vendor counted the call. No prompt has 0 tokens.
 func (c *call) isReported() bool { return c.reported.PromptTokens > 0 }
 
 // usage returns the usage of a call that is charged for its prompt and all delivered text. It estimates tokens that the vendor didn't count by the
@@ -110,7 +110,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 	s := c.settlement(c.record(outcome, usage, source))
 	turn := c.req.Turn
 	interrupted := turn != nil && f != nil && errors.Is(f.Cause, ErrInterrupted)
-	s.Void = source == billing.UsageNone || turn != nil && f != nil && !interrupted // the turn will be asked again
+	s.Void = source == billing.UsageNone || turn != nil && f != nil && !interrupted // the turn will be tried again
 	c.keep(&s, usage, f)
 	commit := c.commit
 	switch {
@@ -135,7 +135,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 	return settled, nil
 }
 
-// settlement returns the end of the call without a decision on what becomes of its key.
+// settlement returns the end of the call, without the decision on its key.
 func (c *call) settlement(record billing.Call) billing.Settlement {
 	s := billing.Settlement{Call: record, ReservedMicros: c.held}
 	if !c.req.BYOK {
@@ -147,7 +147,7 @@ func (c *call) settlement(record billing.Call) billing.Settlement {
 // commit writes s. It doesn't wait for the record of a call without money and key.
 func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	if s.ReservedMicros == 0 && s.Claim == nil {
-		_, _ = c.Book.Record(s) // the row is information: without it the answer is good, too
+		_, _ = c.Book.Record(s) // the row is only information: the answer is good without it
 		return billing.Settled{}, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), settleWait, errors.New("the settlement took longer than 5 s"))
@@ -160,13 +160,14 @@ func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	return settled, nil
 }
 
-// withTurn writes a settlement in the transaction that ends the turn. Nobody goes on with it after an error: if the commit isn't known, the
-// call may have been charged for an answer that is stored; else the turn's next call releases the hold.
+// withTurn writes a settlement in the transaction that ends the turn. After an error nothing settles the call later: if the
+// commit is unknown, the call may have been charged for an answer that is stored; otherwise the turn's next call releases the
+// hold.
 func (c *call) withTurn(end func(Commit) error) func(billing.Settlement) (billing.Settled, error) {
 	return func(s billing.Settlement) (settled billing.Settled, err error) {
 		c.resolved = true
 		if s.ReservedMicros == 0 {
-			_ = end(nil) // what becomes of the turn is its worker's
+			_ = end(nil) // the worker decides about the turn
 			return c.commit(s)
 		}
 		done := false
@@ -185,14 +186,14 @@ func (c *call) withTurn(end func(Commit) error) func(billing.Settlement) (billin
 	}
 }
 
-// void returns s with nothing charged and the key free again.
+// void returns s without a charge and with the key free again.
 func (c *call) void(s billing.Settlement) billing.Settlement {
 	s.Claim = c.claim
 	return voided(s)
 }
 
-// voided returns s with nothing charged and nothing kept: the key of its claim, if any, is free again. The call's client received an
-// error, whatever the answer was.
+// voided returns s without a charge and without a kept answer, so the key of its claim is free again. The call's client received
+// an error, even if the answer was good.
 func voided(s billing.Settlement) billing.Settlement {
 	s.Void, s.Keep, s.Response = true, false, nil
 	s.Call.Outcome = string(OutcomeInternalError)
@@ -208,7 +209,7 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 	}
 }
 
-// settleLater goes on with a settlement that didn't commit while its client waited.
+// settleLater continues a settlement that didn't commit while its client waited.
 func (c *call) settleLater(s billing.Settlement) {
 	c.resolved = true
 	c.Observer.SettleLate()
@@ -217,14 +218,14 @@ func (c *call) settleLater(s billing.Settlement) {
 	}
 }
 
-// endLater hands the call over to lateCalls. It counts as running until it has ended there.
+// endLater hands the call to lateCalls, where it counts as running until it has ended.
 func (c *call) endLater(l *lateCall) {
 	l.until, l.leave = c.started.Add(c.holdLife()), c.leave
 	c.leave = nil
 	c.late.add(c.cut, l)
 }
 
-// settleAgain writes a settlement that may have been committed unconfirmed: then its figures stand. A void may therefore find a
+// settleAgain writes a settlement that may already be committed. In that case the first figures remain. So a void may find a
 // charge, which is refunded, because the client received an error.
 func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	s := &l.settlement
@@ -243,7 +244,7 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 // end runs after every call, also after a panic. It hands a hold that is or may still be open over to be voided, and reports that the call no
 // longer uses the store.
 func (c *call) end() {
-	c.endSpan(OutcomeInternalError, billing.Usage{}, billing.UsageNone) // after a panic; else it has ended
+	c.endSpan(OutcomeInternalError, billing.Usage{}, billing.UsageNone) // only after a panic is the span still open
 	if (c.held > 0 || c.claimed) && !c.resolved {
 		c.settleLater(c.void(c.settlement(c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone))))
 	}
@@ -252,7 +253,7 @@ func (c *call) end() {
 	}
 }
 
-// observe reports to the metrics how the call ended.
+// observe reports the end of the call to the metrics.
 func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.UsageSource, settled billing.Settled) {
 	e := Ended{
 		Outcome: outcome, Stream: c.req.Stream, BYOK: c.req.BYOK, Usage: usage, UsageSource: source, Settled: settled,
@@ -270,7 +271,7 @@ func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.Usag
 	c.endSpan(outcome, usage, source)
 }
 
-// bytesPerToken is the rough ratio for uncounted text; most languages have more bytes per token.
+// bytesPerToken is the rough ratio for uncounted text. Most languages have more bytes per token.
 const bytesPerToken = 3
 
 // tokensOfBytes estimates the tokens of a text by its length.
@@ -278,7 +279,7 @@ func tokensOfBytes(n int64) int64 { return (n + bytesPerToken - 1) / bytesPerTok
 
 // delivered is the text of an answer so far.
 type delivered struct {
-	// keep is how many bytes of the text are kept; a piece that would exceed it is only counted.
+	// keep is the number of bytes of the text that are kept. A piece beyond it is only counted.
 	keep  int
 	text  strings.Builder
 	bytes int64
@@ -292,5 +293,5 @@ func (d *delivered) add(event *providers.Event) {
 	}
 }
 
-// whole reports whether text is all that was delivered.
+// whole reports whether text contains everything that was delivered.
 func (d *delivered) whole() bool { return int64(d.text.Len()) == d.bytes }

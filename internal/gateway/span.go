@@ -33,11 +33,11 @@ const (
 	keyErrorType     = attribute.Key("error.type")
 	// keyModel is our own: the public id of the model.
 	keyModel = attribute.Key("svc.model")
-	// keyCall is our own: the id of the call in the books.
+	// keyCall is our own: the id of the call in the ledger.
 	keyCall = attribute.Key("svc.call.id")
 )
 
-// ChatOperation is the conventions' name of the only operation there is.
+// ChatOperation is the conventions' name of the only operation.
 const ChatOperation = "chat"
 
 // wellKnownProviders are the conventions' names of vendors that usually have another provider name in a configuration.
@@ -54,8 +54,8 @@ func WellKnownProvider(name string) string {
 	return name
 }
 
-// startSpan begins the span of the vendor's call, as a child of the request's if that is recorded; otherwise there is none, and
-// this costs no memory. The vendor gets the span's context if the provider's entry says so.
+// startSpan begins the span of the vendor's call as a child of the request's span. If that isn't recorded, it does nothing and
+// allocates nothing. The vendor gets the span's context if the provider's entry says so.
 func (c *call) startSpan(ctx context.Context) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -79,7 +79,7 @@ func (c *call) startSpan(ctx context.Context) {
 	}
 }
 
-// endSpan ends the span, if there is one, at the end of the vendor's call.
+// endSpan ends the span, if there is one, with the time of the end of the vendor's call.
 func (c *call) endSpan(outcome Outcome, usage billing.Usage, source billing.UsageSource) {
 	if c.span == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// Upper bounds of the tokens that a message, and a prompt, cost besides the text.
+// Upper bounds of the tokens of a message, and of a prompt, in addition to the text.
 const (
 	overheadPerMessage = 8
 	overheadPerPrompt  = 16
@@ -24,9 +24,9 @@ const (
 const (
 	// countWait limits a count together with the wait for its turn. Later the call goes on without the count.
 	countWait = 2 * time.Second
-	// countShare is how many bytes a count processes before it lets a waiting one go on: up to some 5 ms.
+	// countShare is the number of bytes that a count processes before a waiting one may go on, which takes up to some 5 ms.
 	countShare = 32 << 10
-	// messageWork is the work of a message besides its bytes, in bytes.
+	// messageWork is the work of a message in addition to its bytes, in bytes.
 	messageWork = 32
 	// maxOrgCounts limits the counts of one organization that wait in line, and maxCounts the counts of all organizations.
 	maxOrgCounts = 64
@@ -39,11 +39,11 @@ const denseBytesPerToken = 2
 
 var (
 	errCountSlow = errors.New("counting the tokens took longer than 2 s")
-	// errUncounted: the prompt wasn't counted.
+	// errUncounted means that the prompt wasn't counted.
 	errUncounted = errors.New("the tokens were not counted")
 )
 
-// promptBytes bounds a prompt's tokens from above by its size: byte-level vocabularies never need more tokens than bytes.
+// promptBytes returns an upper bound of a prompt's tokens by its size: byte-level vocabularies never need more tokens than bytes.
 func promptBytes(messages []providers.Message) int64 {
 	n := int64(overheadPerPrompt)
 	for i := range messages {
@@ -52,8 +52,8 @@ func promptBytes(messages []providers.Message) int64 {
 	return n
 }
 
-// tokenCounter counts tokens with the o200k vocabulary, in time linear in the text. Some counts run at a time; the others wait
-// in line, where organizations take turns.
+// tokenCounter counts tokens with the o200k vocabulary, in time linear in the text. Some counts run at a time. The others wait in
+// line, and organizations take turns.
 type tokenCounter struct {
 	line *dispatch.Turns
 	// processors is [Config.Processors].
@@ -66,7 +66,7 @@ func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 	return &tokenCounter{
 		processors: processors,
 		line:       dispatch.NewTurns(dispatch.Bounds{Places: places, Each: places, Line: maxOrgCounts, Lines: maxCounts}),
-		vocabulary: sync.OnceValues(tokens.Load), // by the first count
+		vocabulary: sync.OnceValues(tokens.Load), // the first count loads it
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *tokenCounter) begin(ctx context.Context, orgID string) error {
 	return c.process(ctx, orgID)
 }
 
-// process waits for a processor. After an error the place in the line is given back.
+// process waits for a processor. After an error the place in the line is free again.
 func (c *tokenCounter) process(ctx context.Context, orgID string) error {
 	if c.processors != nil && c.processors.Acquire(ctx, 1) != nil {
 		c.line.Leave(orgID)
@@ -98,7 +98,7 @@ func (c *tokenCounter) end(orgID string) {
 	c.line.Leave(orgID)
 }
 
-// yield lets other counts, and other long work, go on first. After an error the count has no place.
+// yield lets other counts and other long work go on first. After an error the count has no place.
 func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 	c.rest()
 	if err := c.line.Pass(ctx, orgID); err != nil {
@@ -108,7 +108,7 @@ func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 }
 
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
-// that. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
+// it. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
 	vocabulary, err := c.vocabulary()
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	return total, nil
 }
 
-// promptSize bounds a prompt's tokens. The count is tried once, and only when the byte bound does not decide.
+// promptSize has bounds of a prompt's tokens. The count is tried once, and only if the bound by bytes does not decide.
 type promptSize struct {
 	counter  *tokenCounter
 	orgID    string
@@ -157,12 +157,12 @@ type promptSize struct {
 	bytes    int64
 	// counted is the count of tokens. 0 means not counted.
 	counted int64
-	// failed is the reason why there will be no count.
+	// failed is the reason why there is no count.
 	failed error
 }
 
-// count returns the prompt's tokens, or any number above limit when they are more. The error wraps errUncounted when the call
-// must go on without a count; else ctx has ended.
+// count returns the prompt's tokens. If they exceed limit, it returns any number above limit. The error wraps errUncounted if the
+// call must go on without a count; otherwise ctx has ended.
 func (p *promptSize) count(ctx context.Context, limit int64) (int64, error) {
 	if p.counted > 0 || p.failed != nil {
 		return p.counted, p.failed
@@ -183,7 +183,7 @@ func (p *promptSize) count(ctx context.Context, limit int64) (int64, error) {
 	return n, nil
 }
 
-// bound returns the best upper bound known so far.
+// bound returns the best known upper bound.
 func (p *promptSize) bound() int64 {
 	if p.counted > 0 {
 		return p.counted
@@ -230,8 +230,8 @@ func (c *call) bound(ctx context.Context) error {
 	return nil
 }
 
-// longestPrompt returns the number of tokens by our count up to which a vendor may accept a prompt: our vocabulary isn't the
-// vendor's, so only what exceeds the window by a quarter is surely too long.
+// longestPrompt returns the number of tokens, by our count, up to which a vendor may accept a prompt. Our vocabulary isn't the
+// vendor's, so only a prompt that exceeds the window by a quarter is certainly too long.
 func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
 
 // roomForOutput returns how many tokens of a window are left for the output, beside a prompt of the given size in tokens of our vocabulary and in

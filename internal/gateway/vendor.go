@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -14,7 +17,7 @@ import (
 )
 
 var (
-	// errClientGone is the cause with which the vendor's call is cancelled when no client waits for its answer.
+	// errClientGone is the cause with which the vendor's call is cancelled if no client waits for its answer.
 	errClientGone = errors.New("the client is gone")
 	// errNoEvents is the cause of a call that got neither events nor an error from its adapter.
 	errNoEvents = errors.New("the adapter returned nothing")
@@ -23,12 +26,12 @@ var (
 // ask calls the vendor and passes its answer on. It returns nil after the vendor's complete answer.
 func (c *call) ask(ctx context.Context) error {
 	failpoint.Hit(failpoint.AfterHold)
-	if c.claim != nil { // a replay, which doesn't reach the provider, has returned by now
+	if c.claim != nil { // a replay, which doesn't reach the provider, has returned before
 		if err := c.enterProvider(); err != nil {
 			return err
 		}
 	}
-	// The key is read after the hold: a replay must not depend on a key that was deleted since.
+	// The key is read after the hold, because a replay must not depend on a key that was deleted later.
 	key, err := c.upstreamKey(ctx)
 	if err != nil {
 		return err
@@ -59,18 +62,18 @@ func (c *call) ask(ctx context.Context) error {
 	return nil
 }
 
-// leaveVendor ends the vendor's call, if it has begun. It runs after the settlement, also after a panic.
+// leaveVendor ends the vendor's call, if it has begun. It runs after the settlement, even after a panic.
 func (c *call) leaveVendor() {
 	if c.hangUp != nil {
 		defer c.hangUp()
 	}
-	defer c.endEarly() //nolint:errcheck // the answer has ended another way
+	defer c.endEarly() //nolint:errcheck // the answer has ended in another way
 	if c.events != nil {
 		c.closeEvents()
 	}
 }
 
-// upstreamKey returns the secret for the vendor. The error is a *[Failure] when there is none.
+// upstreamKey returns the secret for the vendor. The error is a *[Failure] if there is none.
 func (c *call) upstreamKey(ctx context.Context) (string, error) {
 	if c.req.BYOK {
 		return c.ownKey(ctx)
@@ -97,7 +100,7 @@ func (c *call) ownKey(ctx context.Context) (string, error) {
 	return string(key), nil
 }
 
-// letGoOfPrompt leaves the prompt to the adapter alone, which drops it once the vendor has it: its texts are slices of the
+// letGoOfPrompt leaves the prompt only to the adapter, which drops it when the vendor has it: its texts are slices of the
 // client's whole body, and a stream goes on for minutes. A request without Sent keeps its prompt.
 func (c *call) letGoOfPrompt() {
 	if c.req.Sent == nil {
@@ -114,7 +117,7 @@ func (c *call) letGoOfPrompt() {
 // If the worker of a turn gives up, the next worker repeats the turn, so its call ends as at the process's exit. A turn that people interrupt ends
 // in the same way and is not repeated.
 func (c *call) detach(ctx context.Context) context.Context {
-	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
+	up, cancel := context.WithCancelCause(c.cut) // with the cause ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
 		switch {
 		case c.req.Turn != nil && errors.Is(context.Cause(ctx), ErrInterrupted):
@@ -136,7 +139,7 @@ func (c *call) detach(ctx context.Context) context.Context {
 	return up
 }
 
-// drain lets the call go on without its client, if a place for that is free, and reports whether it does. A call that costs nothing and
+// drain lets the call go on without its client, if a place is free, and reports whether it does. A call that costs nothing and
 // has no Idempotency-Key ends with its client.
 func (c *call) drain() bool {
 	if c.claim == nil && c.held == 0 || c.endsWithClient() {
@@ -225,7 +228,7 @@ func (c *call) take(event providers.Event) error {
 	return c.flush(nil)
 }
 
-// write passes the text of an event on, as it is written if the sink can take that.
+// write passes the text of an event on, as a literal if the sink accepts that.
 func (c *call) write(event *providers.Event) error {
 	if sink, ok := c.sink.(QuotedSink); ok && event.Quoted != nil {
 		return sink.Quoted(event.Quoted)
@@ -233,7 +236,7 @@ func (c *call) write(event *providers.Event) error {
 	return c.sink.Text(event.Answer())
 }
 
-// flush flushes the sink if it has text; a status alone is left to earlyStatus. early is the error of an early flush.
+// flush flushes the sink if it has text. A status alone is left to earlyStatus. early is the error of an early flush.
 func (c *call) flush(early error) error {
 	if !c.unflushed && early == nil {
 		return nil
@@ -242,8 +245,7 @@ func (c *call) flush(early error) error {
 	return c.toClient(func() error { return errors.Join(early, c.sink.Flush()) })
 }
 
-// toClient writes to a client that is still there. A client that is gone ends the call as a cancelled one, unless the call goes
-// on without it.
+// toClient writes to a client that is still there. If the client is gone, the call ends as a cancelled one or goes on without it.
 func (c *call) toClient(write func() error) error {
 	if c.draining.Load() {
 		return nil
@@ -255,7 +257,7 @@ func (c *call) toClient(write func() error) error {
 	return &providers.Error{Failure: providers.FailureCanceled, Cause: fmt.Errorf("%w: %w", errClientGone, err)}
 }
 
-// open calls the provider's adapter. Here and below, a panic of the adapter fails the call and no other.
+// open calls the provider's adapter. Here and below, a panic of the adapter fails only this call.
 func (c *call) open(ctx context.Context) (events providers.Events, err error) {
 	defer c.contain(&err)
 	events, err = c.provider.Provider.Open(ctx, &c.upstream)
@@ -281,8 +283,8 @@ func (c *call) closeEvents() {
 	c.events.Close()
 }
 
-// contain is deferred around calls of an adapter and turns a panic into an error. The log gets the panic's text only if it is
-// the runtime's, because any other may hold a prompt or a key.
+// contain is deferred around calls of an adapter and turns a panic into an error. The text of the panic is logged only if it
+// comes from the runtime, because any other text may contain a prompt or a key.
 func (c *call) contain(err *error) {
 	p := recover()
 	if p == nil {
@@ -295,4 +297,69 @@ func (c *call) contain(err *error) {
 	c.Logger.Error("the adapter of a provider panicked", "provider", c.provider.Name, "call", c.id,
 		"request_id", c.req.RequestID, "panic", text, "stack", string(debug.Stack()))
 	*err = &providers.Error{Failure: providers.FailureBroken, Cause: errors.New("the adapter panicked: " + text)}
+}
+
+// DefaultEarlyStatus is the default of [Config.EarlyStatus].
+const DefaultEarlyStatus = 10 * time.Second
+
+// earlyStatus flushes the status and the first chunk of a stream if the vendor's first text is slow: a model may think for minutes, and proxies
+// give up on a response that doesn't begin. Until the flush a failure has a status of its own.
+type earlyStatus struct {
+	timer *time.Timer
+
+	// mu is held while the timer's goroutine uses the sink.
+	mu sync.Mutex
+	// over means that only Call's goroutine may use the sink.
+	over bool
+	// err is the sink's error, panicked the value of its panic. Both are passed to Call's goroutine.
+	err      error
+	panicked any
+}
+
+// begin begins the client's response, without writing anything yet, and starts the timer.
+func (c *call) begin() error {
+	if c.sink == nil {
+		c.delivered.keep = math.MaxInt
+		return nil
+	}
+	err := c.toClient(func() error {
+		return c.sink.Begin(Head{ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID})
+	})
+	if err == nil {
+		c.early.timer = time.AfterFunc(c.EarlyStatus, c.flushEarly)
+	}
+	return err
+}
+
+// flushEarly runs on the timer's goroutine.
+func (c *call) flushEarly() {
+	e := &c.early
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over || c.draining.Load() {
+		return
+	}
+	defer func() { e.panicked = recover() }()
+	e.err = c.sink.Flush()
+}
+
+// endEarly stops the timer and returns the error of an early flush. After it only Call's goroutine uses the sink. It may be
+// called more than once.
+func (c *call) endEarly() error {
+	e := &c.early
+	if e.timer == nil {
+		return nil
+	}
+	e.timer.Stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	if p := e.panicked; p != nil {
+		e.panicked = nil
+		panic(p)
+	}
+	if e.err != nil {
+		return fmt.Errorf("beginning the answer early: %w", e.err)
+	}
+	return nil
 }
