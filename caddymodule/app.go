@@ -199,7 +199,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 	return httpcaddyfile.App{Name: appName, Value: caddyconfig.JSON(app, nil)}, nil
 }
 
-// UnmarshalCaddyfile reads the global option. The error has all faults of the block, each with file, line and what is allowed.
+// UnmarshalCaddyfile reads the global option. The error has all faults of the block, each with file, line and the allowed form.
 func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 	r, block := caddyfile.NewReader(d)
 	r.Block(appName, block, a.Rules())

@@ -79,7 +79,7 @@ type Provider struct {
 // Named implements the list of providers.
 func (p *Provider) Named() *string { return &p.Name }
 
-// Rules are the options of a provider. What its protocol says about them is checked by [Provider.faults].
+// Rules are the options of a provider. [Provider.faults] applies the protocol's own checks.
 func (p *Provider) Rules() []caddyfile.Rule {
 	return []caddyfile.Rule{
 		{Word: "protocol", Syntax: "<name>", HasBlock: true, Read: p.readProtocol, Block: placeholder("<options of the module svc.providers.name>")},
@@ -99,7 +99,7 @@ func (p *Provider) Rules() []caddyfile.Rule {
 	}
 }
 
-// placeholder returns rules that stand for options elsewhere, for a syntax.
+// placeholder returns rules that represent another module's options in a syntax.
 func placeholder(options string) func() []caddyfile.Rule {
 	return func() []caddyfile.Rule { return []caddyfile.Rule{{Word: options}} }
 }

@@ -144,8 +144,7 @@ func TestSecurityPolicy(t *testing.T) {
 			source := read(t, path)
 			add("", `"([A-Za-z_-]+)"`, source)
 			add("caddy svc ", `Use:\s+"([a-z-]+)`, source)
-			add("limits ", `Word: "([a-z_]+)"`, source)
-			add("format ", `"caddy\.logging\.encoders\.([a-z]+)"`, source)
+			add("limits ", `(?:Word: |caddyfile\.[A-Z]\w+\()"([a-z_]+)"`, source)
 		}
 	}
 	terms := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(policy, -1)

@@ -25,7 +25,7 @@ var habits = []struct {
 	{regexp.MustCompile(`\b(somebody|nobody|someone|whoever)\b`), "name the caller, the customer, the person"},
 	{regexp.MustCompile(`\b(the one|one that|ones that|such a)\b`), "name the thing"},
 	{
-		regexp.MustCompile(`("" (is|for|of|without|when|while|before|leaves)|\b0 (is|for|of|without|when|leaves|before)|\bnil (is|without|before|for|of|while))\b`),
+		regexp.MustCompile(`("" is|\b0 is|\bnil is)\b`),
 		`a sentence: "Empty means no agent." "0 means unlimited."`,
 	},
 	{regexp.MustCompile(`, (or|with) \[?Err`), `"It returns [ErrX] if …"`},

@@ -2,7 +2,7 @@
 // Caddyfile, the faults of its values in JSON, its defaults and its syntax come from that table. Unlike Caddy's own parsers the
 // [Reader] doesn't stop at the first fault: all are reported together, each with file and line.
 //
-// The reader checks what the text form adds to JSON: words, counts of arguments, repetitions and formats of numbers. Values are
+// The reader checks the text form: words, counts of arguments, repetitions and formats of numbers. Values are
 // checked by the rules' Faults, which [Reader.Err] joins with the faults of the text.
 package caddyfile
 
@@ -95,7 +95,7 @@ type Rule struct {
 	number *number
 }
 
-// Also adds faults to those that the rule finds.
+// Also adds faults to the rule's own.
 func (rule Rule) Also(faults func(fs *config.Faults, path string)) Rule {
 	before := rule.Faults
 	rule.Faults = func(fs *config.Faults, path string) {

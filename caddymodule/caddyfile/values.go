@@ -113,7 +113,7 @@ func numberRule(word string, to **int64, lowest, highest int64, syntax string, r
 	return Rule{Word: word, Syntax: syntax, Read: read, Faults: n.faults, number: n}
 }
 
-// Required makes the number of the rule one that must be given, even if it is 0.
+// Required makes the rule's number mandatory. 0 may be given.
 func (rule Rule) Required() Rule {
 	rule.number.required = true
 	return rule
