@@ -14,8 +14,8 @@ const (
 	// answerPiece is the size of a write in bytes, so that a slow client has the grace for each piece and not for all of a large
 	// answer.
 	answerPiece = 32 << 10
-	// stalledGrace is how long a write to a stream of HTTP/2 may last. The stream's deadline resets it, which takes a frame, and a client
-	// that reads nothing from its connection never gets one. Then the connection ends.
+	// stalledGrace is how long a write to a stream of HTTP/2 may last. The deadline of a stream resets it with a frame, which a client that reads
+	// nothing from its connection never gets. After this time the connection ends.
 	stalledGrace = answerGrace + 5*time.Second
 	// serverBuffer is the size in bytes up to which net/http keeps a write, so that it doesn't wait.
 	serverBuffer = 4 << 10
@@ -80,9 +80,8 @@ func NoRoom() *Error {
 	}
 }
 
-// Send writes a whole answer, as [WriteWhole] does, and closes the room when the client has it, except for the last 4 KiB,
-// which are the server's own buffer. If the text is larger than the room and the share, it is charged to the account alone:
-// nobody else is refused for it.
+// Send writes a whole answer, as [WriteWhole] does, and closes the room when the client has it, except for the last 4 KiB, which are the server's
+// own buffer. If the text is larger than the room and the share, it is charged to the account alone, and other accounts keep their room.
 func (m *Room) Send(w http.ResponseWriter, status int, contentType string, text []byte) {
 	defer m.Close()
 	size := int64(len(text))
@@ -136,9 +135,8 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	WriteWhole(w, status, "application/json", text)
 }
 
-// WriteWhole writes a whole answer of any media type, with its length and Cache-Control: no-store. It is for answers that are
-// small or that all requests share; [ByteBudget.Send] also bounds the memory of those that don't get read. Nothing may be written
-// after it.
+// WriteWhole writes a whole answer of any media type, with its length and Cache-Control: no-store. It is for answers that are small or that all
+// requests share; [ByteBudget.Send] also bounds the memory of answers that clients don't read. Nothing may be written after it.
 func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
 	values := []string{contentType, "nosniff", "no-store"}
 	h := w.Header()
@@ -153,8 +151,8 @@ func WriteWhole(w http.ResponseWriter, status int, contentType string, text []by
 	WriteRest(w, text)
 }
 
-// WriteRest writes the body of an answer whose headers are sent, piece by piece with a deadline for each. Nothing may be written
-// after it: the last deadline stays, for the bytes that the server still buffers, until the server has answered.
+// WriteRest writes the body of an answer after its headers were sent, piece by piece with a deadline for each. Nothing may be written after it:
+// the last deadline stays, for the bytes that the server still buffers, until the server has answered.
 func WriteRest(w http.ResponseWriter, text []byte) {
 	// The client may be gone, and its error would reach no one.
 	_, _ = NewAnswerWriter(w).write(text)
@@ -196,7 +194,7 @@ func (a *AnswerWriter) write(text []byte) (written int, err error) {
 		if stalled != nil {
 			stalled.Reset(stalledGrace)
 		}
-		// Writers without deadlines are those of tests, and the dashboard's requests to the API.
+		// Only tests, and the dashboard in its requests to the API, have writers without deadlines.
 		a.armed = a.conn.SetWriteDeadline(time.Now().Add(answerGrace)) == nil
 		var n int
 		n, err = a.w.Write(text[written:min(written+answerPiece, len(text))])

@@ -48,7 +48,7 @@ func CallerOf(principal *identity.Principal) Caller {
 	return Caller{OrgID: principal.OrgID, KeyID: principal.KeyID, UserID: principal.UserID}
 }
 
-// Refused returns the error with the caller whose request it refuses.
+// Refused returns the error with the caller of the refused request.
 func (c Caller) Refused(err error) error {
 	refused := *AsError(err)
 	refused.Caller = c
@@ -91,7 +91,7 @@ func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
-// LiveOnly returns the error of a key of the test environment where only what is live can be read or changed: forbidden, 403.
+// LiveOnly returns the error of a key of the test environment where only live data can be read or changed: forbidden, 403.
 func LiveOnly() error {
 	return &Error{
 		Code:    errcode.Forbidden,

@@ -17,31 +17,30 @@ import (
 const MaxChatBody = 32 << 20
 
 const (
-	// firstBuffer is the size of a body's first buffer in bytes. It is allocated before a byte has arrived and isn't charged: the
-	// goroutine that waits for the body takes more memory.
+	// firstBuffer is the size of a body's first buffer in bytes. It is allocated before a byte has arrived and isn't charged, because the
+	// goroutine that waits for the body needs more memory.
 	firstBuffer = 512
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
-	// begun is how much of an organization's body must be there for a buffer of the declared length, if that is at most wholeBuffer: it
-	// isn't copied again while it grows.
+	// begun is how much of an organization's body must be there for a buffer of the declared length, if that is up to wholeBuffer, so that the
+	// body isn't copied again while it grows.
 	begun       = 8 << 10
 	wholeBuffer = 256 << 10
-	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
-	// says how long it is and all of it is there within PromptTime: platforms send most of theirs in one packet, which a
-	// connection has room for anyway, so this takes no memory for long.
+	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it declares its length
+	// and arrives within PromptTime. Platforms send most deliveries in one packet, for which a connection has room anyway, so the memory is held
+	// only briefly.
 	PromptDelivery = 4 << 10
-	// PromptTime is how long the body of such a delivery may take.
+	// PromptTime is the time for the body of a prompt delivery.
 	PromptTime = time.Second
 )
 
-// ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is declared, but
-// for an organization's body of up to 256 KiB, and is charged to the account. release gives the bytes back, may be called more than once,
-// and must be called when nothing refers to the body any more. It is never nil. After an error nothing stays charged. [Recycle] is for a
-// body whose memory may serve the next one.
+// ReadBody reads the whole body of r, up to limit bytes. The buffer grows with the bytes that arrive and not by the declared length, except for an
+// organization's body of up to 256 KiB, and is charged to the account. release gives the bytes back, may be called more than once, and must be
+// called when nothing refers to the body. It is never nil. After an error nothing stays charged. [Recycle] is for a body with memory that may
+// serve the next one.
 //
-// Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken, shorter than declared or slower
-// than the budget's pace: invalid_request. No room in the share: rate_limited for an organization, internal_error for
-// others, both with a hint to come back.
+// Errors: a Content-Encoding other than identity, and a body that is beyond limit, broken, shorter than declared or slower than the budget's pace:
+// invalid_request. No room in the share: rate_limited for an organization, internal_error for others, both with a hint to come back.
 func ReadBody(
 	w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget, account Account,
 ) (body []byte, release func(), err error) {
@@ -80,7 +79,7 @@ type buffer struct {
 	released atomic.Bool
 }
 
-// release gives back what is charged. It may be called more than once.
+// release gives the charged bytes back. It may be called more than once.
 func (b *buffer) release() {
 	if !b.released.Swap(true) {
 		b.budget.Give(b.account, b.charged)
@@ -116,7 +115,7 @@ func poolOf(size int64) *sync.Pool {
 	return nil
 }
 
-// lastSize returns the size of the buffer in which a body of the declared length ends: one of buffers if it is at most half larger.
+// lastSize returns the size of the last buffer of a body of the declared length: one of buffers if it is no more than half larger.
 func lastSize(declared int64) int64 {
 	for i := range buffers {
 		if size := buffers[i].size; size >= declared && size <= declared+declared/2 {
@@ -126,9 +125,9 @@ func lastSize(declared int64) int64 {
 	return declared
 }
 
-// Recycle lets the memory of a body that [ReadBody] has returned serve other requests. Nothing may refer to the body any more,
-// which is more than release asks for: not even a connection that still sends it, or the answer to it. It clears the body, so
-// that a reference by mistake finds no text of anybody's; in a build with the race detector that is reported as a race.
+// Recycle lets the memory of a body that [ReadBody] has returned serve other requests. Nothing may refer to the body, which is a stronger
+// condition than for release: not even a connection that still sends it, or the answer to it. It clears the body, so that a reference by mistake
+// finds no text of other clients. A build with the race detector reports the access as a race.
 func Recycle(body []byte) {
 	clear(body)
 	memory := body[:0]
@@ -222,8 +221,8 @@ func (b *buffer) allocate(size int64) {
 	b.bytes, b.spare = *spare, spare
 }
 
-// charge takes size bytes in place of those that were taken before, which remain charged. A delivery that becomes large
-// moves to the share of large ones. A small one that finds no room is not charged, but must be there soon.
+// charge charges size bytes in addition to the earlier charge, which grow gives back. A delivery that becomes large moves to the share of large
+// ones. A small delivery without room is not charged, but must arrive soon.
 func (b *buffer) charge(in *PacedBody, size int64) error {
 	account := b.account
 	if account.Share == ShareDeliveries && size > LargeDelivery {
@@ -242,8 +241,8 @@ func (b *buffer) charge(in *PacedBody, size int64) error {
 	return noRoom(account.Share)
 }
 
-// noRoom returns the error of a full share: rate_limited for an organization, which fills its own; internal_error for other requests,
-// whose senders can't change it.
+// noRoom returns the error of a full share: rate_limited for an organization, which fills its own; internal_error for other requests, because
+// their senders can't change it.
 func noRoom(share Share) *Error {
 	if share != ShareOrganizations {
 		return Busy(BudgetRetryAfter, ErrBudget)

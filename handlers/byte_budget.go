@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrBudget is the cause of errors of requests for whose body or answer the account's share of the [ByteBudget] has no room.
+// ErrBudget is the cause of errors of requests without room for their body or answer in the account's share of the [ByteBudget].
 var ErrBudget = errors.New("the account's share of the memory for request bodies and answers is used up")
 
-// BudgetRetryAfter is the Retry-After of clients whose share of the budget is used up.
+// BudgetRetryAfter is the Retry-After of clients with a used-up share of the budget.
 const BudgetRetryAfter = time.Second
 
 // Share is a part of a [ByteBudget] that no other share can use up.
@@ -20,13 +20,12 @@ type Share int
 
 // The shares of a budget.
 const (
-	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session, their answers, and the
-	// deliveries of bots, whose secret is compared before the body is read.
+	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session, their answers, and the deliveries of bots,
+	// which prove their secret before the body is read.
 	ShareOrganizations Share = iota
 	// ShareStrangers is a quarter: sign-in, one-time links, visitors of widgets, and the answers to them.
 	ShareStrangers
-	// ShareDeliveries is an eighth: webhook bodies up to [LargeDelivery], whose signature can't be checked before all of
-	// the body is there.
+	// ShareDeliveries is an eighth: webhook bodies up to [LargeDelivery], because their signature is checked over the whole body.
 	ShareDeliveries
 	// ShareLargeDeliveries is an eighth: webhook bodies beyond that, which platforms hardly ever send.
 	ShareLargeDeliveries
@@ -82,16 +81,16 @@ type Pace struct {
 // DefaultPace lets a phone with a bad connection send a large prompt, and ends connections that send nothing.
 var DefaultPace = Pace{Grace: 10 * time.Second, GraceWithKey: 30 * time.Second, Rate: 64 << 10}
 
-// ByteBudget bounds what request bodies and answers take of the process: the bytes that are held in memory at once, over all
-// requests and by shares; how slowly bodies may arrive; and how many are decoded at a time. A nil budget has no bound on bytes and
-// the default pace; a zero one admits no body at all. It is safe for concurrent use.
+// ByteBudget limits the memory of request bodies and answers in the process: the bytes that are held at a time, over all requests and by shares;
+// how slowly bodies may arrive; and how many are decoded at a time. A nil budget has no bound on bytes and the default pace; a zero one admits no
+// body at all. It is safe for concurrent use.
 type ByteBudget struct {
 	decodes decodeSlots
 
 	mu    sync.Mutex
 	limit int64
 	pace  Pace
-	// used is what was taken within the shares, beyond what was charged in excess of them.
+	// used are the charged bytes within the shares, beyond the bytes charged in excess of them.
 	used, beyond [shares]int64
 	// owners has both by account.
 	owners map[Account]int64
@@ -156,8 +155,8 @@ func (b *ByteBudget) Give(account Account, n int64) {
 	b.own(account, -n)
 }
 
-// exceed charges n bytes to the account that its share has no room for, or takes n < 0 back. They leave the room of other accounts
-// as it is.
+// exceed charges n bytes to the account although its share has no room for them, or gives them back if n < 0. The room of other accounts doesn't
+// change.
 func (b *ByteBudget) exceed(account Account, n int64) {
 	if b == nil || n == 0 {
 		return
@@ -194,10 +193,9 @@ func (b *ByteBudget) paceOf(share Share) (grace time.Duration, rate int64) {
 // largeDecode is the size in bytes from which a body counts as large while it is decoded.
 const largeDecode = 64 << 10
 
-// decodeSlots bound how many bodies are decoded at a time, and so what all decoders together take. Large bodies may have
-// half of the slots, so that small ones never stand behind them. Waiting is first come, first served, and how much can wait
-// before a body is bounded by the shares of the [ByteBudget]: one organization can't keep the others waiting for longer
-// than it takes to decode what it may hold.
+// decodeSlots limits how many bodies are decoded at a time, and so the memory of all decoders. Large bodies may have half of the slots, so that
+// small ones never wait behind them. The order is first come, first served. The shares of the [ByteBudget] limit how much can wait before a body:
+// an organization can't keep the others waiting for longer than the decoding of its own share.
 type decodeSlots struct{ all, large chan struct{} }
 
 func newDecodeSlots() decodeSlots {

@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -13,7 +17,7 @@ import (
 // internalMessage is the public text of an internal_error without a message of its own.
 const internalMessage = "The service failed to handle the request. Quote the requestId when you report this."
 
-// Handler answers a request. Its error is for [WriteError]; when it returns one, it has written nothing to w but headers.
+// Handler serves a request. Its error is for [WriteError]. If it returns one, it has written nothing to w except headers.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Error is an error as docs/contract.md describes it.
@@ -68,7 +72,7 @@ func TooLarge(limit int64) *Error {
 	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
 }
 
-// NotFound returns a not_found whose text says what is missing.
+// NotFound returns a not_found with the name of the missing thing.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Code: errcode.NotFound, Message: fmt.Sprintf(format, args...)}
 }
@@ -147,10 +151,10 @@ func (e *Error) PublicMessage() string { return e.message() }
 // WaitSeconds returns the value of the header Retry-After in seconds; 0 means that there is none.
 func (e *Error) WaitSeconds() int64 { return roundUp(retryAfter(e), time.Second) }
 
-// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once.
+// maxRetryAfter: openai npm ignores a longer Retry-After and retries immediately.
 const maxRetryAfter = 60 * time.Second
 
-// retryAfter returns the wait that is sent, at most a minute: 0 for none, which 429 and 503 never have.
+// retryAfter returns the wait that is sent, up to a minute. 0 means none, which 429 and 503 never have.
 func retryAfter(e *Error) time.Duration {
 	wait := e.RetryAfter
 	if wait <= 0 {
@@ -160,3 +164,72 @@ func retryAfter(e *Error) time.Duration {
 }
 
 func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
+
+// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
+const maxRetryAfterMS = 59_999
+
+// ErrorBody is the member error of the error body, in the order in which it is written.
+type ErrorBody struct {
+	Code       errcode.Code `json:"code"`
+	Message    string       `json:"message"`
+	Field      string       `json:"field,omitempty"`
+	DocsURL    string       `json:"docsUrl,omitempty"`
+	RetryAfter int64        `json:"retryAfter,omitzero"`
+	RequestID  string       `json:"requestId"`
+}
+
+// ErrorDocument is the body of every error.
+type ErrorDocument struct {
+	Error ErrorBody `json:"error"`
+}
+
+// WriteError writes err as the error body of docs/contract.md. An *[Error] anywhere in the chain is written unchanged. Any other error is
+// internal_error without its text. docsBase is the address of the documentation page. Empty means that there is no page and no docsUrl.
+//
+// It must be called before anything was written to w. Headers that an earlier handler set for its own body are removed.
+func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase string) {
+	e := AsError(err)
+	_, id := EnsureRequestID(w, r)
+	body := ErrorBody{Code: e.Code, Message: e.message(), Field: e.Field, RequestID: id}
+	if docsBase != "" {
+		body.DocsURL = docsBase + "#" + string(e.Code)
+	}
+	status := e.Code.Status()
+	h := w.Header()
+	for _, stale := range [...]string{
+		"Content-Encoding", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Trailer",
+		"Retry-After", "Retry-After-Ms", "X-Should-Retry",
+	} {
+		h.Del(stale)
+	}
+	if wait := retryAfter(e); wait > 0 {
+		seconds := roundUp(wait, time.Second)
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			body.RetryAfter = seconds
+		}
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+		h.Set("Retry-After-Ms", strconv.FormatInt(min(roundUp(wait, time.Millisecond), maxRetryAfterMS), 10))
+	}
+	if e.NoRetry || e.Code.Final() {
+		h.Set("X-Should-Retry", "false")
+	}
+	WriteJSON(w, status, Marshal(ErrorDocument{body}))
+}
+
+// AppendErrorEvent appends the event that ends a stream after its first byte:
+// one data line with code, message and request id, and a blank line. Nothing may follow it.
+func AppendErrorEvent(dst []byte, err error, requestID string) []byte {
+	e := AsError(err)
+	dst = append(dst, "data: "...)
+	dst = append(dst, Marshal(ErrorDocument{ErrorBody{Code: e.Code, Message: e.message(), RequestID: requestID}})...)
+	return append(dst, "\n\n"...)
+}
+
+// Marshal encodes a value of the service's own types, which can't fail: bytes that aren't UTF-8 are replaced.
+func Marshal(v any) []byte {
+	text, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("handlers: encoding an answer: " + err.Error())
+	}
+	return text
+}

@@ -16,17 +16,16 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Health answers the operator's probes on a private listener. Its bodies are plain JSON objects, not those of the public
-// contract.
+// Health serves the operator's probes on a private listener. Its bodies are plain JSON objects, without the public contract's errors.
 type Health struct {
 	Store Pinger
 	// ShuttingDown reports whether this process is about to end; nil means it never is.
 	ShuttingDown func() bool
-	// Version is the program's, for the answers.
+	// Version is the program's, for the bodies.
 	Version string
 }
 
-// Serve answers paths that end in /live and /ready; others are not_found.
+// Serve serves paths that end in /live and /ready. Others are not_found.
 func (h *Health) Serve(w http.ResponseWriter, r *http.Request) error {
 	EnsureRequestID(w, r)
 	switch {
@@ -39,14 +38,13 @@ func (h *Health) Serve(w http.ResponseWriter, r *http.Request) error {
 	return RouteNotFound(r)
 }
 
-// Live answers 200 as long as the process can answer at all.
+// Live returns 200 as long as the process can answer at all.
 func (h *Health) Live(w http.ResponseWriter, _ *http.Request) error {
 	h.write(w, http.StatusOK, probeAnswer{Status: "live"})
 	return nil
 }
 
-// Ready answers 200 when this process can serve requests, else 503 with the reason: shutting_down or store. The store's error is
-// only logged.
+// Ready returns 200 if this process can serve requests, else 503 with the reason: shutting_down or store. The store's error is only logged.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	if h.ShuttingDown != nil && h.ShuttingDown() {
 		h.write(w, http.StatusServiceUnavailable, probeAnswer{Status: "unready", Reason: "shutting_down"})

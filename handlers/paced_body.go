@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -17,7 +18,7 @@ type PacedBody struct {
 	conn http.ResponseController
 
 	grace time.Duration
-	// rate is in bytes per second; 0 for a deadline that doesn't move.
+	// rate is in bytes per second. 0 means that the deadline doesn't move.
 	rate  int64
 	began time.Time
 	// arrived counts the bytes that were read, and from extendAt on the deadline has to move.
@@ -25,9 +26,9 @@ type PacedBody struct {
 	late, ended       bool
 }
 
-// BoundUnread sets the deadline of a body that no handler may read. Without it an HTTP/1 server waits for up to 256 KiB of the
-// body before it sends the answer, for as long as the client likes. A handler that reads the body sets a deadline of its own.
-// The deadline of a late body, whose connection closes, stays as it is.
+// BoundUnread sets the deadline of a body that no handler may read. Without it an HTTP/1 server waits for up to 256 KiB of the body before it
+// sends the answer, for as long as the client likes. A handler that reads the body sets a deadline of its own. A late body keeps its deadline,
+// because its connection closes.
 func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
 	if r.ContentLength != 0 && r.ProtoMajor == 1 && w.Header().Get("Connection") != "close" {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(after))
@@ -57,8 +58,8 @@ func (p *PacedBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// extend sets the deadline to the moment at which more than what has arrived must be there. It is set anew only after
-// another eighth of a second's bytes, and so is up to that much late: with HTTP/2 it is a message to another goroutine.
+// extend sets the deadline to the moment at which more bytes than have arrived must be there. It is set anew only after another eighth of a
+// second's bytes, and so is up to that much late: with HTTP/2 it is a message to another goroutine.
 func (p *PacedBody) extend() {
 	if p.began.IsZero() {
 		p.began = time.Now()
@@ -71,7 +72,7 @@ func (p *PacedBody) extend() {
 		whole, rest := p.extendAt/p.rate, p.extendAt%p.rate
 		allowed += time.Duration(whole)*time.Second + time.Duration(float64(rest)/float64(p.rate)*float64(time.Second))
 	}
-	// Connections without deadlines are those of tests, and the dashboard's requests to the API.
+	// Only tests, and the dashboard in its requests to the API, have connections without deadlines.
 	_ = p.conn.SetReadDeadline(p.began.Add(allowed))
 }
 
@@ -117,4 +118,44 @@ func (p *PacedBody) fault(err error, limit int64) *Error {
 	}
 	e.Cause = fmt.Errorf("reading the request body: %w", err)
 	return e
+}
+
+// meteredBody charges the bytes of a body as they are read. Headers alone cost nothing.
+type meteredBody struct {
+	io.Closer
+
+	in      *PacedBody
+	budget  *ByteBudget
+	account Account
+	charged int64
+}
+
+// Meter returns the body of r for a caller that reads it to the end and keeps it in memory. Its bytes are charged to the organization, or to the
+// client's address if orgID is empty, and must arrive at the budget's pace. Read returns the same errors as [ReadBody]. release gives the bytes
+// back and may be called more than once.
+func (b *ByteBudget) Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func()) {
+	account := accountOf(r, orgID)
+	grace, rate := b.paceOf(account.Share)
+	m := &meteredBody{Closer: r.Body, budget: b, account: account}
+	before := *r // the caller puts the metered body into r
+	m.in = NewPacedBody(w, &before, grace, rate)
+	return m, sync.OnceFunc(func() {
+		m.in.Finish()
+		b.Give(account, m.charged)
+	})
+}
+
+func (m *meteredBody) Read(into []byte) (int, error) {
+	n, err := m.in.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, m.in.fault(err, 0)
+	}
+	if !m.budget.Take(m.account, int64(n)) {
+		return 0, noRoom(m.account.Share)
+	}
+	m.charged += int64(n)
+	if err != nil {
+		m.in.Finish()
+	}
+	return n, err
 }

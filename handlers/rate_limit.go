@@ -16,7 +16,7 @@ import (
 
 // Plans returns the limits of the configured plans.
 type Plans interface {
-	// RequestsPerMinute of a plan; 0 is no limit.
+	// RequestsPerMinute returns the limit of a plan. 0 means unlimited.
 	RequestsPerMinute(plan string) int64
 }
 
@@ -39,10 +39,10 @@ type Permit struct {
 	decision limit.Decision
 }
 
-// Return takes the request out of its window when err says that the store was too busy for it: a request that is refused because
-// of the service's own load must not use up the organization's limit. It corrects the header that Serve has set. It does nothing
-// for any other error, for nil, without a permit, and for a client that has left: leaving ends a wait for the store with the
-// same error, and would otherwise let the client ask without a limit.
+// Return gives the request back to its window if err means that the store was too busy for it: a request that is refused because of the service's
+// own load must not use up the organization's limit. It corrects the header that Serve has set. It does nothing for any other error, for nil,
+// without a permit, and for a client that has left: leaving ends a wait for the store with the same error, and would otherwise let the client send
+// requests without a limit.
 func (p *Permit) Return(w http.ResponseWriter, r *http.Request, err error) {
 	if p.decision.Limit <= 0 || !errors.Is(err, store.ErrBusy) || r.Context().Err() != nil {
 		return

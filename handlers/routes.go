@@ -10,7 +10,7 @@ import (
 // Role is the role of a person in an organization.
 type Role = identity.Role
 
-// The roles, each with all rights of the one before.
+// The roles. Each has all rights of the previous one.
 const (
 	RoleMember        = identity.Member
 	RoleAdministrator = identity.Administrator
@@ -30,8 +30,8 @@ type Route struct {
 	Scope identity.Scope
 	// Role is the least role of a login session; empty where sessions are not accepted (/v1, /webhooks).
 	Role Role
-	// TestKeys: a key of the test environment may use the route. Such a route changes only what has an environment, and there only
-	// test, or reads neither what customers wrote nor what opens another system. Any other route refuses test keys.
+	// TestKeys: a key of the test environment may use the route. Such a route changes only test data, or reads neither customers' messages nor the
+	// credentials of other systems. Any other route refuses test keys.
 	TestKeys bool
 	// Public routes require no credentials.
 	Public bool

@@ -54,17 +54,17 @@ func (s *Sessions) Allowed(r *http.Request) error {
 	return err
 }
 
-// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. organization chooses
-// if several have the user. The error is invalid_request with the field organization for such a choice, unauthenticated, rate_limited, or
-// forbidden for plain http and for a request that another site made.
+// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. organization chooses if several have
+// the user. The error is invalid_request with the field organization if it must choose, unauthenticated, rate_limited, or forbidden for plain http
+// and for a request that another site made.
 func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password, organization string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
 		return s.sessions.Begin(r.Context(), email, password, organization, s.client(r))
 	})
 }
 
-// SetPassword takes the one-time link of an invitation or a reset, sets the password and signs the user in, as SignIn does.
-// It answers invalid_request with the field token or password.
+// SetPassword uses a one-time link of an invitation or a reset: it sets the password and signs the user in, as SignIn does. It returns
+// invalid_request with the field token or password.
 func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, password string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
 		return s.sessions.BeginWithLink(r.Context(), link, password, s.client(r))
@@ -95,8 +95,8 @@ func (s *Sessions) begin(
 	return principal, nil
 }
 
-// ChangePassword sets another password for the signed-in person, and ends the person's other sessions. It answers
-// invalid_request with the field currentPassword or password, and rate_limited.
+// ChangePassword sets another password for the signed-in person, and ends the person's other sessions. It returns invalid_request with the field
+// currentPassword or password, and rate_limited.
 func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, principal identity.Principal, current, password string) error {
 	err := s.sessions.ChangePassword(r.Context(), s.token(r), current, password)
 	if errors.Is(err, identity.ErrWrongPassword) {
@@ -184,7 +184,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 	return principal, nil
 }
 
-// SignOut ends the session at once on every node, and removes the cookie. Without a session it does nothing.
+// SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
 func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
 	name, err := s.cookieName(r)
 	if err != nil {
@@ -200,8 +200,7 @@ func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// token returns the value of the session's cookie, "" without one. Of two cookies with the name neither counts: another site
-// may have planted one.
+// token returns the value of the session's cookie, or empty. Of two cookies with the name neither counts: another site may have planted one.
 func (s *Sessions) token(r *http.Request) string {
 	name, err := s.cookieName(r)
 	if err != nil {

@@ -1,18 +1,44 @@
+// Package v1 serves the OpenAI-compatible endpoints: the chat completions, whole and streamed, and the models.
+//
+// Invariants:
+//   - A chat request is validated whole before the gateway is called; decoding is linear in the body, and the contents
+//     of the messages stay slices of it.
+//   - A stream that fails before there was text for the client is an ordinary error with its own status; a later failure is one
+//     error event, without anything that would make the answer look complete.
+//
+// It does not call vendors, count money or keep idempotency keys: [Gateway] does.
 package v1
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// headerUseBYOK asks for a call with the organization's own provider key.
+// Routes lists the routes of this package. Their handlers are [Models] and [Chat].
+func Routes() []handlers.Route {
+	return []handlers.Route{
+		{
+			Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, TestKeys: true,
+			Summary: "List the models that are enabled for the organization",
+		},
+		{Method: http.MethodGet, Path: "/v1/models/{id}", Scope: identity.ModelsRead, TestKeys: true, Summary: "Get one model"},
+		{Method: http.MethodPost, Path: "/v1/chat/completions", Scope: identity.ChatWrite, TestKeys: true, Summary: "Ask a model"},
+	}
+}
+
+// headerUseBYOK requests a call with the organization's own provider key.
 const headerUseBYOK = "X-Svc-Use-Byok"
 
 // Gateway runs model calls; in production it is *gateway.Gateway.
@@ -20,8 +46,7 @@ type Gateway interface {
 	Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error)
 }
 
-// Chat answers POST /v1/chat/completions in both response forms. It needs the principal that [handlers.Auth] puts
-// into the request's context.
+// Chat serves POST /v1/chat/completions in both response forms. It needs the principal that [handlers.Auth] puts into the request's context.
 type Chat struct {
 	Gateway Gateway
 	// Bodies is the budget that all request bodies and answers in memory share.
@@ -29,13 +54,12 @@ type Chat struct {
 	// Streams counts the concurrent streams of the organizations, each of which may have StreamLimit (0: any number).
 	Streams     *Streams
 	StreamLimit int
-	// Logger gets failures of streams that have begun, which have no status of their own any more.
+	// Logger gets failures of streams that have begun, which no longer have a status of their own.
 	Logger *slog.Logger
 }
 
-// Serve answers one request: its key was checked by [handlers.Auth]; the body is read and decoded; [Chat.Answer] runs the call
-// and writes its answer. An error before there is text for the client, or a byte
-// of a stream was sent, is returned; a later one is an event of the stream.
+// Serve serves one request after [handlers.Auth] has checked its key: the body is read and decoded, and [Chat.Answer] runs the call and writes its
+// answer. An error before the client gets text, or a byte of a stream, is returned. A later one is an event of the stream.
 func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return handlers.RouteNotFound(r)
@@ -72,7 +96,7 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// Answer runs a call, which is settled when it returns, and writes its answer in the form that req asks for.
+// Answer runs a call, which is settled when it returns, and writes its answer in the form that req names.
 func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Request) error {
 	var stream *ChunkWriter
 	var sink gateway.Sink
@@ -152,4 +176,85 @@ func appendUsageAndCharge(b []byte, result *gateway.Result) []byte {
 	b = append(b, `","byok":`...)
 	b = strconv.AppendBool(b, result.BYOK)
 	return append(b, '}')
+}
+
+// outcomeCodes has the public code of every outcome that is an error. A client that left gets no answer; its code is for the log
+// only.
+var outcomeCodes = map[gateway.Outcome]errcode.Code{
+	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,
+	gateway.OutcomeContextTooLong:      errcode.ContextTooLong,
+	gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits,
+	gateway.OutcomeTooManyCalls:        errcode.RateLimited,
+	gateway.OutcomeProviderBusy:        errcode.ProviderOverloaded,
+	gateway.OutcomeKeyReused:           errcode.IdempotencyKeyReused,
+	gateway.OutcomeInFlight:            errcode.Conflict,
+	gateway.OutcomeNotKept:             errcode.Conflict,
+	gateway.OutcomeRequestTooLarge:     errcode.InvalidRequest,
+	gateway.OutcomeProviderError:       errcode.ProviderError,
+	gateway.OutcomeProviderOverloaded:  errcode.ProviderOverloaded,
+	gateway.OutcomeProviderTimeout:     errcode.ProviderTimeout,
+	gateway.OutcomeClientGone:          errcode.InternalError,
+	gateway.OutcomeExiting:             errcode.InternalError,
+	gateway.OutcomeInternalError:       errcode.InternalError,
+}
+
+// chatError returns the public form of an error of [gateway.Gateway.Call], and marks a replayed one in w's headers.
+func chatError(w http.ResponseWriter, err error) *handlers.Error {
+	var f *gateway.Failure
+	if !errors.As(err, &f) {
+		return handlers.Internal(err)
+	}
+	if f.Replayed {
+		handlers.MarkReplayed(w.Header())
+	}
+	code, ok := outcomeCodes[f.Outcome]
+	if !ok {
+		return handlers.Internal(err)
+	}
+	return &handlers.Error{
+		Code: code, Message: f.Message, Field: f.Field, RetryAfter: f.RetryAfter, NoRetry: f.NoRetry, Cause: f.Cause,
+	}
+}
+
+// Streams counts the open streams of each organization in this process. The zero value is ready, and safe for concurrent use.
+type Streams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// Open counts one more stream until closeStream is called, which may be more than once. If the organization has limit open streams already, the
+// error is rate_limited with a Retry-After of a second. A limit of 0 means unlimited.
+func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit > 0 && s.open[orgID] >= limit {
+		return nil, &handlers.Error{
+			Code: errcode.RateLimited, RetryAfter: time.Second,
+			Message: "Too many streams of the organization are open at once. Retry when one has ended.",
+		}
+	}
+	if s.open == nil {
+		s.open = make(map[string]int)
+	}
+	s.open[orgID]++
+	return sync.OnceFunc(func() { s.close(orgID) }), nil
+}
+
+func (s *Streams) close(orgID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[orgID]--; s.open[orgID] == 0 {
+		delete(s.open, orgID)
+	}
+}
+
+// Count returns the number of open streams of all organizations.
+func (s *Streams) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, open := range s.open {
+		n += open
+	}
+	return n
 }

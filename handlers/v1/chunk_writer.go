@@ -20,8 +20,7 @@ const (
 	deadlineEvery = 5 * time.Second
 )
 
-// largePiece is the length in bytes from which a piece is not copied into the pending events. The buffer
-// of net/http has that length, too.
+// largePiece is the length in bytes from which a piece is not copied into the pending events. It is also the length of net/http's buffer.
 const largePiece = 4 << 10
 
 // maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
@@ -114,7 +113,7 @@ func (c *ChunkWriter) Text(piece string) error {
 	return c.endText()
 }
 
-// Quoted adds a content chunk. A large piece is written at once, so that a client that reads slowly holds no copy of it here.
+// Quoted adds a content chunk. A large piece is written immediately, so that a client that reads slowly holds no copy of it here.
 func (c *ChunkWriter) Quoted(piece providers.JSONString) error {
 	c.beginText()
 	if len(piece) < largePiece {
@@ -157,7 +156,7 @@ func (c *ChunkWriter) write(b []byte) error {
 	return nil
 }
 
-// Flush writes what is pending and pushes it to the client.
+// Flush writes the pending events and pushes them to the client.
 func (c *ChunkWriter) Flush() error {
 	if len(*c.pending) == 0 {
 		return nil
@@ -176,7 +175,8 @@ func (c *ChunkWriter) Flush() error {
 	return nil
 }
 
-// setDeadline gives the client writeTimeout, less deadlineEvery at most, to read what is written now. On HTTP/2 that ends this stream alone.
+// setDeadline gives the client writeTimeout, less up to deadlineEvery, to read the bytes that are written now. On HTTP/2 that ends this stream
+// alone.
 func (c *ChunkWriter) setDeadline() {
 	now := time.Now()
 	if now.Sub(c.deadlineSet) < deadlineEvery {

@@ -27,7 +27,7 @@ type ChatRequest struct {
 	Messages []providers.Message
 	// Temperature (0 to 2) and TopP (0 to 1) are nil when absent.
 	Temperature, TopP *float64
-	// MaxTokens is 1 to 200,000, or 0 when absent.
+	// MaxTokens is 1 to 200,000. 0 means absent.
 	MaxTokens int64
 	// Stop is nil when there are no stop sequences.
 	Stop   []string
@@ -46,8 +46,8 @@ const (
 	fieldCount
 )
 
-// chatDecoder reads a chat request in one pass. It collects the faults of fields while it reads on, because a syntax error of the
-// body takes precedence.
+// chatDecoder reads a chat request in one pass. It collects the faults of fields while it reads on, because a syntax error of the body comes
+// first.
 type chatDecoder struct {
 	jsonbody.Scanner
 	req             *ChatRequest
@@ -105,7 +105,7 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 	return d.req, nil
 }
 
-// chatField returns the field to blame when a name of the top object comes twice, "" for an ignored one.
+// chatField returns the field to blame if a name of the top object comes twice. Empty means that the name is ignored.
 func chatField(name jsonscan.Literal) string {
 	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {

@@ -65,8 +65,8 @@ func NewModels(list ModelList, exceptions ModelExceptions) *Models {
 	return m
 }
 
-// Serve answers a request that [handlers.Auth] has admitted. Query parameters are ignored. Unknown and disabled models, other paths
-// and other methods are not_found.
+// Serve serves a request that [handlers.Auth] has admitted. Query parameters are ignored. Unknown and disabled models, other paths and other
+// methods are not_found.
 func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	handlers.EnsureRequestID(w, r)
 	rest, ok := strings.CutPrefix(r.URL.Path, handlers.ModelsPath)

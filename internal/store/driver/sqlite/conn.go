@@ -35,8 +35,8 @@ var (
 	migrationPragmas = slices.Concat([]string{busyTimeout, "foreign_keys(0)", "recursive_triggers(1)"}, durable)
 )
 
-// newConnector opens connections to a database file. A transaction of database/sql takes the write lock when it begins, because a transaction that
-// reads first and writes later can't wait for it.
+// newConnector opens connections to a database file. A transaction of database/sql acquires the write lock when it begins, because a transaction
+// that reads first and writes later can't wait for it.
 func newConnector(path string, pragmas []string) (sqldriver.Connector, error) {
 	query := url.Values{"_pragma": pragmas, "_dqs": {"0"}, "_txlock": {"immediate"}}
 	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
