@@ -201,18 +201,14 @@ func (d *delivery) fail(sent *sentRow, code string) {
 	}
 	sent.state, sent.code, sent.changed = OutboundFailed, code, true
 	c := d.s.rows[sent.conversationID]
-	if code == codes.CustomerBlocked && c.state != StateClosed && !d.wroteAfter(sent) {
+	wroteAfter := sent.wroteAt > sent.at || slices.ContainsFunc(d.s.arrived, func(m *messageRow) bool { // so the channel isn't blocked
+		return m.conversationID == sent.conversationID && m.author == AuthorCustomer && m.at > sent.at
+	})
+	if code == codes.CustomerBlocked && c.state != StateClosed && !wroteAfter {
 		d.s.close(c, code)
 	}
 	c.attention = code
 	c.markUpdated(d.s.now)
-}
-
-// wroteAfter reports whether the customer has written after the message was sent: then they haven't blocked the channel, or no longer.
-func (d *delivery) wroteAfter(sent *sentRow) bool {
-	return sent.wroteAt > sent.at || slices.ContainsFunc(d.s.arrived, func(m *messageRow) bool {
-		return m.conversationID == sent.conversationID && m.author == AuthorCustomer && m.at > sent.at
-	})
 }
 
 func (d *delivery) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {

@@ -127,13 +127,16 @@ func (p *Places) clone() Places {
 // workers may take them. It begins after the organization that a lease of this queue served last.
 func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string, wanted int, err error) {
 	steps := min(free.Free+walkSpares, maxWalk)
+	q.mu.Lock()
+	served := q.served
+	q.mu.Unlock()
 	work := &dueWork{byID: map[string]*dueOrganization{}}
 	err = tx.Query(ctx, func(row store.Row) error {
 		o := &dueOrganization{}
 		err := row.Scan(&o.id, &o.leased, &o.expired)
 		work.add(o)
 		return err
-	}, walkOrganizations, tx.Now(), q.lastServed(), steps)
+	}, walkOrganizations, tx.Now(), served, steps)
 	if err != nil || len(work.organizations) == 0 {
 		return nil, 0, err
 	}
@@ -158,7 +161,9 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 	if last < 0 || last >= walked {
 		last = walked - 1
 	}
-	q.serve(work.organizations[last].id)
+	q.mu.Lock()
+	q.served = work.organizations[last].id
+	q.mu.Unlock()
 	return ids, wanted, nil
 }
 
@@ -189,7 +194,14 @@ func (q *Queue) readDue(ctx context.Context, tx store.Tx, work *dueWork, free Pl
 		for i := range piece {
 			args = append(args, piece[i].id, piece[i].expired, piece[i].read)
 		}
-		return tx.Query(ctx, work.collect, text, args...)
+		return tx.Query(ctx, func(row store.Row) error {
+			var org, id string
+			err := row.Scan(&org, &id)
+			if o := work.byID[org]; err == nil && o != nil {
+				o.due = append(o.due, id)
+			}
+			return err
+		}, text, args...)
 	})
 	for _, o := range work.organizations {
 		o.more = len(o.due) > 0 && (o.expired > 0 || len(o.due) >= o.read) // leases ran out at other times, too
@@ -230,15 +242,6 @@ func (q *Queue) readOldest(ctx context.Context, tx store.Tx, work *dueWork) erro
 			return err
 		}, countLeases[size], store.Arguments(piece, any(tx.Now()))...)
 	})
-}
-
-func (w *dueWork) collect(row store.Row) error {
-	var org, id string
-	err := row.Scan(&org, &id)
-	if o := w.byID[org]; err == nil && o != nil {
-		o.due = append(o.due, id)
-	}
-	return err
 }
 
 func (w *dueWork) count() (n int) {
@@ -285,17 +288,4 @@ func (w *dueWork) choose(free Places) (ids []string, last int) {
 		free.take(o.id)
 		last = max(last, i)
 	}
-}
-
-// lastServed returns the organization after which the next lease begins.
-func (q *Queue) lastServed() string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.served
-}
-
-func (q *Queue) serve(org string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.served = org
 }

@@ -102,7 +102,8 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 		if len(op.items) == 0 && len(op.remembered) == 0 {
 			break
 		}
-		if err = q.write(ctx, op); !met(err) && !op.again {
+		err = q.write(ctx, op) // another process may be faster with a message, a conversation or a channel
+		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, errVanished) && !op.again {
 			break
 		}
 	}
@@ -136,11 +137,6 @@ func (q *Queue) refuse(ctx context.Context, arrivals []Arrival) error {
 		}
 	}
 	return nil
-}
-
-// met reports whether another process was faster with a message, a conversation or a channel.
-func met(err error) bool {
-	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, errVanished)
 }
 
 // enqueueOp is a delivery with sealed bodies and assigned ids.
@@ -346,7 +342,11 @@ func (d *delivery) writeAliases() {
 func (d *delivery) attribute() {
 	for _, item := range d.withBusiness() {
 		if item.Unsure && d.byBusiness(item) {
-			item.becomeEcho()
+			if item.Kind == Media {
+				item.Text, item.Media = "", item.Text
+			}
+			item.Kind, item.Unsure, item.CustomerName = HumanEcho, false, ""
+			item.Address, item.Other = item.business(), &OtherIDs{Alias: item.alias(), Business: item.Address}
 		}
 		if hash := businessDigest(item, item.business()); !d.businesses[hash] {
 			d.businesses[hash] = true
@@ -402,15 +402,6 @@ func (d *delivery) byBusiness(item *arrivedItem) bool {
 		return !reader
 	}
 	return c != nil && c.address == item.business()
-}
-
-// becomeEcho makes a customer's message one of the business.
-func (i *arrivedItem) becomeEcho() {
-	if i.Kind == Media {
-		i.Text, i.Media = "", i.Text
-	}
-	i.Kind, i.Unsure, i.CustomerName = HumanEcho, false, ""
-	i.Address, i.Other = i.business(), &OtherIDs{Alias: i.alias(), Business: i.Address}
 }
 
 // businessDigest is the hash that is kept of a business's id on a channel, among the hashes of deleted messages. It reveals nothing.

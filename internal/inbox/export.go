@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -54,14 +53,6 @@ type exportedFile struct {
 	Name      string `json:"name,omitzero"`
 	MediaType string `json:"mediaType,omitzero"`
 	Bytes     int64  `json:"bytes,omitzero"`
-}
-
-func exportFiles(files []media.File) (all []exportedFile) {
-	for i := range files {
-		f := &files[i]
-		all = append(all, exportedFile{f.ID, f.Kind, f.State, f.Code, f.Name, f.MediaType, f.Bytes})
-	}
-	return all
 }
 
 type exportedTurn struct {
@@ -119,7 +110,11 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		for i, m := range messages {
 			all[i] = exportedMessage{
 				ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: m.State, Code: m.Code, TurnID: m.TurnID,
-				PlatformMessageID: m.PlatformMessageID, Edited: m.Edited, At: exportTime(m.At), Files: exportFiles(m.Files),
+				PlatformMessageID: m.PlatformMessageID, Edited: m.Edited, At: exportTime(m.At),
+			}
+			for k := range m.Files {
+				f := &m.Files[k]
+				all[i].Files = append(all[i].Files, exportedFile{f.ID, f.Kind, f.State, f.Code, f.Name, f.MediaType, f.Bytes})
 			}
 		}
 		return all, err

@@ -69,11 +69,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	}
 	rows := make(map[string]*conversationRow, len(ids))
 	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
-		text := lockDueConversations[size]
-		if locksRows(tx) {
-			text += " FOR UPDATE SKIP LOCKED"
-		}
-		return tx.Query(ctx, collectConversations(rows), text, store.Arguments(piece, now)...)
+		return tx.Query(ctx, collectConversations(rows), lockDueConversations[size]+store.SkipLocked(tx), store.Arguments(piece, now)...)
 	})
 	if err != nil {
 		return err

@@ -161,7 +161,10 @@ const minWakeInterval = 20 * time.Millisecond
 // the latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the caller should wait a little and call it
 // again.
 func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
-	if err := q.pauseSinceWake(ctx); err != nil {
+	q.mu.Lock()
+	left := minWakeInterval - time.Since(q.awoke)
+	q.mu.Unlock()
+	if err := repeat.Pause(ctx, left); err != nil {
 		return err
 	}
 	ctxIdle, cancel := context.WithTimeout(ctx, idle)
@@ -180,14 +183,6 @@ func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 
 // Committed returns [store.DB.Committed] of the queue's database.
 func (q *Queue) Committed() <-chan struct{} { return q.db.Committed() }
-
-// pauseSinceWake waits until minWakeInterval has passed since the last return for due work.
-func (q *Queue) pauseSinceWake(ctx context.Context) error {
-	q.mu.Lock()
-	left := minWakeInterval - time.Since(q.awoke)
-	q.mu.Unlock()
-	return repeat.Pause(ctx, left)
-}
 
 func (q *Queue) listen(ctx context.Context) error {
 	return q.db.Listen(ctx, wakeChannel, func(wait func(context.Context, time.Duration) (bool, error)) error {

@@ -339,13 +339,6 @@ func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
 // spendDays is how long the turns of deleted conversations are kept: a widget's spend is bounded by the day.
 const spendDays = 2
 
-// keepSpend records the recent turns of a widget's conversation, because their cost stays in the sum of the widget's day.
-func (s *session) keepSpend(c *conversationRow) {
-	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id)
-		SELECT id, org_id, channel_id, created_at, call_id FROM turns
-		WHERE conversation_id = $1 AND created_at > $2 AND widget_id IS NOT NULL`, c.id, s.now-spendDays*retentionDay)
-}
-
 // sweepTombstones deletes expired tombstones, turns of past days, and keys of messages, in small transactions.
 func sweepTombstones(ctx context.Context, db *store.DB) error {
 	return errors.Join(

@@ -195,7 +195,7 @@ func updateRows(columns ...string) string {
 func queueUpdates(tx store.Tx, changed []*conversationRow) {
 	var heard, others []*conversationRow
 	for _, c := range changed {
-		if c.onlyHeard() {
+		if c.queueState == c.stored && c.people == c.storedPeople && c.address == c.storedAddress && bytes.Equal(c.name, c.storedName) {
 			heard = append(heard, c)
 		} else {
 			others = append(others, c)
@@ -239,11 +239,6 @@ func queueUpdates(tx store.Tx, changed []*conversationRow) {
 			len(heard),
 		)
 	}
-}
-
-// onlyHeard reports whether nothing changed but the times of the last message and change.
-func (c *conversationRow) onlyHeard() bool {
-	return c.queueState == c.stored && c.people == c.storedPeople && c.address == c.storedAddress && bytes.Equal(c.name, c.storedName)
 }
 
 // rowChanges is which columns of a row changed that a usual update doesn't name.

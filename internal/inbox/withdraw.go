@@ -185,7 +185,10 @@ func (s *session) delete(c *conversationRow, actor string) error {
 	if err := s.bury(c, math.MaxInt64); err != nil {
 		return err
 	}
-	s.keepSpend(c)
+	// The cost of recent turns of a widget's conversation stays in the sum of the widget's day.
+	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at, call_id)
+		SELECT id, org_id, channel_id, created_at, call_id FROM turns
+		WHERE conversation_id = $1 AND created_at > $2 AND widget_id IS NOT NULL`, c.id, s.now-spendDays*retentionDay)
 	for _, text := range []string{
 		`DELETE FROM outbound_messages WHERE conversation_id = $1`,
 		`DELETE FROM messages WHERE conversation_id = $1`,

@@ -130,7 +130,7 @@ func (f *Fetcher) Run(ctx context.Context) {
 	dispatch.Queue[try]{
 		Pause: f.Pause, Places: places, OrgPlaces: orgPlaces,
 		Due: func(ctx context.Context, cursor string) ([]string, string, bool, error) {
-			return due(ctx, f.DB, cursor)
+			return waiting.Due(ctx, f.DB, cursor)
 		},
 		Committed: f.DB.Committed,
 		Lease: func(ctx context.Context, org string, atMost int) ([]try, error) {

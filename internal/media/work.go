@@ -30,80 +30,20 @@ type try struct {
 	needs                int64  // for how many bytes it looked for room last
 }
 
-// waitingOrganizations are how many organizations with waiting files one look visits.
-const waitingOrganizations = 256
-
-// walkWaiting visits $2 organizations with waiting files, in order of id beginning after $1. Each costs two look-ups in the index
-// media_due, however much waits.
-const walkWaiting = `WITH RECURSIVE walk (org_id, step) AS (
-		SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM media WHERE state = 'waiting' AND org_id > $1
-			ORDER BY org_id LIMIT 1) AS org_id) AS beginning
-	UNION ALL
-		SELECT (SELECT d.org_id FROM media d WHERE d.state = 'waiting' AND d.org_id > walk.org_id
-			ORDER BY d.org_id LIMIT 1), step + 1
-		FROM walk WHERE org_id IS NOT NULL AND step < $2
-	)
-	SELECT org_id, EXISTS (SELECT 1 FROM media d WHERE d.state = 'waiting' AND d.org_id = walk.org_id AND d.run_at <= $3)
-	FROM walk WHERE org_id IS NOT NULL`
-
-// due returns the organizations after cursor that have a file to fetch now. next is the cursor of the next look. An empty one is the
-// beginning. empty: no file is waiting.
-func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next string, empty bool, err error) {
-	now, err := db.Now(ctx)
-	if err != nil {
-		return nil, cursor, false, err
-	}
-	visited := 0
-	_, err = store.ReadRows(ctx, db, "look for files to fetch", func(row store.Row) (struct{}, error) {
-		var isDue bool
-		err := row.Scan(&next, &isDue)
-		if isDue {
-			orgs = append(orgs, next)
-		}
-		visited++
-		return struct{}{}, err
-	}, walkWaiting, cursor, waitingOrganizations, now)
-	if visited < waitingOrganizations {
-		next = ""
-	}
-	return orgs, next, cursor == "" && visited == 0, err
-}
+var waiting = store.NewDueWork("look for files to fetch", "media", "state = 'waiting'")
 
 // lease leases up to a number of files of an organization to be fetched now. Other processes leave them alone for life milliseconds.
-func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int64) (leased []try, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		leased = nil
-		text := `SELECT id, org_id, channel_id, conversation_id, kind, about, attempts, created_at FROM media
-			WHERE org_id = $1 AND state = 'waiting' AND run_at <= $2 ORDER BY run_at LIMIT $3` + skipLocked(tx)
-		err := tx.Query(ctx, func(row store.Row) error {
-			var t try
-			err := row.Scan(&t.id, &t.orgID, &t.channelID, &t.conversationID, &t.kind, &t.about, &t.attempts, &t.createdAt)
-			leased = append(leased, t)
-			return err
-		}, text, orgID, tx.Now(), atMost)
-		if err != nil {
-			return err
-		}
-		for i := range leased {
-			leased[i].attempts++
-			leased[i].leasedAt = tx.Now()
+func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int64) ([]try, error) {
+	return store.LeaseDue(ctx, db, waiting, `SELECT id, org_id, channel_id, conversation_id, kind, about, attempts, created_at FROM media`,
+		orgID, atMost, func(row store.Row) (t try, err error) {
+			err = row.Scan(&t.id, &t.orgID, &t.channelID, &t.conversationID, &t.kind, &t.about, &t.attempts, &t.createdAt)
+			return t, err
+		}, func(tx store.Tx, t *try) {
+			t.attempts++
+			t.leasedAt = tx.Now()
 			tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4, code = '' WHERE id = $1`,
-				leased[i].id, leased[i].attempts, tx.Now()+life, tx.Now())
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return leased, nil
-}
-
-// skipLocked is the end of a SELECT that locks the rows it reads and leaves out what others have locked.
-func skipLocked(tx store.Tx) string {
-	if lock := tx.LockRows(); lock != "" {
-		return lock + " SKIP LOCKED"
-	}
-	return ""
+				t.id, t.attempts, tx.Now()+life, tx.Now())
+		})
 }
 
 // exec writes to the file's row under a lock. It returns errLost if a newer try owns the file. It skips a locked row instead of waiting,
@@ -111,7 +51,7 @@ func skipLocked(tx store.Tx) string {
 func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Context, tx store.Tx) error) error {
 	return db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		current, err := store.Changed(ctx, tx, `SELECT id FROM media
-			WHERE id = $1 AND attempts = $2 AND updated_at = $3 AND state = 'waiting' AND message_id IS NOT NULL`+skipLocked(tx),
+			WHERE id = $1 AND attempts = $2 AND updated_at = $3 AND state = 'waiting' AND message_id IS NOT NULL`+store.SkipLocked(tx),
 			t.id, t.attempts, t.leasedAt)
 		switch {
 		case err != nil:
@@ -295,7 +235,7 @@ const awaitingRoom = `SELECT id FROM media WHERE org_id = (SELECT org_id FROM {f
 
 // makeRoom has some files tried again that wait for room, because the file of a table is about to be deleted.
 func makeRoom(tx store.Tx, table, id string) {
-	waiting := strings.Replace(awaitingRoom, "{file}", table, 1) + skipLocked(tx)
+	waiting := strings.Replace(awaitingRoom, "{file}", table, 1) + store.SkipLocked(tx)
 	tx.Queue(store.AnyRows, `UPDATE media SET run_at = $2 WHERE id IN (`+waiting+`)`, id, tx.Now(), clearedPieces)
 }
 

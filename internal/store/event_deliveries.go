@@ -47,78 +47,21 @@ var eventDeliveries = newTable("event_deliveries", func(d *EventDelivery) []fiel
 // EventDeliveries is the queue of events.
 type EventDeliveries struct{ db *DB }
 
-const (
-	// walkEventOrganizations visits $3 organizations with pending events, in order of id after $2. Each costs two look-ups in the index
-	// event_deliveries_due, however many events are pending.
-	walkEventOrganizations = `WITH RECURSIVE walk (org_id, step) AS (
-			SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM event_deliveries WHERE state = 'pending' AND org_id > $2
-				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
-		UNION ALL
-			SELECT (SELECT d.org_id FROM event_deliveries d WHERE d.state = 'pending' AND d.org_id > walk.org_id
-				ORDER BY d.org_id LIMIT 1), step + 1
-			FROM walk WHERE org_id IS NOT NULL AND step < $3
-		)
-		SELECT org_id, EXISTS (SELECT 1 FROM event_deliveries d WHERE d.state = 'pending' AND d.org_id = walk.org_id AND d.run_at <= $1)
-		FROM walk WHERE org_id IS NOT NULL`
-	// eventWalk is how many organizations one look visits.
-	eventWalk = 256
-)
+var pendingEvents = NewDueWork("look for events", "event_deliveries", "state = 'pending'")
 
-// Due visits organizations with pending events, in order of id after cursor, and returns the organizations with events that are due now.
-// next is the cursor of the next call; an empty cursor begins with the first organization. empty reports whether no organization has
-// pending events.
+// Due returns the organizations after cursor that have events to try now, as [DueWork.Due].
 func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, empty bool, err error) {
-	now, err := d.db.Now(ctx)
-	if err != nil {
-		return nil, cursor, false, err
-	}
-	visited := 0
-	_, err = ReadRows(ctx, d.db, "look for events", func(row Row) (struct{}, error) {
-		var org string
-		var due bool
-		err := row.Scan(&org, &due)
-		if due {
-			orgs = append(orgs, org)
-		}
-		visited++
-		next = org
-		return struct{}{}, err
-	}, walkEventOrganizations, now, cursor, eventWalk)
-	if visited < eventWalk {
-		next = ""
-	}
-	return orgs, next, cursor == "" && visited == 0, err
+	return pendingEvents.Due(ctx, d.db, cursor)
 }
 
 // Lease leases up to limit due events of an organization, longest due first. Other processes skip them for life milliseconds. Each try is
 // counted, so that [EventDeliveries.Finish] of an older try changes nothing.
-func (d EventDeliveries) Lease(ctx context.Context, orgID string, limit int, life int64) (leased []EventDelivery, err error) {
-	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		leased = nil
-		text := eventDeliveries.selected + ` WHERE org_id = $1 AND state = 'pending' AND run_at <= $2 ORDER BY run_at LIMIT $3`
-		if lock := tx.LockRows(); lock != "" {
-			text += lock + " SKIP LOCKED"
-		}
-		err := tx.Query(ctx, func(row Row) error {
-			delivery, err := eventDeliveries.scan(row)
-			leased = append(leased, delivery)
-			return err
-		}, text, orgID, tx.Now(), limit)
-		if err != nil {
-			return err
-		}
-		for i := range leased {
-			leased[i].Attempts++
-			tx.Queue(1, `UPDATE event_deliveries SET attempts = $3, run_at = $4, updated_at = $5
-				WHERE event_id = $1 AND endpoint_id = $2 AND org_id = $6`,
-				leased[i].EventID, leased[i].EndpointID, leased[i].Attempts, tx.Now()+life, tx.Now(), orgID)
-		}
-		return nil
+func (d EventDeliveries) Lease(ctx context.Context, orgID string, limit int, life int64) ([]EventDelivery, error) {
+	return LeaseDue(ctx, d.db, pendingEvents, eventDeliveries.selected, orgID, limit, eventDeliveries.scan, func(tx Tx, one *EventDelivery) {
+		one.Attempts++
+		tx.Queue(1, `UPDATE event_deliveries SET attempts = $3, run_at = $4, updated_at = $5
+			WHERE event_id = $1 AND endpoint_id = $2 AND org_id = $6`, one.EventID, one.EndpointID, one.Attempts, tx.Now()+life, tx.Now(), orgID)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return leased, nil
 }
 
 // EventTry is how a try to deliver an event ended.
@@ -232,20 +175,6 @@ const (
 	selectWalletsCrossed = `SELECT o.id FROM organizations o LEFT JOIN wallets w ON w.org_id = o.id AND w.env = 'live'
 		WHERE o.low_balance_micros > 0 AND (coalesce(w.balance_micros, 0) < o.low_balance_micros) <> (o.low_balance_since > 0)
 		ORDER BY o.id LIMIT $1`
-	// walkWaitingOrganizations visits the organizations with customers outside of the queue who have waited without an event, and returns
-	// the organizations in which the oldest wait exceeds the bound. Each costs three look-ups, however many customers wait.
-	walkWaitingOrganizations = `WITH RECURSIVE walk (org_id) AS (
-			SELECT org_id FROM (SELECT (SELECT org_id FROM conversations WHERE ` + untold + `
-				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
-		UNION ALL
-			SELECT (SELECT c.org_id FROM conversations c WHERE ` + untold + `
-				AND c.org_id > walk.org_id ORDER BY c.org_id LIMIT 1)
-			FROM walk WHERE org_id IS NOT NULL
-		)
-		SELECT o.id FROM walk JOIN organizations o ON o.id = walk.org_id
-		WHERE o.waiting_minutes > 0 AND (SELECT c.unanswered_since FROM conversations c WHERE c.org_id = walk.org_id
-			AND ` + untold + `
-			ORDER BY c.unanswered_since LIMIT 1) < $1 - o.waiting_minutes * 60000`
 	selectWaitingUntold = `SELECT c.id FROM conversations c WHERE c.org_id = $1 AND ` + untold + ` AND c.unanswered_since < $2
 		ORDER BY c.unanswered_since LIMIT $3`
 	// selectQueuedUntold reads the queue from a due time on. A conversation in the usual course of an answer is in no index of its wait: the
@@ -258,7 +187,13 @@ const (
 	untold = `run_at IS NULL AND unanswered_since > 0 AND unanswered_since <> waiting_told`
 )
 
-// Wallets emits an event for each live wallet that has fallen below its organization's bound.
+// selectWaiting visits the organizations with customers outside of the queue whose wait wasn't reported, and returns the organizations where
+// the oldest waits longer than their bound. Each costs three look-ups, however many wait.
+var selectWaiting = WalkOrganizations("conversations", untold, "", "") + `SELECT o.id FROM walk JOIN organizations o ON o.id = walk.org_id
+	WHERE o.waiting_minutes > 0 AND (SELECT c.unanswered_since FROM conversations c WHERE c.org_id = walk.org_id
+		AND ` + untold + ` ORDER BY c.unanswered_since LIMIT 1) < $1 - o.waiting_minutes * 60000`
+
+// Wallets tells of live wallets that fell below their organization's bound, once for each time that they do.
 func (w EventWatch) Wallets(ctx context.Context) (more bool, err error) {
 	orgs, err := ReadRows(ctx, w.db, "look for low wallets", ScanValue[string], selectWalletsCrossed, watchPage)
 	if err != nil {
@@ -306,7 +241,7 @@ func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	orgs, err := ReadRows(ctx, w.db, "look for waiting customers", ScanValue[string], walkWaitingOrganizations, now)
+	orgs, err := ReadRows(ctx, w.db, "look for waiting customers", ScanValue[string], selectWaiting, now)
 	for _, org := range orgs {
 		told, err := w.waitsOf(ctx, org, now)
 		if err != nil {
