@@ -127,7 +127,7 @@ func TestServerDiesInBetween(t *testing.T) {
 		running, die := context.WithCancel(t.Context())
 		defer die()
 		s.Live = worker.New(worker.Config{
-			Queue: s.queue, Turns: dying{s.queue, die}, DB: db, Ring: handlertest.Ring(t), Gateway: s.worker.Gateway, Platforms: s.worker.Platforms,
+			Queue: dying{s.queue, die}, DB: db, Ring: handlertest.Ring(t), Gateway: s.worker.Gateway, Platforms: s.worker.Platforms,
 			Knowledge: s.worker.Knowledge, Lease: time.Minute,
 		})
 		r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-2","text":"two"}`)

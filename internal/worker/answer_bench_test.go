@@ -38,7 +38,7 @@ func BenchmarkAnswer(b *testing.B) {
 				h.client = platforms
 				h.crowd(b, organizations, b.N)
 				worked := newSendings(b.N)
-				w := h.worker(func(c *Config) { c.Observer, c.Leases = worked, c.Queue })
+				w := h.worker(func(c *Config) { c.Observer, c.Queue = worked, h.queue })
 				ctx, stop := context.WithCancel(b.Context())
 				ended := make(chan error, 1)
 				b.ReportAllocs()

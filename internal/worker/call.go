@@ -139,7 +139,7 @@ func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedR
 			return err
 		}
 	}
-	if err := p.Turns.BeginCall(ctx, lease, begins, texts); err != nil {
+	if err := p.Queue.BeginCall(ctx, lease, begins, texts); err != nil {
 		return fmt.Errorf("beginning a turn: %w", err)
 	}
 	if turn.Request == nil {
@@ -341,7 +341,7 @@ func (w *Worker) look(ctx context.Context) {
 			continue
 		}
 		bounded, done := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
-		seen, err := w.Turns.Interruptions(bounded, turns)
+		seen, err := w.Queue.Interruptions(bounded, turns)
 		done()
 		if err == nil {
 			w.watches.interrupt(seen)
@@ -357,7 +357,7 @@ func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interrupti
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	err := p.Turns.GiveWay(ctx, p.lease, turnID)
+	err := p.Queue.GiveWay(ctx, p.lease, turnID)
 	switch {
 	case over(err):
 		p.turnEnded(endedDiscarded)
@@ -372,7 +372,7 @@ func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interrupti
 // unmark makes the part that a commit in doubt may have marked as sending pending again: its platform was not called. called is a part for
 // which the platform was called. Empty means none.
 func (p *pass) unmark(ctx context.Context, called string) {
-	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Unmark(ctx, p.lease, called) })
+	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Unmark(ctx, p.lease, called) })
 	if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
 		p.Logger.ErrorContext(ctx, "a message that was not sent may be shown as one whose delivery is unknown",
 			"conversation", p.lease.ConversationID, "error", err)

@@ -77,11 +77,11 @@ func (p *pass) giveBack(ctx context.Context, wait time.Duration) {
 	var err error
 	switch {
 	case wait <= 0:
-		err = p.Leases.Release(ctx, p.lease)
+		err = p.Queue.Release(ctx, p.lease)
 	case p.postponed:
-		err = p.Leases.Postpone(ctx, p.lease, wait)
+		err = p.Queue.Postpone(ctx, p.lease, wait)
 	default:
-		err = p.Leases.Backoff(ctx, p.lease, wait)
+		err = p.Queue.Backoff(ctx, p.lease, wait)
 	}
 	if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
 		p.Logger.ErrorContext(ctx, "giving a lease back failed; it will run out", "conversation", p.lease.ConversationID, "error", err)
@@ -130,9 +130,9 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 func (p *pass) open(ctx context.Context) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	read := p.Turns.Open
+	read := p.Queue.Open
 	if p.opened.IsZero() {
-		read = p.Turns.OpenLeased
+		read = p.Queue.OpenLeased
 	}
 	work, err := read(ctx, p.lease, historyMessages)
 	if err != nil {

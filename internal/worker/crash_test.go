@@ -162,7 +162,7 @@ func (p *mortalPlatforms) Send(ctx context.Context, out platforms.Outgoing) (str
 func (h *fixture) mortal(at int, afterwards bool) (*Worker, *mortal) {
 	m := &mortal{Queue: h.queue, gateway: h.gateway, platforms: h.client, at: at, afterwards: afterwards}
 	return h.worker(func(c *Config) {
-		c.Leases, c.Turns = m, m
+		c.Queue = m
 		c.Gateway = &mortalGateway{h.gateway, m}
 		c.Platforms = &mortalPlatforms{unpaced{h.client}, m}
 	}), m

@@ -82,7 +82,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool, err error) {
 	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	leases, err := d.Leases.Lease(bounded, free, d.Lease)
+	leases, err := d.Queue.Lease(bounded, free, d.Lease)
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +190,7 @@ func (d *dispatcher) waiter(ctx context.Context) {
 			return
 		}
 		asked := time.Now()
-		err := d.Leases.Wait(ctx, idleWait)
+		err := d.Queue.Wait(ctx, idleWait)
 		if ctx.Err() != nil {
 			return
 		}
@@ -281,7 +281,7 @@ func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
 		}
 		asked := time.Now()
 		bounded, cancel := context.WithDeadlineCause(ctx, ends, errLeaseLost)
-		_, err := w.Leases.Renew(bounded, lease, w.Lease)
+		_, err := w.Queue.Renew(bounded, lease, w.Lease)
 		cancel()
 		switch {
 		case err == nil:
@@ -329,7 +329,7 @@ func standingPause(t *inbox.StandingTurn) time.Duration {
 
 // resumeLoop resumes standing turns after their cause was resolved or their pause is over, until ctx ends.
 func (w *Worker) resumeLoop(ctx context.Context) {
-	repeat.EveryChange(ctx, resumeInterval, resumeIdle, w.Leases.Committed, func(ctx context.Context) (again bool) {
+	repeat.EveryChange(ctx, resumeInterval, resumeIdle, w.Queue.Committed, func(ctx context.Context) (again bool) {
 		standing, err := w.resume(ctx)
 		if err != nil && ctx.Err() == nil {
 			w.Logger.ErrorContext(ctx, "resuming standing turns failed", "error", err)
@@ -342,10 +342,10 @@ func (w *Worker) resumeLoop(ctx context.Context) {
 func (w *Worker) resume(ctx context.Context) (standing int, err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	if _, err := w.Leases.Reconnected(bounded, resumeLimit); err != nil {
+	if _, err := w.Queue.Reconnected(bounded, resumeLimit); err != nil {
 		return 0, err
 	}
-	turns, err := w.Leases.StandingTurns(bounded, w.Now().Add(-resumeAge), resumeLimit)
+	turns, err := w.Queue.StandingTurns(bounded, w.Now().Add(-resumeAge), resumeLimit)
 	if err != nil {
 		return 0, err
 	}

@@ -29,7 +29,7 @@ func running(
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- New(Config{Leases: q, Turns: q, Gateway: &fakeGateway{run: run}, Concurrency: places, Lease: time.Minute}).Run(ctx, grace)
+		done <- New(Config{Queue: q, Gateway: &fakeGateway{run: run}, Concurrency: places, Lease: time.Minute}).Run(ctx, grace)
 	}()
 	return func() {
 		cancel()

@@ -92,13 +92,13 @@ func TestDraftModeDuringACall(t *testing.T) {
 
 // proposals is a queue whose drafts a test stores.
 type proposals struct {
-	Turns
+	Queue
 
 	propose func(next func() error) error
 }
 
 func (q *proposals) Propose(ctx context.Context, lease inbox.Lease, turnID string, parts []string) error {
-	return q.propose(func() error { return q.Turns.Propose(ctx, lease, turnID, parts) })
+	return q.propose(func() error { return q.Queue.Propose(ctx, lease, turnID, parts) })
 }
 
 // TestAWorkerDiesBeforeItsDraftIsStored, or after, when it is unknown: there is one draft, and one charge.
@@ -111,7 +111,7 @@ func TestAWorkerDiesBeforeItsDraftIsStored(t *testing.T) {
 				h.setDrafts(t, bot, true)
 				tries := 0
 				w := h.worker(func(c *Config) {
-					c.Turns = &proposals{h.queue, func(next func() error) error {
+					c.Queue = &proposals{c.Queue, func(next func() error) error {
 						if tries++; tries > 1 {
 							return next()
 						}

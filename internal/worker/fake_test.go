@@ -16,8 +16,7 @@ import (
 // fakeQueue is a queue in memory for what no database is needed for: places, leases and their renewal. Conversations
 // are open for as long as a test wants.
 type fakeQueue struct {
-	Turns // methods that no test expects panic
-	Leases
+	Queue // methods that no test expects panic
 
 	mu       sync.Mutex
 	due      []inbox.Lease

@@ -265,14 +265,14 @@ func (h *fixture) deliver(t *testing.T, channel string, items ...inbox.Item) {
 
 // later is a queue that gives conversations back for an hour more: nothing comes back by itself while a test waits for a slow
 // machine, but by hurry.
-type later struct{ Leases }
+type later struct{ Queue }
 
 func (l later) Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
-	return l.Leases.Backoff(ctx, lease, wait+time.Hour)
+	return l.Queue.Backoff(ctx, lease, wait+time.Hour)
 }
 
 func (l later) Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
-	return l.Leases.Postpone(ctx, lease, wait+time.Hour)
+	return l.Queue.Postpone(ctx, lease, wait+time.Hour)
 }
 
 // unpaced are platforms that take messages as fast as they come, so that tests of other things don't wait.
@@ -291,15 +291,12 @@ func (u unpaced) Find(channelType string) (messaging.ChannelType, bool) {
 // worker is a worker of the fixture.
 func (h *fixture) worker(change ...func(*Config)) *Worker {
 	cfg := Config{
-		Queue: h.queue, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: unpaced{h.client}, Lease: time.Minute,
+		Queue: later{h.queue}, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: unpaced{h.client}, Lease: time.Minute,
 		Knowledge: knowledge.New(h.db, nil),
 		Logger:    slog.New(slog.NewTextHandler(h.log, nil)),
 	}
 	for _, f := range change {
 		f(&cfg)
-	}
-	if cfg.Leases == nil {
-		cfg.Leases = later{cfg.Queue}
 	}
 	return New(cfg)
 }
@@ -308,7 +305,7 @@ func (h *fixture) worker(change ...func(*Config)) *Worker {
 func (h *fixture) drain(t *testing.T, w *Worker) (passes int) {
 	t.Helper()
 	for {
-		leases, err := w.Leases.Lease(t.Context(), inbox.Places{Free: 8}, w.Lease)
+		leases, err := w.Queue.Lease(t.Context(), inbox.Places{Free: 8}, w.Lease)
 		require.NoError(t, err)
 		if len(leases) == 0 {
 			return passes

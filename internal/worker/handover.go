@@ -189,11 +189,11 @@ func wrapped(before, behind string) (open, closed int) {
 // storeAnswer stores the answer, or with a reason the last words before the conversation is handed over.
 func (p *pass) storeAnswer(ctx context.Context, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error) {
 	if reason == "" {
-		return p.Turns.Answer(ctx, p.lease, turnID, parts, sendFirst)
+		return p.Queue.Answer(ctx, p.lease, turnID, parts, sendFirst)
 	}
-	rows, err := p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, parts, sendFirst)
+	rows, err := p.Queue.AnswerAndHandOver(ctx, p.lease, turnID, reason, parts, sendFirst)
 	if errors.Is(err, inbox.ErrDraftMode) { // last words aren't sent by themselves there
-		return p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, nil, false)
+		return p.Queue.AnswerAndHandOver(ctx, p.lease, turnID, reason, nil, false)
 	}
 	return rows, err
 }
@@ -201,7 +201,7 @@ func (p *pass) storeAnswer(ctx context.Context, turnID, reason string, parts []s
 // propose stores the model's answer as a draft, which a person sends.
 func (p *pass) propose(ctx context.Context, turn *inbox.Turn, text string) error {
 	parts := p.split(text)
-	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Propose(ctx, p.lease, turn.ID, parts) })
+	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Propose(ctx, p.lease, turn.ID, parts) })
 	if err != nil {
 		return fmt.Errorf("storing a draft: %w", err)
 	}

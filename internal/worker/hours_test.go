@@ -39,7 +39,7 @@ func TestClosedBusiness(t *testing.T) {
 	onEach(t, func(t *testing.T, h *fixture) {
 		h.setOpen(t, bot, false)
 		seen := observe()
-		w := h.worker(func(c *Config) { c.Observer, c.Leases = seen, h.queue })
+		w := h.worker(func(c *Config) { c.Observer, c.Queue = seen, h.queue })
 		h.say(t, bot, "lan", "hello")
 		h.drain(t, w)
 		h.say(t, bot, "lan", "anybody there?")

@@ -19,7 +19,7 @@ import (
 
 // turns replaces single methods of a queue.
 type turns struct {
-	Turns
+	Queue
 
 	answer  func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error)
 	sending func(next func() error) error
@@ -27,7 +27,7 @@ type turns struct {
 }
 
 func (q *turns) Answer(ctx context.Context, lease inbox.Lease, id string, parts []string, first bool) ([]inbox.Outbound, error) {
-	next := func() ([]inbox.Outbound, error) { return q.Turns.Answer(ctx, lease, id, parts, first) }
+	next := func() ([]inbox.Outbound, error) { return q.Queue.Answer(ctx, lease, id, parts, first) }
 	if q.answer == nil {
 		return next()
 	}
@@ -35,7 +35,7 @@ func (q *turns) Answer(ctx context.Context, lease inbox.Lease, id string, parts 
 }
 
 func (q *turns) Sending(ctx context.Context, lease inbox.Lease, id string) error {
-	next := func() error { return q.Turns.Sending(ctx, lease, id) }
+	next := func() error { return q.Queue.Sending(ctx, lease, id) }
 	if q.sending == nil {
 		return next()
 	}
@@ -43,7 +43,7 @@ func (q *turns) Sending(ctx context.Context, lease inbox.Lease, id string) error
 }
 
 func (q *turns) Sent(ctx context.Context, lease inbox.Lease, id, platformID, nextID string) error {
-	next := func() error { return q.Turns.Sent(ctx, lease, id, platformID, nextID) }
+	next := func() error { return q.Queue.Sent(ctx, lease, id, platformID, nextID) }
 	if q.sent == nil {
 		return next()
 	}
@@ -99,10 +99,10 @@ func TestDoubtBeforeThePlatformIsCalled(t *testing.T) {
 					h.say(t, bot, "lan", "hello")
 					ctx, cut := context.WithCancel(t.Context())
 					defer cut()
-					q := &turns{Turns: h.queue}
+					q := &turns{Queue: later{h.queue}}
 					spoil(h, q, cut)
-					w := h.worker(func(c *Config) { c.Turns = q })
-					leases, err := w.Leases.Lease(ctx, inbox.Places{Free: 1}, time.Minute)
+					w := h.worker(func(c *Config) { c.Queue = q })
+					leases, err := w.Queue.Lease(ctx, inbox.Places{Free: 1}, time.Minute)
 					require.NoError(t, err)
 					w.converse(ctx, leases[0], nil)
 					before := len(h.texts())
@@ -131,7 +131,7 @@ func TestAnUnconfirmedAnswerIsStoredAgain(t *testing.T) {
 				h.vendor.reply = func(context.Context, int, []string) (string, error) { return longAnswer, nil }
 				tries := 0
 				w := h.worker(func(c *Config) {
-					c.Turns = &turns{Turns: h.queue, answer: func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
+					c.Queue = &turns{Queue: later{h.queue}, answer: func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
 						if tries++; tries > 1 {
 							return next()
 						}
@@ -237,7 +237,7 @@ func TestAPersonIsFasterThanTheAnswer(t *testing.T) {
 			onEach(t, func(t *testing.T, h *fixture) {
 				h.say(t, bot, "lan", "first")
 				h.drain(t, h.worker(func(c *Config) {
-					c.Turns = &turns{Turns: h.queue, answer: func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
+					c.Queue = &turns{Queue: later{h.queue}, answer: func(next func() ([]inbox.Outbound, error)) ([]inbox.Outbound, error) {
 						test.act(t, h)
 						return next()
 					}}

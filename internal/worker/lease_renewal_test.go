@@ -17,7 +17,7 @@ func TestLeaseIsRenewedWhileTheWorkRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
-		w := New(Config{Leases: q, Turns: q, Lease: time.Minute})
+		w := New(Config{Queue: q, Lease: time.Minute})
 		held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
 		_ = repeat.Pause(t.Context(), 10*time.Minute+time.Second)
 		require.NoError(t, held.Err())
@@ -59,7 +59,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue()
 				q.renew = test.renew
-				w := New(Config{Leases: q, Turns: q, Lease: time.Minute})
+				w := New(Config{Queue: q, Lease: time.Minute})
 				start := time.Now()
 				held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
 				defer release()

@@ -76,7 +76,7 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 func (w *Worker) reply(ctx context.Context, orgID, channelID, messageID string) (inbox.Reply, error) {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	return w.Turns.Reply(ctx, orgID, channelID, messageID)
+	return w.Queue.Reply(ctx, orgID, channelID, messageID)
 }
 
 // livePause waits for the next read, and returns false when there must be none.
@@ -99,7 +99,7 @@ func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (i
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	return w.Leases.Claim(ctx, orgID, reply.ConversationID, w.Lease)
+	return w.Queue.Claim(ctx, orgID, reply.ConversationID, w.Lease)
 }
 
 // live connects a pass with the visitor that waits for its answer.

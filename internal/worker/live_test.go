@@ -174,7 +174,7 @@ func TestTurnOfAWatcherIsAskedAgainWithout(t *testing.T) {
 	h.widget(t, "chn_w")
 	h.visit(t, "chn_w", "v1", "1", "hello")
 	ctx, leave := context.WithCancel(t.Context())
-	_, err := h.worker(func(c *Config) { c.Turns = forgetful{h.queue, leave} }).AnswerNow(ctx, acme, "chn_w", "1", &reader{})
+	_, err := h.worker(func(c *Config) { c.Queue = forgetful{c.Queue, leave} }).AnswerNow(ctx, acme, "chn_w", "1", &reader{})
 	require.NoError(t, err)
 	require.Len(t, h.vendor.calls(), 1)
 	h.bury(t)
@@ -192,8 +192,8 @@ func TestAnswerNowShowsAnAnswerOnce(t *testing.T) {
 	h.widget(t, "chn_w")
 	h.visit(t, "chn_w", "v1", "1", "hello")
 	var seen reader
-	queue := &onceForgetful{Turns: h.queue, lost: func() { h.bury(t) }}
-	reply, err := h.worker(func(c *Config) { c.Turns = queue }).AnswerNow(t.Context(), acme, "chn_w", "1", &seen)
+	queue := &onceForgetful{Queue: later{h.queue}, lost: func() { h.bury(t) }}
+	reply, err := h.worker(func(c *Config) { c.Queue = queue }).AnswerNow(t.Context(), acme, "chn_w", "1", &seen)
 	require.NoError(t, err)
 	require.True(t, queue.forgot)
 	require.Equal(t, "You said: hello", reply.Text)
@@ -204,7 +204,7 @@ func TestAnswerNowShowsAnAnswerOnce(t *testing.T) {
 
 // onceForgetful loses its first lease before the answer is stored, and no other.
 type onceForgetful struct {
-	Turns
+	Queue
 
 	lost   func()
 	forgot bool
@@ -218,12 +218,12 @@ func (f *onceForgetful) Answer(
 		f.lost()
 		return nil, inbox.ErrLeaseLost
 	}
-	return f.Turns.Answer(ctx, lease, turnID, parts, sendFirst)
+	return f.Queue.Answer(ctx, lease, turnID, parts, sendFirst)
 }
 
 // forgetful loses its lease before the answer is stored.
 type forgetful struct {
-	*inbox.Queue
+	Queue
 
 	lost func()
 }
@@ -244,7 +244,7 @@ func TestAnswerNowClaimsWhatIsFree(t *testing.T) {
 	lease, err := h.queue.Claim(t.Context(), acme, reply.ConversationID, time.Minute)
 	require.NoError(t, err)
 	queue := &watched{Queue: h.queue, third: func() error { return h.queue.Release(t.Context(), lease) }}
-	reply, err = h.worker(func(c *Config) { c.Leases, c.Turns = queue, queue }).AnswerNow(t.Context(), acme, "chn_w", "1", &reader{})
+	reply, err = h.worker(func(c *Config) { c.Queue = queue }).AnswerNow(t.Context(), acme, "chn_w", "1", &reader{})
 	require.NoError(t, err)
 	require.Equal(t, "You said: hello", reply.Text)
 	require.Equal(t, 1, queue.claims)
@@ -296,7 +296,7 @@ func TestAnswerNowAtExit(t *testing.T) {
 	require.NoError(t, err)
 	waits := make(chan struct{})
 	queue := &watched{Queue: h.queue, third: func() error { close(waits); return nil }}
-	again := h.worker(func(c *Config) { c.Exit, c.Leases, c.Turns = waits, queue, queue })
+	again := h.worker(func(c *Config) { c.Exit, c.Queue = waits, queue })
 	reply, err = again.AnswerNow(t.Context(), acme, "chn_w", "2", &reader{})
 	require.NoError(t, err)
 	require.True(t, reply.Waits(), "whom another answers nobody waits for at the exit")

@@ -33,7 +33,7 @@ func TestAMissingPlatformStandsStill(t *testing.T) {
 		const site = "chn_local"
 		h.channel(t, acme, site, "localchat", helper)
 		lacking := func(c *Config) {
-			c.Queue = inbox.New(h.db, h.ring) // of a process of its own
+			c.Queue = later{inbox.New(h.db, h.ring)} // of a process of its own
 			c.Platforms = without{h.client, "bot"}
 		}
 		begun := make(chan struct{})
@@ -87,7 +87,7 @@ func TestAMissingPlatformIsMet(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h *fixture) {
 		w := h.worker(func(c *Config) {
-			c.Queue = inbox.New(h.db, h.ring)
+			c.Queue = later{inbox.New(h.db, h.ring)}
 			c.Platforms = without{h.client, "bot"}
 		})
 		h.say(t, bot, "lan", "hello")

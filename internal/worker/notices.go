@@ -47,7 +47,7 @@ func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err erro
 		parts = platforms.Split(kind.Limit, rules.MediaNotice)
 	}
 	bounded, cancel := storing(ctx)
-	rows, err := p.Turns.SayNotice(bounded, p.lease, p.waitingIDs(), parts)
+	rows, err := p.Queue.SayNotice(bounded, p.lease, p.waitingIDs(), parts)
 	cancel()
 	if err != nil {
 		return 0, fmt.Errorf("answering messages without text: %w", err)
@@ -109,7 +109,7 @@ func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.D
 		notice = platforms.Split(kind.Limit, rules.ClosedNotice)
 	}
 	bounded, cancel := storing(ctx)
-	rows, err := p.Turns.SayClosed(bounded, p.lease, notice, opening)
+	rows, err := p.Queue.SayClosed(bounded, p.lease, notice, opening)
 	cancel()
 	switch {
 	case over(err):

@@ -32,7 +32,6 @@ func onEachTwice(t *testing.T, run func(t *testing.T, h *fixture, start func()))
 					ended := make(chan error, 1)
 					w := h.worker(func(c *Config) {
 						c.DB, c.Queue, c.Platforms = db, inbox.New(db, h.ring), h.client
-						c.Leases = c.Queue
 					})
 					go func() { ended <- w.Run(ctx, patience) }()
 					t.Cleanup(func() {

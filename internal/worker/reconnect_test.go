@@ -40,7 +40,7 @@ func TestPartsWaitForTheirChannel(t *testing.T) {
 					h.platform.Expire(old[platforms.AccessToken])
 				}
 				h.say(t, channel, "lan", "hello")
-				w := h.worker(func(c *Config) { c.Leases = h.queue })
+				w := h.worker(func(c *Config) { c.Queue = h.queue })
 				h.drain(t, w)
 				if test.code == "" {
 					h.write(t, "lan", "by hand")

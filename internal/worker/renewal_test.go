@@ -133,7 +133,7 @@ func TestAPlatformThatIsClosedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	closed := &closedPlatform{h.client, maxTries + 3}
-	w := h.worker(func(c *Config) { c.Platforms, c.Leases = closed, h.queue })
+	w := h.worker(func(c *Config) { c.Platforms, c.Queue = closed, h.queue })
 	h.say(t, bot, "lan", "hello")
 	for range maxTries + 3 {
 		begun := time.Now()
@@ -151,7 +151,7 @@ func TestAPlatformThatIsClosedIsWaitedFor(t *testing.T) {
 }
 
 // uncounted is a queue that can't count what is unanswered.
-type uncounted struct{ Turns }
+type uncounted struct{ Queue }
 
 func (uncounted) Unanswered(context.Context, inbox.Lease) (int, error) { return 0, errStopping }
 
@@ -184,6 +184,6 @@ func TestUnansweredMessages(t *testing.T) {
 	h.exec(t, `UPDATE messages SET received_at = 1`)
 	_, err = h.queue.SendAsHuman(t.Context(), "test", acme, id, []string{"8", "9", "10", "11", "12"})
 	require.NoError(t, err)
-	h.drain(t, h.worker(func(c *Config) { c.Turns, c.Leases = uncounted{h.queue}, h.queue }))
+	h.drain(t, h.worker(func(c *Config) { c.Queue = uncounted{h.queue} }))
 	require.Equal(t, []string{"8", "9", "10", "11", "12"}, h.texts()[6:], "the platform refuses by itself")
 }

@@ -191,7 +191,7 @@ func TestTheLastWriteGivesThePlaceBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- h.worker(func(c *Config) { c.Leases, c.Turns, c.Concurrency = q, q, 1 }).Run(ctx, patience)
+		done <- h.worker(func(c *Config) { c.Queue, c.Concurrency = q, 1 }).Run(ctx, patience)
 	}()
 	require.Equal(t, "lan", (<-q.leased).CustomerRef)
 	h.say(t, bot, "minh", "good morning")
@@ -207,7 +207,7 @@ func TestTheLastWriteGivesThePlaceBack(t *testing.T) {
 // TestEndingConversationsAreBounded: as many as there are places may have given theirs back.
 func TestEndingConversationsAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher(t.Context(), New(Config{Leases: newFakeQueue(), Turns: newFakeQueue(), Concurrency: 2}), nil)
+	d := newDispatcher(t.Context(), New(Config{Queue: newFakeQueue(), Concurrency: 2}), nil)
 	d.taken, d.places[acme] = 2, 2
 	require.True(t, d.freeEarly(acme))
 	require.True(t, d.freeEarly(acme))

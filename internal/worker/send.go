@@ -175,7 +175,7 @@ func (p *pass) tooMany(ctx context.Context) *platforms.Error {
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	switch sent, err := p.Turns.Unanswered(ctx, p.lease); {
+	switch sent, err := p.Queue.Unanswered(ctx, p.lease); {
 	case err != nil:
 		p.Logger.WarnContext(ctx, "counting unanswered messages failed", "channel", p.work.Channel.ID, "error", err)
 		return nil
@@ -274,7 +274,7 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	if next != nil {
 		nextID = next.ID
 	}
-	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Sent(ctx, p.lease, row.ID, id, nextID) })
+	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Sent(ctx, p.lease, row.ID, id, nextID) })
 	switch {
 	case p.tooEarly(err), over(err): // the row is stored as sent; the next one is not ours any more
 		return nil
@@ -295,7 +295,7 @@ func (p *pass) sentLast(ctx context.Context, row *inbox.Outbound, id string) err
 	if p.ending != nil {
 		p.ending()
 	}
-	err := insist(ctx, func(ctx context.Context) error { return p.Turns.SentAndRelease(ctx, p.lease, row.ID, id) })
+	err := insist(ctx, func(ctx context.Context) error { return p.Queue.SentAndRelease(ctx, p.lease, row.ID, id) })
 	switch {
 	case over(err):
 		return nil
@@ -380,7 +380,7 @@ func (p *pass) unclear(ctx context.Context, row *inbox.Outbound) error {
 
 func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code string, o inbox.SendFailure) error {
 	err := insist(ctx, func(ctx context.Context) error {
-		return p.Turns.SendFailed(ctx, p.lease, row.ID, state, code, o)
+		return p.Queue.SendFailed(ctx, p.lease, row.ID, state, code, o)
 	})
 	if err != nil && !over(err) {
 		return fmt.Errorf("storing that a message was not sent: %w", err)
@@ -453,7 +453,7 @@ func (p *pass) paced(ctx context.Context) (wait time.Duration) {
 func (p *pass) sending(ctx context.Context, row *inbox.Outbound) error {
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	err := p.Turns.Sending(bounded, p.lease, row.ID)
+	err := p.Queue.Sending(bounded, p.lease, row.ID)
 	p.lease.Paces.Slot = 0
 	if p.tooEarly(err) {
 		return nil

@@ -182,7 +182,7 @@ func TestThePlatformsWishIsHonoured(t *testing.T) {
 	h.platform.Script("hello", platformfake.TooManyFor(100*time.Second))
 	h.say(t, bot, "lan", "hello")
 	start := time.Now()
-	h.drain(t, h.worker(func(c *Config) { c.Leases = h.queue }))
+	h.drain(t, h.worker(func(c *Config) { c.Queue = h.queue }))
 	var runAt int64
 	require.NoError(t, h.db.Reader().QueryRowContext(t.Context(), `SELECT run_at FROM conversations`).Scan(&runAt))
 	require.Greater(t, time.UnixMilli(runAt).Sub(start), 99*time.Second)

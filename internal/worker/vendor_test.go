@@ -39,7 +39,7 @@ func TestAHangingVendorTakesItsShare(t *testing.T) {
 		require.NoError(t, err)
 		calls := gateway.NewInFlight()
 		w := h.worker(func(c *Config) {
-			c.Concurrency, c.Leases = places, c.Queue
+			c.Concurrency, c.Queue = places, h.queue
 			c.Gateway = gateway.New(gateway.Config{
 				Catalog: catalog, Book: h.book, DB: h.db, Ring: h.ring, Calls: calls, HoldTTL: time.Minute, Places: places,
 			})

@@ -56,8 +56,9 @@ var (
 	errLeaseLost = errors.New("the conversation's lease is lost")
 )
 
-// Leases are the methods of [inbox.Queue] by which a worker gets conversations, keeps them and gives them back.
-type Leases interface {
+// Queue is implemented by [inbox.Queue]. In tests a queue fails between two steps, or runs on the clock of a bubble.
+type Queue interface { //nolint:interfacebloat // a conversation has as many steps
+	// By these a worker gets conversations, renews and returns them, and finds new work.
 	Lease(ctx context.Context, free inbox.Places, life time.Duration) ([]inbox.Lease, error)
 	Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (inbox.Lease, error)
 	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
@@ -65,41 +66,30 @@ type Leases interface {
 	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	StandingTurns(ctx context.Context, newerThan time.Time, limit int) ([]inbox.StandingTurn, error)
+	Resume(ctx context.Context, turnID string, attempts int64) error
 	Reconnected(ctx context.Context, limit int) (woken int, err error)
 	SkipUnknown(ctx context.Context, known func(channelType string) bool) (added []string, err error)
-	Notices
-}
-
-// Notices are the methods of [inbox.Queue] by which a worker notices that there may be something to do.
-type Notices interface {
 	Wait(ctx context.Context, idle time.Duration) error
 	Committed() <-chan struct{}
-}
 
-// Turns are the methods of [inbox.Queue] that take a turn from waiting messages to sent parts.
-type Turns interface {
+	// By these a turn goes from waiting messages to its end.
+	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
 	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
 	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	OpenLeased(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
-	BeginCall(ctx context.Context, lease inbox.Lease, turn inbox.Turn, messageIDs []string) error
+	RecentRequests(ctx context.Context, lease inbox.Lease) (turns int, err error)
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Interruptions(ctx context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error)
+	BeginCall(ctx context.Context, lease inbox.Lease, turn inbox.Turn, messageIDs []string) error
 	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error
-	Answers
-	Deliveries
-}
-
-// Answers are the methods of [inbox.Queue] that store messages to a customer, or drafts of them.
-type Answers interface {
+	Stand(ctx context.Context, lease inbox.Lease, standing inbox.Standing) error
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Propose(ctx context.Context, lease inbox.Lease, turnID string, parts []string) error
 	SayClosed(ctx context.Context, lease inbox.Lease, parts []string, opening time.Time) ([]inbox.Outbound, error)
 	SayNotice(ctx context.Context, lease inbox.Lease, messageIDs, parts []string) ([]inbox.Outbound, error)
-}
 
-// Deliveries are the methods of [inbox.Queue] that take a part from its answer to its end.
-type Deliveries interface {
+	// By these a part goes from its answer to its end.
 	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
 	Unmark(ctx context.Context, lease inbox.Lease, called string) error
 	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
@@ -136,10 +126,7 @@ type Knowledge interface {
 // Config configures a [Worker]. Queue, DB, Ring, Gateway, Platforms and Knowledge are required.
 type Config struct {
 	// Queue holds the conversations.
-	Queue *inbox.Queue
-	// Leases and Turns replace those methods of Queue, in tests that fail between two steps. Nil means Queue.
-	Leases Leases
-	Turns  Turns
+	Queue Queue
 	// DB has the channels. Ring opens and seals their credentials.
 	DB   *store.DB
 	Ring *vault.Ring
@@ -179,12 +166,6 @@ type Worker struct {
 
 // New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
 func New(cfg Config) *Worker {
-	if cfg.Leases == nil {
-		cfg.Leases = cfg.Queue
-	}
-	if cfg.Turns == nil {
-		cfg.Turns = cfg.Queue
-	}
 	if cfg.Concurrency <= 0 {
 		cfg.Concurrency = DefaultConcurrency
 	}
@@ -227,7 +208,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 func (w *Worker) skipMissing(ctx context.Context) error {
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	missing, err := w.Leases.SkipUnknown(bounded, func(channelType string) bool {
+	missing, err := w.Queue.SkipUnknown(bounded, func(channelType string) bool {
 		_, known := w.Platforms.Find(channelType)
 		return known
 	})

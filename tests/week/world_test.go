@@ -279,7 +279,7 @@ func (w *world) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		life, stop := context.WithTimeout(ctx, 7*time.Hour)
 		one := worker.New(worker.Config{
-			Queue: w.queue, Leases: patient{w.queue, w, new(time.Time)}, DB: w.db, Ring: w.ring, Gateway: w.gateway, Platforms: w.set,
+			Queue: patient{w.queue, w, new(time.Time)}, DB: w.db, Ring: w.ring, Gateway: w.gateway, Platforms: w.set,
 			Knowledge: knowledge.New(w.db, nil), Logger: slog.New(slog.DiscardHandler), Now: w.now,
 		})
 		err := one.Run(life, 2*time.Second)
