@@ -54,11 +54,11 @@ func (q Queue[T]) Run(ctx context.Context) {
 			d.Failed(ctx, err)
 			d.pause(ctx, faultPause, nil)
 		case next == "" || d.full():
-			looked := time.Now()
+			began := time.Now()
 			if empty && committed != nil {
 				d.pause(ctx, emptyPause, committed)
 			}
-			d.pause(ctx, repeat.Around(cmp.Or(d.Pause, lookPause))-time.Since(looked), nil)
+			d.pause(ctx, repeat.Around(cmp.Or(d.Pause, lookPause))-time.Since(began), nil)
 		}
 		cursor = next
 	}

@@ -390,7 +390,8 @@ type Lag struct {
 }
 
 // selectLags visits each organization with work once: a few look-ups in the index conversations_ready, however much waits.
-var selectLags = store.WalkOrganizations("conversations", "run_at IS NOT NULL", "", "") + `SELECT org_id, due_at FROM (SELECT org_id, (SELECT c.run_at FROM conversations c WHERE c.org_id = walk.org_id
+var selectLags = store.WalkOrganizations("conversations", "run_at IS NOT NULL", "", "") + `
+	SELECT org_id, due_at FROM (SELECT org_id, (SELECT c.run_at FROM conversations c WHERE c.org_id = walk.org_id
 			AND c.lease_until BETWEEN 0 AND 0 AND c.run_at IS NOT NULL ORDER BY c.lease_until, c.run_at LIMIT 1) AS due_at
 		FROM walk WHERE org_id IS NOT NULL) AS oldest
 	WHERE due_at <= $1 ORDER BY due_at, org_id LIMIT CAST($2 AS BIGINT)`

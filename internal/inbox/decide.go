@@ -288,9 +288,9 @@ func (d *delivery) collectWritten(c *conversationRow, ring *vault.Ring) func(sto
 
 // ours reports whether an echo repeats one of our parts, by its text. A part of unknown delivery has arrived, so that it is sent.
 func (d *delivery) ours(c *conversationRow, item *arrivedItem) bool {
-	said := lettersOf(item.Text)
+	letters := lettersOf(item.Text)
 	for _, part := range d.written[c.id] {
-		if said == "" || part.settledAs != "" || lettersOf(part.text) != said {
+		if letters == "" || part.settledAs != "" || lettersOf(part.text) != letters {
 			continue
 		}
 		switch part.state {

@@ -82,7 +82,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 			texts[countWaiting] = []any{"org_1", MaxWaiting, now}
 			require.Greater(t, len(texts), 25)
 			maps.Copy(texts, map[string][]any{
-				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
+				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectEarlier: {"cnv_7", "", 50},
 				selectDelivered: {"cnv_7", 50}, selectInterrupted[len(listSizes)-1]: {"cnv_7", "trn_7"}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
 				selectLags: {now, 10}, selectStandingByCode: {},
 				selectStanding: {now, 10, 10}, selectDead: {10},

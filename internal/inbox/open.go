@@ -188,7 +188,7 @@ const (
 		WHERE ` + unsentOf + ` ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
-	selectSaid = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
+	selectEarlier = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
 		ORDER BY received_at DESC, id DESC LIMIT CAST($3 AS BIGINT)`
 	selectDelivered = `SELECT ` + outboundColumns + ` WHERE conversation_id = $1 AND state IN ('sent', 'delivery_unknown')
 		ORDER BY created_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
@@ -224,9 +224,9 @@ type reading struct {
 	waiting      []placedMessage // in any order
 	token, until int64           // of the lease
 	runAt        sql.NullInt64   // later than work.ReadAt while the quiet window lasts
-	// asking, unsent, said: there is a running turn, an unsent part, an earlier message.
-	asking, unsent, said bool
-	failed               bool // something could not be read
+	// asking, unsent, earlier: there is a running turn, an unsent part, an earlier message.
+	asking, unsent, earlier bool
+	failed                  bool // something could not be read
 }
 
 // Open reads the conversation of a lease, with up to history earlier messages. It reads without locks: every later operation is checked
@@ -288,7 +288,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) 
 		work.Waiting = messages(r.waiting)
 		work.WaitingSince = slices.MinFunc(r.waiting, placedMessage.before).placedAt
 	}
-	if r.said {
+	if r.earlier {
 		work.History, err = q.openHistory(ctx, lease, history, &work)
 	}
 	return work, err
@@ -362,7 +362,7 @@ func (r *reading) arguments(lease Lease) []any {
 // scan scans their row.
 func (r *reading) scan(q *Queue, row store.Row) (err error) {
 	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels, &r.asking, &r.unsent,
-		&r.said, &r.work.RecentReplies)
+		&r.earlier, &r.work.RecentReplies)
 	return err
 }
 
@@ -417,8 +417,8 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 	if work.Turn != nil {
 		running = work.Turn.ID
 	}
-	said, err := store.ReadRows(ctx, q.db, "read what was said", q.scanMessage(vault.InboundBody),
-		selectSaid, lease.ConversationID, running, most)
+	earlier, err := store.ReadRows(ctx, q.db, "read earlier messages", q.scanMessage(vault.InboundBody),
+		selectEarlier, lease.ConversationID, running, most)
 	if err != nil {
 		return nil, err
 	}
@@ -427,7 +427,7 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 	if err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(append(said, sent...), func(m placedMessage) bool { return m.Unreadable })
+	all := slices.DeleteFunc(append(earlier, sent...), func(m placedMessage) bool { return m.Unreadable })
 	slices.SortFunc(all, placedMessage.before)
 	return messages(all[max(0, len(all)-most):]), nil
 }

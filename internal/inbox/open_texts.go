@@ -30,13 +30,13 @@ const (
 	withoutPart   = `SELECT t.id FROM outbound_messages o JOIN turns t ON t.id = o.turn_id WHERE o.conversation_id = $1
 		AND o.created_at >= (SELECT unsent_since FROM conversations WHERE id = $1) AND o.state = 'pending'
 		AND o.author = 'assistant' AND o.part = 0 AND o.resends = 0 AND t.code IN ('', '` + codeNotice + `')`
-	unsaid = withoutAnswer + ` UNION ALL ` + withoutPart
+	unanswered = withoutAnswer + ` UNION ALL ` + withoutPart
 )
 
 // retract ends with a code all of the assistant's work of which nothing was sent: turns without an answer, and answers with their parts. Their
 // texts are open again.
 func (s *session) retract(c *conversationRow, code string) {
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (`+unsaid+`)`, c.id)
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (`+unanswered+`)`, c.id)
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id IN (`+withoutPart+`)`, c.id, s.now)
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id IN (`+withoutAnswer+`)`, c.id, code, s.now)
 	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id IN (SELECT id FROM turns WHERE conversation_id = $1 AND state = 'superseded')`,
@@ -100,7 +100,7 @@ func (s *session) closeTexts(c *conversationRow, sentBefore, arrivedUntil int64)
 // selectUnansweredSince reads when the first text arrived that the customer sent at $2 or later and to which nothing was sent.
 const selectUnansweredSince = `SELECT coalesce(min(received_at), 0) FROM (
 	SELECT received_at FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND sent_at >= $2
-	UNION ALL SELECT received_at FROM messages WHERE turn_id IN (` + unsaid + `) AND NOT handled AND sent_at >= $2) AS texts`
+	UNION ALL SELECT received_at FROM messages WHERE turn_id IN (` + unanswered + `) AND NOT handled AND sent_at >= $2) AS texts`
 
 // countUnanswered sets the beginning of the customer's wait to the first unanswered text, after texts were closed.
 func (s *session) countUnanswered(c *conversationRow) error {

@@ -27,7 +27,7 @@ type peopleState struct {
 	handoverReason    string // why a person has the conversation, or had it last; "" if none ever had
 	// retriedAt is when a person last had what stood answered again, or 0; epoch milliseconds.
 	retriedAt int64
-	// closedUntil is until when the customer has been told that the business is closed; epoch milliseconds.
+	// closedUntil is until when the customer has a notice that the business is closed; epoch milliseconds.
 	closedUntil int64
 	// unknownSince is when a message to the customer last became [OutboundDeliveryUnknown] that no person has acknowledged yet, or 0; epoch
 	// milliseconds. Another attention may hide this one, which shows again when that ends.

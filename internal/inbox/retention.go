@@ -281,11 +281,11 @@ var (
 )
 
 // selectSeenText returns the keys of messages that are stored or have a tombstone. The limits make it look each up in an index.
-const selectSeenText = `WITH asked (org_id, channel_id, platform_message_id, hash) AS ({list})
-	SELECT org_id, channel_id, platform_message_id FROM asked WHERE coalesce(
-		(SELECT 1 FROM messages m WHERE m.org_id = asked.org_id AND m.channel_id = asked.channel_id
-			AND m.platform_message_id = asked.platform_message_id LIMIT 1),
-		(SELECT 1 FROM message_tombstones t WHERE t.hash = asked.hash LIMIT 1)) = 1`
+const selectSeenText = `WITH wanted (org_id, channel_id, platform_message_id, hash) AS ({list})
+	SELECT org_id, channel_id, platform_message_id FROM wanted WHERE coalesce(
+		(SELECT 1 FROM messages m WHERE m.org_id = wanted.org_id AND m.channel_id = wanted.channel_id
+			AND m.platform_message_id = wanted.platform_message_id LIMIT 1),
+		(SELECT 1 FROM message_tombstones t WHERE t.hash = wanted.hash LIMIT 1)) = 1`
 
 // queueSeen records which of the messages exist, or were deleted recently.
 func (d *delivery) queueSeen(keys []messageKey) {

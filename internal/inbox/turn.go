@@ -411,8 +411,8 @@ func (s *session) reopenStanding(c *conversationRow) {
 const wroteIn = `EXISTS (SELECT 1 FROM conversations v JOIN outbound_messages o ON o.conversation_id = v.id AND o.created_at >= v.unsent_since
 	WHERE o.state = 'pending' AND o.author = 'human' AND v.id = `
 
-var selectInterrupted = listSizes.Statement(`WITH asked (conversation_id, turn_id) AS ({list}) SELECT turn_id,
-	NOT EXISTS (SELECT 1 FROM turns WHERE id = asked.turn_id AND state = 'awaiting'), `+wroteIn+`asked.conversation_id) FROM asked`, 2, 0)
+var selectInterrupted = listSizes.Statement(`WITH wanted (conversation_id, turn_id) AS ({list}) SELECT turn_id,
+	NOT EXISTS (SELECT 1 FROM turns WHERE id = wanted.turn_id AND state = 'awaiting'), `+wroteIn+`wanted.conversation_id) FROM wanted`, 2, 0)
 
 // Interruption says what ended the wait for a model.
 type Interruption struct {

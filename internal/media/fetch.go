@@ -290,14 +290,14 @@ func (f *Fetcher) channel(ctx context.Context, t *try) (*platforms.Channel, erro
 
 // refusal returns a platform's error as a failure of the try.
 func refusal(err error) error {
-	said, ok := errors.AsType[*platforms.Error](err)
+	failed, ok := errors.AsType[*platforms.Error](err)
 	switch {
-	case ok && said.Class == platforms.Refused:
+	case ok && failed.Class == platforms.Refused:
 		return &fetchError{code: CodeExpired, cause: err}
-	case ok && said.Class == platforms.NeedsReauth:
+	case ok && failed.Class == platforms.NeedsReauth:
 		return &fetchError{cause: err, reconnect: true, wait: reconnectPause}
 	case ok:
-		return &fetchError{cause: err, wait: said.RetryAfter}
+		return &fetchError{cause: err, wait: failed.RetryAfter}
 	}
 	return &fetchError{cause: err}
 }

@@ -178,9 +178,9 @@ func (s *Set) Templates(ctx context.Context, channel *platforms.Channel, query p
 	if !s.HasTemplates(channel.Type) {
 		return page, platforms.Refusef("channels of type %q have no templates", string(channel.Type))
 	}
-	p, asked := s.of(channel.Type), lend(channel)
+	p, lent := s.of(channel.Type), lend(channel)
 	page, err = call(ctx, p, func(ctx context.Context) (platforms.TemplatePage, error) {
-		return p.templater.Templates(ctx, asked, query)
+		return p.templater.Templates(ctx, lent, query)
 	})
 	if err != nil {
 		return page, err
@@ -235,8 +235,8 @@ func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externa
 	if p == nil {
 		return nil, platforms.Refusef("channels of type %q have no platform to ask", string(channel.Type))
 	}
-	asked := lend(channel)
-	return call(ctx, p, func(ctx context.Context) ([]string, error) { return p.adapter.Identify(ctx, asked) })
+	lent := lend(channel)
+	return call(ctx, p, func(ctx context.Context) ([]string, error) { return p.adapter.Identify(ctx, lent) })
 }
 
 // Refresh exchanges a channel's refresh token as [platforms.Refresher] describes it. The error is a [*platforms.Error].
@@ -244,8 +244,8 @@ func (s *Set) Refresh(ctx context.Context, channel *platforms.Channel) (next pla
 	if !s.Refreshable(channel.Type) {
 		return nil, platforms.Refusef("channels of type %q have no token that can be refreshed", string(channel.Type))
 	}
-	p, asked := s.of(channel.Type), lend(channel)
-	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return p.refresher.Refresh(ctx, asked) })
+	p, lent := s.of(channel.Type), lend(channel)
+	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return p.refresher.Refresh(ctx, lent) })
 	if err != nil {
 		return nil, err
 	}
@@ -261,11 +261,11 @@ func (s *Set) Locate(ctx context.Context, channel *platforms.Channel, reference 
 	if platforms.IsAddress(reference) {
 		return platforms.Location{Address: reference}, nil
 	}
-	p, asked := s.of(channel.Type), lend(channel)
+	p, lent := s.of(channel.Type), lend(channel)
 	if p == nil || p.media == nil {
 		return where, platforms.Refusef("channels of type %q have no files that can be fetched", string(channel.Type))
 	}
-	return call(ctx, p, func(ctx context.Context) (platforms.Location, error) { return p.media.Locate(ctx, asked, reference) })
+	return call(ctx, p, func(ctx context.Context) (platforms.Location, error) { return p.media.Locate(ctx, lent, reference) })
 }
 
 // Transport carries requests to the addresses that the operator has configured.
@@ -371,26 +371,26 @@ func callWithin[T any](ctx context.Context, p *Platform, timeout time.Duration, 
 
 // failure returns an adapter's error as an error of the contract, with fields within their bounds.
 func (p *Platform) failure(err error) *platforms.Error {
-	said, ok := errors.AsType[*platforms.Error](err)
+	failed, ok := errors.AsType[*platforms.Error](err)
 	switch {
-	case ok && said == nil:
+	case ok && failed == nil:
 		return platforms.Fail(platforms.Unknown, errNoError)
 	case !ok:
 		return platforms.Fail(platforms.Unknown, err)
-	case said.Class == platforms.Retry && said.Closed:
-		return platforms.ClosedFor(said.RetryAfter, said.Cause)
-	case said.Class == platforms.Retry && said.RetryAfter > 0 && said.OneCustomer:
-		return platforms.TooManyForOne(said.RetryAfter, said.Cause)
-	case said.Class == platforms.Retry:
-		later := platforms.RetryLater(said.RetryAfter, said.Cause)
-		later.MostTries = max(said.MostTries, 0)
+	case failed.Class == platforms.Retry && failed.Closed:
+		return platforms.ClosedFor(failed.RetryAfter, failed.Cause)
+	case failed.Class == platforms.Retry && failed.RetryAfter > 0 && failed.OneCustomer:
+		return platforms.TooManyForOne(failed.RetryAfter, failed.Cause)
+	case failed.Class == platforms.Retry:
+		later := platforms.RetryLater(failed.RetryAfter, failed.Cause)
+		later.MostTries = max(failed.MostTries, 0)
 		return later
-	case said.Class == platforms.NeedsReauth:
-		return platforms.Unauthorized(said.Refreshable && p.refresher != nil, said.Cause)
-	case !slices.Contains(platforms.Classes(), said.Class):
-		return platforms.Fail(platforms.Unknown, said.Cause)
+	case failed.Class == platforms.NeedsReauth:
+		return platforms.Unauthorized(failed.Refreshable && p.refresher != nil, failed.Cause)
+	case !slices.Contains(platforms.Classes(), failed.Class):
+		return platforms.Fail(platforms.Unknown, failed.Cause)
 	}
-	return platforms.Fail(said.Class, said.Cause)
+	return platforms.Fail(failed.Class, failed.Cause)
 }
 
 // Verify returns an error unless the platform signed the delivery. [IsPanic] reports whether it is a fault of the adapter.

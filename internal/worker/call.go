@@ -21,7 +21,7 @@ func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest
 		switch {
 		case end != nil:
 			return end()
-		case !tooLong(failure.Outcome):
+		case failure.Outcome != gateway.OutcomeContextTooLong && failure.Outcome != gateway.OutcomeRequestTooLarge:
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
 			return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
@@ -29,11 +29,6 @@ func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest
 		turn.Request = nil // the shorter one is stored with the next call
 	}
 	return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
-}
-
-// tooLong reports whether a shorter request may be answered.
-func tooLong(outcome gateway.Outcome) bool {
-	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
 }
 
 // ending is how the pass goes on when a turn has ended, or can't begin.
@@ -369,7 +364,7 @@ func (p *pass) giveWay(ctx context.Context, turnID string, seen inbox.Interrupti
 	return nil
 }
 
-// unmark makes the part that a commit in doubt may have marked as sending pending again: its platform was not called. called is a part for
+// unmark makes the part that an unconfirmed commit may have marked as sending pending again: its platform was not called. called is a part for
 // which the platform was called. Empty means none.
 func (p *pass) unmark(ctx context.Context, called string) {
 	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Unmark(ctx, p.lease, called) })
@@ -379,8 +374,8 @@ func (p *pass) unmark(ctx context.Context, called string) {
 	}
 }
 
-// inDoubt reports whether a write may have happened though it returned an error.
-func inDoubt(err error) bool {
+// unconfirmed reports whether a write may have happened though it returned an error.
+func unconfirmed(err error) bool {
 	if _, early := errors.AsType[*inbox.PacedError](err); early {
 		return false
 	}

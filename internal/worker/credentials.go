@@ -305,15 +305,15 @@ func (w *Worker) renewTokens(ctx, work context.Context) error {
 				return
 			}
 			if renewed, _ := p.refresh(work, overdue); !renewed {
-				p.tellExpiry(work)
+				p.reportExpiry(work)
 			}
 		})
 		return nil
 	})
 }
 
-// tellExpiry reports a token to people that should have been renewed long ago, and ends soon.
-func (p *pass) tellExpiry(ctx context.Context) {
+// reportExpiry reports a token to people that should have been renewed long ago, and ends soon.
+func (p *pass) reportExpiry(ctx context.Context) {
 	channel := &p.work.Channel
 	kind, known := p.Platforms.Find(channel.Type)
 	if !known || channel.State != store.ChannelActive || !kind.Expiring(p.credentials, p.Now()) {

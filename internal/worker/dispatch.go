@@ -180,7 +180,7 @@ func (d *dispatcher) idle(ctx context.Context) {
 	}
 }
 
-// waiter waits for due work whenever it is asked, on a goroutine of its own, so that a place that gets free doesn't have to
+// waiter waits for due work on request, on a goroutine of its own, so that a place that gets free doesn't have to
 // interrupt a wait.
 func (d *dispatcher) waiter(ctx context.Context) {
 	for {
@@ -189,7 +189,7 @@ func (d *dispatcher) waiter(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		asked := time.Now()
+		began := time.Now()
 		err := d.Queue.Wait(ctx, idleWait)
 		if ctx.Err() != nil {
 			return
@@ -199,7 +199,7 @@ func (d *dispatcher) waiter(ctx context.Context) {
 			_ = repeat.Pause(ctx, faultPause)
 		}
 		signal(d.due)
-		if time.Since(asked) < emptyPause {
+		if time.Since(began) < emptyPause {
 			_ = repeat.Pause(ctx, emptyPause)
 		}
 	}
@@ -231,7 +231,7 @@ const (
 	// waitFactor: with maxTries the pauses are about 1, 3, 9, 27, 81, 243 and 300 s, eleven minutes in all, which
 	// outlives most outages of a vendor.
 	waitFactor = 3
-	// maxTries bounds how often a turn is asked before it stands and people are told.
+	// maxTries bounds how often a turn is tried before it stands and is reported to people.
 	maxTries = 8
 	// busyStorePause is the pause of a turn after the overloaded store refused its hold; each try costs the store two more writes.
 	busyStorePause = 10 * time.Second
@@ -279,13 +279,13 @@ func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		asked := time.Now()
+		began := time.Now()
 		bounded, cancel := context.WithDeadlineCause(ctx, ends, errLeaseLost)
 		_, err := w.Queue.Renew(bounded, lease, w.Lease)
 		cancel()
 		switch {
 		case err == nil:
-			ends, wait = asked.Add(w.Lease), w.Lease/3
+			ends, wait = began.Add(w.Lease), w.Lease/3
 		case errors.Is(err, inbox.ErrLeaseLost):
 			return true
 		case ctx.Err() != nil:

@@ -77,7 +77,7 @@ func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 }
 
 // lastWords returns the text of an answer as the customer gets it, and the reason to hand the conversation over, or none.
-func (p *pass) lastWords(request *storedRequest, text string) (said, reason string) {
+func (p *pass) lastWords(request *storedRequest, text string) (last, reason string) {
 	reason = request.Person
 	if request.MayHandOver {
 		var mark markFilter
@@ -217,10 +217,10 @@ func (p *pass) countRequests(ctx context.Context) error {
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	asked, err := p.Queue.RecentRequests(ctx, p.lease)
+	requests, err := p.Queue.RecentRequests(ctx, p.lease)
 	if err != nil {
 		return fmt.Errorf("counting drafts: %w", err)
 	}
-	p.work.RecentReplies = max(p.work.RecentReplies, asked)
+	p.work.RecentReplies = max(p.work.RecentReplies, requests)
 	return nil
 }

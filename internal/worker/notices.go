@@ -59,9 +59,9 @@ func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err erro
 // belongToTexts reports whether each waiting message belongs to a text of the customer, which has or gets an answer of its own.
 func (p *pass) belongToTexts() bool {
 	for _, m := range p.work.Waiting {
-		if !slices.ContainsFunc(p.work.History, func(said inbox.Message) bool {
-			apart := time.Duration(m.At-said.At) * time.Millisecond
-			return said.Author == inbox.AuthorCustomer && isText(said) && apart.Abs() <= belongsWithin
+		if !slices.ContainsFunc(p.work.History, func(earlier inbox.Message) bool {
+			apart := time.Duration(m.At-earlier.At) * time.Millisecond
+			return earlier.Author == inbox.AuthorCustomer && isText(earlier) && apart.Abs() <= belongsWithin
 		}) {
 			return false
 		}

@@ -22,7 +22,7 @@ import (
 const (
 	// bytesPerToken is the basis of estimates. The vocabularies of today's models have about 4.5 bytes of English, 3 of
 	// Vietnamese or Chinese in a token; for texts with fewer than 2 (rare scripts, random letters) the vendor reports that the
-	// context is too long, and is asked again with less.
+	// context is too long, and is repeated with less.
 	bytesPerToken = 2
 	// messageTokens and promptTokens are the costs of a message and a prompt besides the text, as in the gateway's bound.
 	messageTokens = 8
@@ -80,18 +80,18 @@ func (p prompt) reference(room int64) []message {
 // newestPart returns the waiting messages, or as much of their end as room holds, but never nothing.
 func newestPart(waiting []inbox.Message, room int64) (kept []message, used int64) {
 	for _, m := range slices.Backward(waiting) {
-		said := said(m)
-		cost := tokens(said.Content)
+		line := inPrompt(m)
+		cost := tokens(line.Content)
 		if used+cost > room {
-			said.Content = tail(said.Content, (room-used-messageTokens)*bytesPerToken)
-			if said.Content != "" || len(kept) == 0 {
-				kept = append(kept, said)
+			line.Content = tail(line.Content, (room-used-messageTokens)*bytesPerToken)
+			if line.Content != "" || len(kept) == 0 {
+				kept = append(kept, line)
 			}
 			used = room
 			break
 		}
 		used += cost
-		kept = append(kept, said)
+		kept = append(kept, line)
 	}
 	slices.Reverse(kept)
 	return kept, used
@@ -101,19 +101,19 @@ func newestPart(waiting []inbox.Message, room int64) (kept []message, used int64
 func newest(past []inbox.Message, room int64) []message {
 	var kept []message
 	for _, m := range slices.Backward(past) {
-		said := said(m)
-		if room -= tokens(said.Content); room < 0 {
+		line := inPrompt(m)
+		if room -= tokens(line.Content); room < 0 {
 			break
 		}
-		kept = append(kept, said)
+		kept = append(kept, line)
 	}
 	slices.Reverse(kept)
 	return kept
 }
 
-// said returns a message of the conversation in the vendor's terms. A person's message counts as the assistant's: to the
+// inPrompt returns a message of the conversation in the vendor's terms. A person's message counts as the assistant's: to the
 // customer both are the business.
-func said(m inbox.Message) message {
+func inPrompt(m inbox.Message) message {
 	out := message{Role: "assistant", Content: m.Text}
 	if m.Author == inbox.AuthorCustomer {
 		out.Role = "user"
@@ -253,7 +253,7 @@ const (
 	threadAge = 24 * time.Hour
 )
 
-// looksFirst reports whether the platform has to be asked before an answer is sent for newer messages of people.
+// looksFirst reports whether newer messages of people have to be read from the platform before an answer is sent.
 func (p *pass) looksFirst() bool { return p.Platforms.ReadsThreads(p.channelType()) }
 
 // lookForPeople enqueues messages that people of the business wrote to the customer in the platform's own app, as if the platform had

@@ -69,7 +69,7 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 
 // mark commits that the row is being sent. It reports false for a row that must not be sent: a person has taken the conversation, an
 // earlier part failed and took this one with it, or its text doesn't open. A wait above 0 is the pause until the platform's pace lets it be
-// sent. After a doubt the row is pending again: its platform was not called.
+// sent. After an unconfirmed commit the row is pending again: its platform was not called.
 func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait time.Duration, err error) {
 	if row.State == inbox.OutboundSending {
 		return true, 0, nil
@@ -95,7 +95,7 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 		case over(err):
 			return false, 0, nil
 		case err != nil:
-			if inDoubt(err) {
+			if unconfirmed(err) {
 				p.unmark(ctx, "")
 			}
 			return false, 0, fmt.Errorf("marking a message as sending: %w", err)
@@ -279,7 +279,7 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	case p.tooEarly(err), over(err): // the row is stored as sent; the next one is not ours any more
 		return nil
 	case err != nil:
-		if next != nil && inDoubt(err) {
+		if next != nil && unconfirmed(err) {
 			p.unmark(ctx, row.ID)
 		}
 		return fmt.Errorf("storing that a message was sent: %w", err)
@@ -319,11 +319,11 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	case platforms.Retry:
 		return p.later(ctx, row, failure)
 	case platforms.NeedsReauth:
-		mended, err := p.needsReauth(ctx)
+		renewed, err := p.needsReauth(ctx)
 		switch {
 		case err != nil:
 			return 0, err
-		case mended:
+		case renewed:
 			return p.later(ctx, row, &platforms.Error{Class: platforms.Retry})
 		}
 		return p.untilReconnected(ctx, row)
@@ -403,7 +403,7 @@ func insist(ctx context.Context, write func(ctx context.Context) error) error {
 		bounded, cancel := storing(ctx)
 		err := write(bounded)
 		cancel()
-		if !inDoubt(err) || try >= recordTries && (ctx.Err() != nil || time.Now().After(until)) {
+		if !unconfirmed(err) || try >= recordTries && (ctx.Err() != nil || time.Now().After(until)) {
 			return err
 		}
 		_ = repeat.Pause(context.WithoutCancel(ctx), repeat.Around(recordPause))

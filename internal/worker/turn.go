@@ -154,14 +154,14 @@ func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowl
 	if len(agent.KnowledgeBaseIDs) == 0 {
 		return nil, nil
 	}
-	var asked strings.Builder
+	var query strings.Builder
 	for _, m := range p.readableTexts() {
-		asked.WriteString(m.Text)
-		asked.WriteByte('\n')
+		query.WriteString(m.Text)
+		query.WriteByte('\n')
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	snippets, err := p.Knowledge.Search(ctx, p.lease.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
+	snippets, err := p.Knowledge.Search(ctx, p.lease.OrgID, agent.KnowledgeBaseIDs, query.String(), knowledge.PromptSnippets)
 	if err != nil {
 		return nil, fmt.Errorf("searching the agent's documents: %w", err)
 	}
@@ -246,20 +246,20 @@ func (p *pass) store(
 	ctx context.Context, turn *inbox.Turn, reason string, parts []string,
 ) (rows []inbox.Outbound, personFirst bool, err error) {
 	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant, false) == nil
-	doubted := false
+	uncertain := false
 	err = insist(ctx, func(ctx context.Context) (err error) {
 		rows, err = p.storeAnswer(ctx, turn.ID, reason, parts, sendFirst)
-		doubted = doubted || inDoubt(err)
+		uncertain = uncertain || unconfirmed(err)
 		return err
 	})
 	if p.tooEarly(err) {
 		return rows, false, nil
 	}
 	if err != nil {
-		if sendFirst && doubted {
+		if sendFirst && uncertain {
 			p.unmark(ctx, "")
 		}
-		if doubted && errors.Is(err, inbox.ErrEnded) { // by the commit that was not confirmed
+		if uncertain && errors.Is(err, inbox.ErrEnded) { // by the commit that was not confirmed
 			return nil, true, nil
 		}
 		return nil, false, fmt.Errorf("storing the answer: %w", err)
