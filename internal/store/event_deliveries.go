@@ -187,13 +187,13 @@ const (
 	untold = `run_at IS NULL AND unanswered_since > 0 AND unanswered_since <> waiting_told`
 )
 
-// selectWaiting visits the organizations with customers outside of the queue whose wait wasn't reported, and returns the organizations where
-// the oldest waits longer than their bound. Each costs three look-ups, however many wait.
+// selectWaiting visits the organizations with customers outside of the queue who have waited without an event, and returns the organizations
+// in which the oldest wait exceeds the bound. Each costs three look-ups, however many customers wait.
 var selectWaiting = WalkOrganizations("conversations", untold, "", "") + `SELECT o.id FROM walk JOIN organizations o ON o.id = walk.org_id
 	WHERE o.waiting_minutes > 0 AND (SELECT c.unanswered_since FROM conversations c WHERE c.org_id = walk.org_id
 		AND ` + untold + ` ORDER BY c.unanswered_since LIMIT 1) < $1 - o.waiting_minutes * 60000`
 
-// Wallets tells of live wallets that fell below their organization's bound, once for each time that they do.
+// Wallets emits an event for each live wallet that has fallen below its organization's bound.
 func (w EventWatch) Wallets(ctx context.Context) (more bool, err error) {
 	orgs, err := ReadRows(ctx, w.db, "look for low wallets", ScanValue[string], selectWalletsCrossed, watchPage)
 	if err != nil {
