@@ -3,16 +3,21 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 const (
@@ -187,3 +192,136 @@ func endExit() {
 
 // Caddy's main calls this when all apps have stopped.
 func init() { caddy.OnExit(func(context.Context) { endExit() }) }
+
+// settings are the values that Provision read from a configuration's references, once for its lifetime. They are
+// unexported, so that no dump of the configuration shows them.
+type settings struct {
+	// location is the store's canonical address.
+	location store.Location
+	// redis is nil if there is none.
+	redis *redisSettings
+	// ring holds the keys behind master_key.
+	ring *vault.Ring
+	// vendors has an entry for each provider, by name.
+	vendors map[string]vendor
+	// platforms are the options of the platforms that are configured, by name, with references resolved.
+	platforms map[string]map[string]string
+}
+
+// Provision checks the configuration, reads its secrets and builds the providers' transports. Its error has all faults of
+// the configuration or, if there are none, all secrets that are missing or unusable. It opens no store and makes no
+// connection. It implements caddy.Provisioner.
+func (a *App) Provision(ctx caddy.Context) error {
+	nameService()
+	if err := a.faults().Err(); err != nil {
+		return err
+	}
+	a.fill()
+	read, err := a.readSettings(ctx)
+	if err != nil {
+		return err
+	}
+	a.settings = read
+	for _, warning := range append(a.secretWarnings(caddy.NewReplacer()), a.oddities()...) {
+		ctx.Logger().Warn(warning)
+	}
+	return a.provision(ctx, a)
+}
+
+// readSettings resolves all references. The error has every one that failed, by path.
+func (a *App) readSettings(ctx caddy.Context) (settings, error) {
+	var fs config.Faults
+	repl := caddy.NewReplacer()
+	read := settings{vendors: make(map[string]vendor, len(a.Providers))}
+
+	read.location = a.Store.read(repl, &fs)
+
+	read.redis = a.Redis.read(repl, &fs)
+
+	ring, err := a.Ring(repl)
+	if err != nil {
+		fs.Addf("svc.master_key", "%v", err)
+	}
+	read.ring = ring
+
+	for _, p := range a.Providers {
+		read.vendors[p.Name] = p.read(ctx, repl, &fs)
+	}
+	read.platforms = a.Platforms.read(repl, &fs)
+	return read, fs.Err()
+}
+
+// Ring reads the keys behind master_key with repl. The error never holds a key.
+func (a *App) Ring(repl *caddy.Replacer) (*vault.Ring, error) {
+	text, err := a.MasterKey.Resolve(repl)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := vault.ParseRing(text)
+	if err != nil {
+		return nil, fmt.Errorf("what %s holds is no master key: %w", string(a.MasterKey), err)
+	}
+	return ring, nil
+}
+
+// ErrOtherMasterKey is the error of a master key with which none of the newest sealed values of the store was sealed.
+var ErrOtherMasterKey = errors.New("none of its keys sealed what this store holds")
+
+// CheckMasterKey fails with [ErrOtherMasterKey] when the store has sealed values and none of the newest was sealed with a key
+// of the ring. One that was is enough: after a rotation, and after a key was lost, older values stay sealed with keys that
+// are gone. It reads some dozen rows.
+func CheckMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) error {
+	values, err := db.SealedSample(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for what the master key sealed: %w", err)
+	}
+	if len(values) == 0 || slices.ContainsFunc(values, ring.Names) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is another master key, or an older key is missing in it", ErrOtherMasterKey)
+}
+
+// requireMasterKey is [CheckMasterKey] for Start; its error says what to do. If the store can't be read it only logs a
+// warning, because a reload must not depend on that.
+func (a *App) requireMasterKey(ctx context.Context, db *store.DB) error {
+	err := CheckMasterKey(ctx, db, a.settings.ring)
+	switch {
+	case errors.Is(err, ErrOtherMasterKey):
+		return fmt.Errorf("svc.master_key (%s): %w (%s)\n"+
+			"Give the master key with which this store was used, behind the new one if there is a new one. If it is lost for good, "+
+			"docs/operating.md says under \"A lost master key\" how to go on with another", a.MasterKey, err, a.settings.location.Redacted())
+	case err != nil:
+		a.log.Warn("the master key was not checked against the store", slog.Any("error", err))
+	}
+	return nil
+}
+
+// modulePath is the path of this module.
+const modulePath = "github.com/caddy-svc/caddy-svc"
+
+// version is set by the scripts that build releases, with -ldflags -X.
+var version string
+
+// Version returns the version of this program: that of the release or commit which a script built, or that of the module in a program
+// that xcaddy built, or "devel".
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if built, ok := debug.ReadBuildInfo(); ok {
+		return moduleVersion(built)
+	}
+	return develVersion
+}
+
+// develVersion is the version of a program that was built from a folder.
+const develVersion = "devel"
+
+func moduleVersion(built *debug.BuildInfo) string {
+	for _, module := range append([]*debug.Module{&built.Main}, built.Deps...) {
+		if module.Path == modulePath && module.Replace == nil && strings.HasPrefix(module.Version, "v") {
+			return module.Version
+		}
+	}
+	return develVersion
+}

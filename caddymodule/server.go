@@ -110,11 +110,11 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 		r.Faultf(serverDirective, block, "%v", err)
 		return nil, r.Err(new(config.Faults), block)
 	}
-	if !directlyInSite(h) {
+	site := siteOf(h)
+	if h.IsNamedRoute() || len(site.segments) > 0 && site.index(block.Word()) < 0 {
 		r.Faultf(serverDirective, block, "belongs directly into a site, because it also responds to the site's errors; "+
 			"inside other blocks use svc_chat, svc_api and the others")
 	}
-	site := siteOf(h)
 	for _, fault := range site.besideServer(h, block.Word()) {
 		r.Faultf(serverDirective, block, "%s", fault)
 	}
@@ -138,16 +138,6 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 		return nil, err
 	}
 	return s.routes(h), nil
-}
-
-// directlyInSite reports whether the directive of h stands in a site, and not inside another block or a named route. The two
-// maps of a Helper are one map there, and only there.
-func directlyInSite(h httpcaddyfile.Helper) bool {
-	const mark = serverDirective
-	h.State[mark] = true
-	defer delete(h.State, mark)
-	_, shared := h.BlockState[mark]
-	return shared && !h.IsNamedRoute()
 }
 
 // readNames reads one or more different names. fault returns what is wrong with a name, "" for nothing.
