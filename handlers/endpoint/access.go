@@ -177,10 +177,6 @@ const (
 	TurnWait          = 10 * time.Second
 )
 
-func newTurns() *dispatch.Turns {
-	return dispatch.NewTurns(dispatch.Bounds{Places: 1 << 20, Each: OperationsAtATime, Line: OperationsWaiting, Lines: 1 << 20})
-}
-
 var errTurnSlow = fmt.Errorf("no place within %s", TurnWait)
 
 // takeTurn waits until the request's operation may run. leave gives its place back, once. The error is rate_limited if too many wait or

@@ -41,8 +41,8 @@ type Server struct {
 // answers in memory; nil means unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	s := &Server{
-		authenticator: authenticator, sessions: sessions, bodies: bodies, turns: newTurns(), mux: http.NewServeMux(),
-		functions: map[string]function{},
+		authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux(), functions: map[string]function{},
+		turns: dispatch.NewTurns(dispatch.Bounds{Places: 1 << 20, Each: OperationsAtATime, Line: OperationsWaiting, Lines: 1 << 20}),
 	}
 	s.huma = humago.New(s.mux, frameworkConfig())
 	s.huma.UseMiddleware(s.admit)

@@ -24,8 +24,6 @@ func (s *session) Administers() bool { return s.has(handlers.RoleAdministrator) 
 // Owns reports whether the person is an owner.
 func (s *session) Owns() bool { return s.has(handlers.RoleOwner) }
 
-func (s *session) above(role handlers.Role) bool { return s.has(role) && s.Role != role }
-
 // has reports whether the person's role is at least role. Pages hide only forms that the operations refuse.
 func (s *session) has(role handlers.Role) bool { return s != nil && s.Role.Has(role) }
 

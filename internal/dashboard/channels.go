@@ -187,7 +187,7 @@ func showChannel(req *pageRequest) (any, error) {
 		data.Steps = append(data.Steps, strings.ReplaceAll(step, "%u", text(c.WebhookURL)))
 	}
 	if c.Type == widgetTypeName {
-		data.Snippet = widgetSnippet(req.d.config.BaseURL, c.ID)
+		data.Snippet = fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(req.d.config.BaseURL), c.ID)
 	}
 	if req.session.Administers() {
 		req.addChannelForms(&data, choices(agents, text(c.AgentID)))
@@ -426,9 +426,4 @@ func microsOf(amount string) (micros string, ok bool) {
 	}
 	number, err := strconv.ParseInt(digits, 10, 64)
 	return strconv.FormatInt(number, 10), err == nil
-}
-
-// widgetSnippet returns the line of HTML that shows the widget on a page.
-func widgetSnippet(baseURL, channelID string) string {
-	return fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(baseURL), channelID)
 }

@@ -174,7 +174,9 @@ func conversationPage() page {
 			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/files/"+id, nil, nil)
 		}}},
 		actions: []action{
-			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
+			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: func(req *pageRequest) (outcome, error) {
+				return here(req), req.explained(req.sendMessage(values{"text": req.text("text")}))
+			}},
 			{verb: "files", form: "file-create", done: "The file is on its way.", maxBody: maxSentUpload, do: sendFile},
 			{
 				verb: "handover", form: "conversation-handover", done: "The conversation is yours. The assistant is silent in it.",
@@ -195,7 +197,10 @@ func conversationPage() page {
 			{verb: "discard", form: "draft-discard", done: "The proposed answer was discarded.", do: func(req *pageRequest) (outcome, error) {
 				return here(req), req.run(api.DiscardDraft, values{"id": req.id(), "draftId": req.text("draftId")})
 			}},
-			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: resendMessage},
+			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: func(req *pageRequest) (outcome, error) {
+				in := values{"id": req.id(), "messageId": req.text("messageId"), "mayArriveTwice": req.flag("mayArriveTwice")}
+				return here(req), req.explained(req.run(api.ResendMessage, in))
+			}},
 			{
 				verb: "block", form: "conversation-block", done: "The customer is blocked. The assistant answers nothing of theirs.",
 				do: do(api.BlockCustomer),
@@ -301,13 +306,6 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	return nil
 }
 
-func resendMessage(req *pageRequest) (outcome, error) {
-	err := req.run(api.ResendMessage, values{
-		"id": req.id(), "messageId": req.text("messageId"), "mayArriveTwice": req.flag("mayArriveTwice"),
-	})
-	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
-}
-
 // explained returns a refusal to send with words for people, where the operation's are for programs.
 func (req *pageRequest) explained(err error) error {
 	if err == nil {
@@ -322,11 +320,6 @@ var answerForm = formOf(
 	api.SendMessage, form{ID: "message-create", Submit: "Send to the customer"},
 	field{Name: "text", Kind: areaField, Label: "Your answer", Required: true, Rows: 4, Hint: "A long one is sent in several parts."},
 )
-
-func answerCustomer(req *pageRequest) (outcome, error) {
-	err := req.sendMessage(values{"text": req.text("text")})
-	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
-}
 
 // onceName is the hidden field of a form by which the customer gets the message once, although a double click sends the form twice.
 const onceName = "once"

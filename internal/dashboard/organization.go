@@ -127,7 +127,7 @@ func showMember(req *pageRequest) (any, error) {
 		Member: member, Edit: req.form(memberForm.with("role", req.roles(member.Role))),
 		Remove: req.form(button("member-remove", req.path()+"/remove", "Remove member", "Remove "+member.Email+"? They are signed out at once.")),
 	}
-	if member.State != "active" || req.session.above(member.Role) {
+	if member.State != "active" || req.session.has(member.Role) && req.session.Role != member.Role {
 		shown.Link = req.form(button("member-link", req.path()+"/link", "Make a new link", ""))
 	}
 	return shown, nil

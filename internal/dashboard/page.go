@@ -117,7 +117,8 @@ func sections() []section {
 func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
-			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(), overviewPage(),
+			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
+			{path: root, template: "overview", title: "Overview", show: showOverview},
 			walletPage(), callsPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(), organizationPage(), accountPage(),
 		},
 		memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),

@@ -186,10 +186,6 @@ type overviewData struct {
 	Agents, AllChannels int
 }
 
-func overviewPage() page {
-	return page{path: root, template: "overview", title: "Overview", show: showOverview}
-}
-
 func showOverview(req *pageRequest) (any, error) {
 	wallet, err := ask(req, api.GetWallet, nil)
 	if err != nil {
