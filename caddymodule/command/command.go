@@ -1,11 +1,9 @@
-// Package command has the commands `caddy svc …`, one file for each noun, and `caddy svc-worker`.
+// Package command has the commands `caddy svc …` and `caddy svc-worker`. Commands on organizations and their resources are made of the API's
+// operations, which they run with the operator's rights. The others are about the machine and its store.
 //
 // A command reads the configuration of the server, opens the store as the server does, does one thing and ends. It resolves only
 // the secrets it uses. Results go to standard output, as a table or with --json as one object; an error writes no result, with
-// the exception of doctor. The rules that a command applies are those of the API, in the same packages.
-//
-// It has more than 3,000 lines because the commands of a noun, with their flags and tables, are one file, and all share how the
-// configuration is read, the store opened and a result printed.
+// the exception of doctor.
 package command
 
 import (
@@ -16,12 +14,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule"
 )
 
 func init() {
@@ -152,4 +154,28 @@ func (f *commandFlags) render(out *strings.Builder, result answer) error {
 		return err
 	}
 	return table.Flush()
+}
+
+type versionAnswer struct {
+	Version string `json:"version"`
+	Caddy   string `json:"caddy"`
+	Go      string `json:"go"`
+}
+
+func (a versionAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "caddy-svc\t%s\nCaddy\t%s\nGo\t%s\n", a.Version, a.Caddy, a.Go)
+}
+
+// versionCommand is a command without a configuration.
+func versionCommand(f *commandFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:                   "version",
+		Short:                 "Prints the versions of caddy-svc, of Caddy and of Go in this program",
+		DisableFlagsInUseLine: true,
+		Args:                  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			of, _ := caddy.Version()
+			return f.write(cmd.OutOrStdout(), versionAnswer{Version: caddymodule.Version(), Caddy: of, Go: runtime.Version()})
+		},
+	}
 }

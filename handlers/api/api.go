@@ -1,5 +1,5 @@
 // Package api has the operations of the organization API as values, in one list for each group (agents, channels, wallet, …), with their
-// routes, bodies and answers. Package endpoint checks credentials, scopes, roles and bodies before they run.
+// routes, bodies and answers. The operations of the operator are values without a route. Package endpoint checks credentials, scopes, roles and bodies before they run.
 //
 // Invariants:
 //   - An operation reads and writes rows of the principal's organization only; an id of another organization is forbidden and
@@ -8,8 +8,6 @@
 //
 // It keeps no state but lists of templates, for a minute. It calls a platform to find the account of new credentials and to read templates,
 // and the gateway for the playground.
-// It exceeds 3,000 lines because fourteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
-// it are the groups' documented bodies and routes.
 package api
 
 import (

@@ -2,13 +2,18 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -120,4 +125,215 @@ func (k *keptTemplates) add(key templatesKey, page platforms.TemplatePage, now t
 	}
 	k.pages[key] = keptPage{page, now.Add(templatesLife)}
 	k.bytes += size
+}
+
+// Templates are the message templates of channels, which are read from their platforms, as [messaging.Set] does.
+type Templates interface {
+	// HasTemplates reports whether channels of a type have any.
+	HasTemplates(t platforms.Type) bool
+	// Templates reads a page of a channel's approved templates. The error is a [*platforms.Error].
+	Templates(ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery) (platforms.TemplatePage, error)
+}
+
+const (
+	// templatesTimeout bounds the reading of templates from a platform; a client waits for it.
+	templatesTimeout = 10 * time.Second
+	// maxTemplatePages bounds the pages in which a template is looked for by its name. A platform returns those of other names that
+	// contain it, too.
+	maxTemplatePages = 4
+)
+
+// TemplateObject is a template as the API shows it.
+type TemplateObject struct {
+	Name      string   `json:"name"`
+	Language  string   `json:"language"  doc:"As the platform writes it, like en_US. A name has one template for each language"`
+	Category  *string  `json:"category"  doc:"What the platform says it is for, like utility or marketing"`
+	Body      string   `json:"body"      doc:"Its text, in which each variable stands as {{name}}"`
+	Variables []string `json:"variables" nullable:"false" doc:"The names of its variables"`
+	Needs     *string  `json:"needs"     doc:"What else the template needs, which can't be given here; null: it can be sent"`
+}
+
+func showTemplate(t *platforms.Template) TemplateObject {
+	variables := t.Variables
+	if variables == nil {
+		variables = []string{}
+	}
+	return TemplateObject{
+		Name: t.Name, Language: t.Language, Category: endpoint.TextOrNull(t.Category), Body: t.Body, Variables: variables,
+		Needs: endpoint.TextOrNull(t.Needs),
+	}
+}
+
+type templatesInput struct {
+	endpoint.PathID
+
+	Name   string `query:"name"   maxLength:"512" doc:"Only templates with this name, and perhaps others whose names contain it"`
+	Cursor string `query:"cursor" maxLength:"512" pattern:"^[!-~]+$" doc:"nextCursor of the page before; absent for the first page"`
+}
+
+// listTemplates lists a page of a channel's approved templates.
+func (d *Deps) listTemplates(
+	ctx context.Context, principal *identity.Principal, in *templatesInput,
+) (*endpoint.JSON[endpoint.ListObject[TemplateObject]], error) {
+	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
+	if err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, templatesTimeout)
+	defer cancel()
+	key := templatesKey{channel.ID, channel.CredentialsVersion, platforms.TemplateQuery{Name: in.Name, After: in.Cursor}}
+	page, kept := d.keptTemplates.get(key, d.Now())
+	if !kept {
+		if page, _, err = d.readTemplates(ctx, &channel, key.query); err != nil {
+			return nil, err
+		}
+		d.keptTemplates.add(key, page, d.Now())
+	}
+	list := endpoint.ListObject[TemplateObject]{Data: []TemplateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
+	for i := range page.Templates {
+		list.Data = append(list.Data, showTemplate(&page.Templates[i]))
+	}
+	return endpoint.Answer(list), nil
+}
+
+// readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.
+func (d *Deps) readTemplates(
+	ctx context.Context, channel *store.Channel, query platforms.TemplateQuery,
+) (page platforms.TemplatePage, forgive func(), err error) {
+	if !d.Platforms.HasTemplates(platforms.Type(channel.Type)) {
+		return page, nil, &handlers.Error{Code: errcode.Conflict, Message: "Channels of type " + channel.Type + " have no templates."}
+	}
+	if err := usable(channel); err != nil {
+		return page, nil, err
+	}
+	if channel.Credentials == nil {
+		return page, nil, needsReauth(channel)
+	}
+	credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
+	if err != nil {
+		return page, nil, handlers.Internal(err)
+	}
+	if forgive, err = d.questions.page(ctx, channel); err != nil {
+		return page, nil, err
+	}
+	page, err = d.Platforms.Templates(ctx, &platforms.Channel{
+		Type: platforms.Type(channel.Type), ExternalID: channel.ExternalID, Credentials: credentials,
+	}, query)
+	if err == nil {
+		return page, forgive, nil
+	}
+	d.Logger.Info("a platform did not list a channel's templates", "channel", channel.ID, "type", channel.Type, "error", err)
+	return page, nil, platformRefusal(ctx, channel, err)
+}
+
+// platformRefusal returns the public form of the failure of a call that read something from a channel's platform until ctx ended.
+func platformRefusal(ctx context.Context, channel *store.Channel, err error) error {
+	refusal := &handlers.Error{Code: errcode.ProviderError, Message: "The platform did not list the channel's templates.", Cause: err}
+	failure, _ := errors.AsType[*platforms.Error](err)
+	switch {
+	case ctx.Err() != nil:
+		refusal.Code, refusal.Message = errcode.ProviderTimeout, "The platform did not list the channel's templates in time. Try again."
+	case failure == nil:
+	case failure.Class == platforms.NeedsReauth:
+		refusal.Code = errcode.ChannelNeedsReauth
+		refusal.Message = "The platform refuses the channel's credentials, or doesn't let them read templates. Give others with PATCH /channels/" +
+			channel.ID + "."
+	case failure.Class == platforms.Retry:
+		refusal.Code, refusal.RetryAfter = errcode.ProviderOverloaded, failure.RetryAfter
+		refusal.Message = "The platform can't be reached, or asks for patience. Try again later."
+	}
+	return refusal
+}
+
+// templateWish is a template in the body of POST /conversations/{id}/messages.
+type templateWish struct {
+	Name      string          `json:"name"     minLength:"1" maxLength:"512"`
+	Language  string          `json:"language" minLength:"1" maxLength:"512" doc:"As the list of templates has it"`
+	Variables []templateValue `json:"variables,omitempty" maxItems:"64" doc:"A value for each variable of the template, in any order"`
+}
+
+type templateValue struct {
+	Name  string `json:"name"  minLength:"1" maxLength:"512"`
+	Value string `json:"value" minLength:"1" maxLength:"1024" doc:"Without line breaks"`
+}
+
+// values returns the values by the names of their variables.
+func (w *templateWish) values() (map[string]string, error) {
+	values := make(map[string]string, len(w.Variables))
+	for i, variable := range w.Variables {
+		if _, given := values[variable.Name]; given {
+			return nil, handlers.InvalidRequest(w.field(i)+".name", "%s.name is that of an earlier one.", w.field(i))
+		}
+		values[variable.Name] = variable.Value
+	}
+	return values, nil
+}
+
+func (w *templateWish) field(i int) string { return "template.variables[" + strconv.Itoa(i) + "]" }
+
+// refusal returns the public form of a fault in the variables.
+func (w *templateWish) refusal(fault *platforms.FieldError) error {
+	place := slices.IndexFunc(w.Variables, func(v templateValue) bool { return v.Name == fault.Field })
+	switch {
+	case place >= 0:
+		field := w.field(place) + ".value"
+		return handlers.InvalidRequest(field, "%s %s.", field, fault.Problem)
+	case fault.Field != "":
+		return handlers.InvalidRequest("template.variables", "The value of the template's variable %s %s.", fault.Field, fault.Problem)
+	}
+	return handlers.InvalidRequest("template.variables", "template.variables %s.", fault.Problem)
+}
+
+// findTemplate looks for an approved template by name and language on a channel. forgive uncounts the question that found it. The error is
+// public.
+func (d *Deps) findTemplate(
+	ctx context.Context, channel *store.Channel, wish *templateWish,
+) (template platforms.Template, forgive func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, templatesTimeout)
+	defer cancel()
+	query := platforms.TemplateQuery{Name: wish.Name}
+	for range maxTemplatePages {
+		page, forgive, err := d.readTemplates(ctx, channel, query)
+		if err != nil {
+			return template, nil, err
+		}
+		found := slices.IndexFunc(page.Templates, func(t platforms.Template) bool { return t.Name == wish.Name && t.Language == wish.Language })
+		if found >= 0 {
+			return page.Templates[found], forgive, nil
+		}
+		if query.After = page.Next; query.After == "" {
+			break
+		}
+	}
+	return template, nil, handlers.InvalidRequest("template.name", "The platform has no approved template with this name and language.")
+}
+
+// filledTemplate is a template that can be sent.
+type filledTemplate struct {
+	text    string
+	stored  []byte // as the worker sends it
+	forgive func() // uncounts the question to the platform
+}
+
+// fillTemplate reads the wished template from the channel's platform and fills its variables in. The error is public.
+func (d *Deps) fillTemplate(ctx context.Context, channel *store.Channel, wish *templateWish) (filled filledTemplate, err error) {
+	template, forgive, err := d.findTemplate(ctx, channel, wish)
+	if err != nil {
+		return filled, err
+	}
+	if template.Needs != "" {
+		return filled, handlers.InvalidRequest("template.name", "This template needs %s, which can't be given here.", template.Needs)
+	}
+	values, err := wish.values()
+	if err != nil {
+		return filled, err
+	}
+	sendable, text, err := template.Fill(values)
+	if fault, ok := errors.AsType[*platforms.FieldError](err); ok {
+		return filled, wish.refusal(fault)
+	}
+	if err != nil {
+		return filled, handlers.Internal(err)
+	}
+	return filledTemplate{text, handlers.Marshal(sendable), forgive}, nil
 }
