@@ -1,5 +1,6 @@
 // Package api has the operations of the organization API as values, in one list for each group (agents, channels, wallet, …), with their
-// routes, bodies and answers. The operations of the operator are values without a route. Package endpoint checks credentials, scopes, roles and bodies before they run.
+// routes, bodies and answers. The operations of the operator are values without a route. Package endpoint checks credentials, scopes, roles and
+// bodies before they run.
 //
 // Invariants:
 //   - An operation reads and writes rows of the principal's organization only; an id of another organization is forbidden and
