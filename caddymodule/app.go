@@ -8,7 +8,7 @@
 // Invariants:
 //   - A configuration comes as a Caddyfile or as JSON; [App.faults] checks both. The Caddyfile reader adds file and line,
 //     nothing else.
-//   - All faults of the svc block are reported together, each with what is allowed.
+//   - All faults of the svc block are reported together, each with the allowed values.
 //   - Exported fields hold placeholders of secrets. Provision resolves them into unexported fields, and no message quotes
 //     the text in a secret's place.
 //   - Provision opens no store and makes no connection, so `caddy validate` doesn't either.
@@ -42,7 +42,7 @@ func init() { caddy.RegisterModule(new(App)) }
 // `http.handlers.svc_*` of any number of servers and routes share it.
 //
 // Every secret in it is a reference, `{env.NAME}` or `{file.PATH}`. Loading the configuration reads the secrets and reports
-// everything that is missing or wrong at once; it opens no store and makes no connection.
+// all missing or wrong options together; it opens no store and makes no connection.
 //
 // Syntax of the global option:
 //
@@ -146,11 +146,11 @@ type App struct {
 	// with postgres.
 	Redis *Redis `json:"redis,omitempty"`
 
-	// The key that encrypts what is secret in the store: exactly one `{env.NAME}` or `{file.PATH}` with the base64 of
-	// 32 bytes, optionally followed by older ones, which stay readable until `caddy svc rekey` has run. Required.
+	// The key that encrypts secrets in the store: exactly one `{env.NAME}` or `{file.PATH}` with the base64 of 32
+	// bytes, optionally followed by older ones, which stay readable until `caddy svc rekey` has run. Required.
 	MasterKey config.Secret `json:"master_key,omitempty"`
 
-	// The plans. The first is the one an organization gets when none is named. Without any, organizations have no
+	// The plans. An organization gets the first plan if its creation names none. Without plans, organizations have no
 	// limits.
 	Plans []*Plan `json:"plans,omitempty"`
 
@@ -323,8 +323,8 @@ var noPlan = func() *Plan {
 	return plan
 }()
 
-// plan returns the plan of an organization: the one called name, else the first, else one without limits. A name that the
-// configuration no longer has gets the first plan, so that removing a plan never lifts limits.
+// plan returns the plan called name, else the first plan, else a plan without limits. A name that the configuration no
+// longer has gets the first plan, so that removing a plan never lifts limits.
 func (a *App) plan(name string) *Plan {
 	for _, plan := range a.Plans {
 		if plan.Name == name {

@@ -139,7 +139,8 @@ func (a *App) countInRoutes(routes caddyhttp.RouteList, windows *limit.Windows, 
 	}
 }
 
-// keyTerms are the conditions under which a request is counted whose key needs scopes.
+// keyTerms returns the conditions under which the store counts a request: the scopes that its key must have, and the
+// limits of the plans.
 func (a *App) keyTerms(scopes []identity.Scope) *store.KeyTerms {
 	terms := new(store.KeyTerms)
 	for _, scope := range scopes {
@@ -168,11 +169,11 @@ func setUser(r *http.Request) {
 	}
 }
 
-// RateLimit counts requests against the requests per minute of the organization's plan, in windows of one minute by the
-// clock. It needs svc_auth before it. Requests beyond the limit end with 429 `rate_limited`; responses within it have
-// `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`. A request that a later handler refuses because
-// the store is overloaded doesn't count, unless it was counted in Redis. Directly after svc_auth it takes no round trip of its own
-// to PostgreSQL.
+// RateLimit counts requests against the requests per minute of the organization's plan, in windows of one minute by the clock. It
+// needs svc_auth before it. Requests beyond the limit end with 429 `rate_limited`; responses within it have
+// `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`. A request that a later handler refuses because the
+// store is overloaded doesn't count, unless it was counted in Redis. Directly after svc_auth it needs no round trip of its own to
+// PostgreSQL.
 //
 // Syntax:
 //

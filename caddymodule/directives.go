@@ -112,7 +112,7 @@ func adaptedApp(h httpcaddyfile.Helper) (*App, error) {
 }
 
 // configuredApp returns the app for the handler called name, and marks it as used. Unlike caddy.Context.App it doesn't create
-// an empty app, whose error would only list the missing options.
+// an empty app, because the error of an empty app would only list the missing options.
 func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	configured, err := ctx.AppIfConfigured(appName)
 	if errors.Is(err, caddy.ErrNotConfigured) {

@@ -41,7 +41,7 @@ func (*Models) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_models", New: func() caddy.Module { return new(Models) }}
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Models) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.models.Serve(w, r)
@@ -61,7 +61,7 @@ func (*Chat) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_chat", New: func() caddy.Module { return new(Chat) }}
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	err := h.handle(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.chat.Serve(w, r)
@@ -89,7 +89,7 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_api", New: func() caddy.Module { return new(API) }}
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.api.Serve(w, withClientAddress(r))
@@ -120,7 +120,7 @@ func (h *Docs) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		docs, err := rt.docs()
@@ -168,7 +168,7 @@ func (*Dashboard) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_dashboard", New: func() caddy.Module { return new(Dashboard) }}
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		r, _ = handlers.EnsureRequestID(w, withClientAddress(r))
@@ -177,7 +177,7 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	})
 }
 
-// newDashboard builds the dashboard over the operations of server, whose errors are counted and logged as by svc_error.
+// newDashboard builds the dashboard over the operations of server. Their errors are counted and logged as by svc_error.
 func (a *App) newDashboard(
 	server *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
 ) *dashboard.Dashboard {
@@ -247,15 +247,15 @@ func (*Widget) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_widget", New: func() caddy.Module { return new(Widget) }}
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.widget.Serve(w, withClientAddress(r))
 	})
 }
 
-// newWidget builds the widget of a runtime; it does no I/O. This process answers waiting visitors with a worker
-// that takes no other conversations.
+// newWidget builds the widget of a runtime; it does no I/O. A worker in this process replies to waiting visitors, and
+// leases no other conversations.
 func (a *App) newWidget(rt *runtime) *widget.Widget {
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
@@ -272,7 +272,7 @@ const (
 )
 
 // Health serves the probes of an orchestrator or load balancer. It belongs on a private listener, because it needs no key,
-// and its bodies are not those of the public interface.
+// and its bodies don't have the form of the public interface.
 //
 // Syntax:
 //
@@ -333,7 +333,7 @@ func (h *Health) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the probe; no handler after it runs.
+// ServeHTTP responds to the probe. No handler after it runs.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	switch h.Probe {
 	case probeLive:
@@ -347,7 +347,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 
 // Webhook receives the customer messages that a platform delivers. It checks the signature over the raw bytes, puts the
 // messages on the queue and responds with 200 and `{"ok":true,"queued":n}`. A wrong signature ends with 401
-// `unauthenticated`. A worker answers the customers later.
+// `unauthenticated`. A worker replies to the customers later.
 //
 // The request must reach it as the platform sent it: under `/webhooks/…`, with no handler before it that reads or rewrites
 // the body.
@@ -399,7 +399,7 @@ func (h *Webhook) platformFault() error {
 	return nil
 }
 
-// unknownPlatform returns what is wrong if this build has no platform of that name, else "".
+// unknownPlatform returns the text of a fault if this build has no platform of that name, else an empty text.
 func unknownPlatform(name string) string {
 	if messagingPlatforms.named(name) != nil {
 		return ""
@@ -415,7 +415,8 @@ func (h *Webhook) misplaced(at placement) error {
 	return nil
 }
 
-// unconfiguredPlatform returns what is missing if the platform of that name needs a block and has none, else "".
+// unconfiguredPlatform returns the text of a fault if the platform of that name needs a block and has none, else an
+// empty text.
 func (a *App) unconfiguredPlatform(name string) string {
 	if a.Platforms.configured(messagingPlatforms.named(name).Describe()) {
 		return ""
@@ -437,7 +438,7 @@ func (h *Webhook) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the request; no handler after it runs.
+// ServeHTTP responds to the request. No handler after it runs.
 func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	if h.isRewritten(r) {
 		h.rewritten.Do(func() { h.logRewritten(r) })
@@ -454,8 +455,8 @@ func (h *Webhook) path() string {
 	return messaging.WebhookPath(messagingPlatforms.named(h.Platform).Describe())
 }
 
-// isRewritten reports whether a request came to the webhook's path, and a handler before this one has changed that to one which is
-// not_found. No platform tells the operator.
+// isRewritten reports whether a handler before this one has replaced the webhook's path of a request, so that it ends with
+// not_found. No platform would report that to the operator.
 func (h *Webhook) isRewritten(r *http.Request) bool {
 	came, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || came.URL.Path == r.URL.Path {

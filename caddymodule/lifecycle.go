@@ -35,9 +35,9 @@ var errNotReady = errors.New("the store is not ready")
 // nothing. Cleanup closes, because requests of a configuration go on after Stop.
 type lifecycle struct {
 	log *slog.Logger
-	// attached: a handler or a worker uses the app, so this process does the background work, too.
+	// attached means that a handler or a worker uses the app, so that this process also does the background work.
 	attached atomic.Bool
-	// docsMounted: the configuration has svc_docs, so errors can link to it.
+	// docsMounted means that the configuration has svc_docs, so that errors can link to it.
 	docsMounted atomic.Bool
 	// tried are the addresses that were free before the start.
 	tried map[string]bool
@@ -133,7 +133,7 @@ func (a *App) storeSettings() storeSettings {
 // Stop implements caddy.App. It closes nothing: requests may still run, and on exit Caddy stops apps in random order.
 func (*App) Stop() error { return nil }
 
-// Cleanup undoes Start. It implements caddy.CleanerUpper, and runs after a failed start, too.
+// Cleanup undoes Start. It implements caddy.CleanerUpper, and also runs after a failed start.
 func (a *App) Cleanup() error {
 	var errs []error
 	for _, undo := range slices.Backward(a.cleanup) {
@@ -143,7 +143,7 @@ func (a *App) Cleanup() error {
 	return errors.Join(errs...)
 }
 
-// whenReady returns the runtime. While the app starts it waits, at most [readyWait].
+// whenReady returns the runtime. While the app starts it waits for up to [readyWait].
 func (a *App) whenReady(ctx context.Context) (*runtime, error) {
 	select {
 	case <-a.ready:
@@ -176,8 +176,8 @@ var workerExiting atomic.Bool
 // "stopping" event also comes with every reload.
 func exiting() bool { return workerExiting.Load() || caddy.Exiting() }
 
-// drained ends when the process exits and Caddy has waited for running requests, even those of earlier configurations, as
-// long as grace_period allows. It is global because the exit is the process's.
+// drained ends when the process exits and Caddy has waited for running requests, including requests of earlier
+// configurations, as long as grace_period allows. It is global because the exit is the process's.
 var drained, drain = context.WithCancel(context.Background())
 
 // beginExit announces that the process ends when its apps have stopped.
@@ -228,7 +228,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return a.provision(ctx, a)
 }
 
-// readSettings resolves all references. The error has every one that failed, by path.
+// readSettings resolves all references. The error lists each reference that failed, by path.
 func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	var fs config.Faults
 	repl := caddy.NewReplacer()

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
 )
 
-// Plan is a named set of limits for organizations. The first plan of the list is the one an organization
-// gets when none is named at its creation. A limit that is not given has its default.
+// Plan is a named set of limits for organizations. An organization gets the first plan of the list if its creation
+// names none. A limit that is not given has its default.
 type Plan struct {
 	// The name by which organizations refer to the plan: 1 to 64 letters, digits, dots, hyphens and underscores, the
 	// first one a letter or digit. Required, unique.
@@ -65,17 +65,17 @@ func (p *Plan) faults(fs *config.Faults, path string) {
 // Limits bounds the resources that all requests together may use.
 type Limits struct {
 	// How many bytes of request bodies may be in memory over all requests of this process, from 1 to 1 TiB. Half of it is for
-	// organizations, with the deliveries of their bots, a quarter for requests without a key or a session, an eighth for
-	// other webhook deliveries up to 256 KiB and an eighth for larger ones. One organization, or one address, may hold as much
-	// of its share as is still free. Beyond that a request with a key or a session gets 429 `rate_limited` with a `retryAfter`
-	// of 1, any other one 500 `internal_error` with `Retry-After`. One body is at most 32 MiB. Default: 268435456 (256 MiB).
+	// organizations, with the deliveries of their bots, a quarter for requests without a key or a session, an eighth for other
+	// webhook deliveries up to 256 KiB and an eighth for larger ones. One organization, or one address, may hold as much of
+	// its share as is still free. Beyond that a request with a key or a session gets 429 `rate_limited` with a `retryAfter` of
+	// 1, any other one 500 `internal_error` with `Retry-After`. One body may have up to 32 MiB. Default: 268435456 (256 MiB).
 	BufferedBytes *int64 `json:"buffered_bytes,omitempty"`
 
 	// How long a request body may take before it must arrive at `body_rate`. A slower one gets 400 `invalid_request`, and its
-	// connection is closed. More than 0, at most 24h. Default: `10s`.
+	// connection is closed. More than 0, up to 24h. Default: `10s`.
 	BodyGrace caddy.Duration `json:"body_grace,omitempty"`
 
-	// As `body_grace`, for requests with an API key or a session. More than 0, at most 24h. Default: `30s`.
+	// As `body_grace`, for requests with an API key or a session. More than 0, up to 24h. Default: `30s`.
 	BodyGraceWithKey caddy.Duration `json:"body_grace_with_key,omitempty"`
 
 	// How many bytes of a request body must arrive per second after the grace, from 1 to 1 TiB: after t seconds
@@ -123,19 +123,19 @@ func (l *Limits) bodyPace() handlers.Pace {
 // Timing sets intervals of the background work, for tests and for unusual machines and networks.
 type Timing struct {
 	// How long a hold on a wallet outlives the longest duration of its call. A call that settles after that is paid
-	// by the operator. More than 0, at most 24h. Default: `2m`.
+	// by the operator. More than 0, up to 24h. Default: `2m`.
 	HoldTTL caddy.Duration `json:"hold_ttl,omitempty"`
 
-	// How often expired holds are found and released. More than 0, at most 24h. Default: `15s`.
+	// How often expired holds are found and released. More than 0, up to 24h. Default: `15s`.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 
 	// How long the lease of a conversation lasts. A worker renews its leases; when it is dead, another worker takes its
-	// conversations after this time. More than 0, at most 24h. Default: `60s`.
+	// conversations after this time. More than 0, up to 24h. Default: `60s`.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	// How long a stream waits for the first text of its model before its status 200 and its first chunk go out, so that no
 	// proxy before the service gives up on a slow model. A failure before that has its own status, one after it is an event
-	// of the stream. More than 0, at most 24h. Default: `10s`.
+	// of the stream. More than 0, up to 24h. Default: `10s`.
 	EarlyStatus caddy.Duration `json:"early_status,omitempty"`
 }
 

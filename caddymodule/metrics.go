@@ -120,7 +120,8 @@ var replyBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 
 var genAISecondsBuckets = prometheus.ExponentialBuckets(.01, 2, 14)
 
 // genAI is a histogram of OpenTelemetry's conventions for generative AI (semantic-conventions v1.41), by its name in Prometheus and
-// with all attributes whose values the configuration bounds. Boards that others have made find them so.
+// with each attribute that has a number of values bounded by the configuration. Published dashboards find the series by these
+// names.
 func genAI(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
 	labels := append([]string{"gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"}, more...)
 	return ofProcess(prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gen_ai_client_" + name, Help: help, Buckets: buckets}, labels))
@@ -173,7 +174,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 	return nil
 }
 
-// gauges returns what is read from a configuration's runtime at each scrape.
+// gauges returns the gauges that are read from a configuration's runtime at each scrape.
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
 		newQueueGauges(a),
@@ -212,7 +213,7 @@ func gauge(name, help string, labels prometheus.Labels, read func() float64) pro
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, read)
 }
 
-// reading returns a function that reads a number from a's runtime, 0 before the store is ready.
+// reading returns a function that reads a number from a's runtime. The function returns 0 until the store is ready.
 func (a *App) reading(read func(*runtime) int64) func() float64 {
 	return func() float64 {
 		if !a.isReady() {
@@ -261,7 +262,7 @@ func (a *App) openHolds() float64 {
 const mostLags = 10
 
 // queueGauges reads the whole queue's depth at each scrape, once for all gauges. If it can't be read, gauges without labels are -1 and
-// those with labels are absent.
+// gauges with labels are absent.
 type queueGauges struct {
 	app            *App
 	gauges         []queueGauge
@@ -349,15 +350,15 @@ type callKind struct {
 	reached, text, tokens        bool // the provider was called, there was text, there was usage
 }
 
-// callSeries are the series of the calls of one kind. Without tokens the counters but calls are nil; observers of what the kind doesn't
-// have ignore it.
+// callSeries are the series of the calls of one kind. If the kind has no tokens, all counters except calls are nil. An observer of a
+// figure that the kind doesn't have ignores its values.
 type callSeries struct {
 	calls, prompt, cached, completion             prometheus.Counter
 	seconds, firstText, speed                     prometheus.Observer
 	genSeconds, genFirst, genPrompt, genCompleted prometheus.Observer
 }
 
-// keptSeries are those of the kinds of calls that there were: finding them by their labels takes three times as long as counting a call.
+// keptSeries are the series of all kinds of calls so far, because a lookup by labels costs three times as much as counting a call.
 var keptSeries = struct {
 	sync.RWMutex
 

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
-// drivers are the drivers of one kind: those that are built in, and the Caddy modules of a namespace that implement D.
+// drivers are the drivers of one kind: the built-in drivers, and the Caddy modules of a namespace that implement D.
 type drivers[D any] struct {
 	namespace string
 	builtin   []D
@@ -328,7 +328,7 @@ func optionFaults(fs *config.Faults, path string, o *option.Option, value string
 	}
 }
 
-// checkFaults adds what the driver's own check finds wrong with a value.
+// checkFaults adds the fault that the driver's own check finds in a value.
 func checkFaults(fs *config.Faults, path string, o *option.Option, value string) {
 	if o.Check == nil {
 		return
@@ -356,8 +356,8 @@ func resolveOption(repl *caddy.Replacer, o *option.Option, given string) (value 
 	return value, err
 }
 
-// resolveOptions resolves the references among the given values of the options, and adds the faults of those that can't be
-// resolved, which it removes.
+// resolveOptions resolves the references among the given values of the options, and adds a fault for each value that can't
+// be resolved. It removes these values.
 func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []option.Option, values map[string]string) {
 	for i := range options {
 		o := &options[i]

@@ -26,8 +26,8 @@ import (
 // can be served only if it requires no option.
 type Platforms map[string]*PlatformBlock
 
-// PlatformBlock are the options of one platform: those of its module, and `header`, `api_base` and `ack`, which all platforms
-// have.
+// PlatformBlock are the options of one platform: the options of its module, and `header`, `api_base` and `ack`, which all
+// platforms have.
 //
 // header is the name of the header that carries the webhook's signature or secret; default: the platform's own. api_base is
 // the address that the paths of the platform's interface are appended to; default: the platform's own. ack is the
@@ -37,7 +37,7 @@ type PlatformBlock struct {
 	tables map[string]map[string]string
 }
 
-// AckEmpty as a platform's ack answers accepted webhooks with an empty body.
+// AckEmpty as a platform's ack makes responses to accepted webhooks empty.
 const AckEmpty = "empty"
 
 // The options that all platforms have.
@@ -154,7 +154,7 @@ func (b *PlatformBlock) unknownKeyFaults(fs *config.Faults, path string, d *plat
 	}
 }
 
-// options are the values by the names of [platforms.Config]: those of tables are "object[page]".
+// options returns the values by the names of [platforms.Config]. The name of a value in a table is like "object[page]".
 func (b *PlatformBlock) options(d *platforms.Description) map[string]string {
 	options := map[string]string{}
 	maps.Copy(options, b.values)
@@ -226,7 +226,7 @@ func (a *App) platformRule() caddyfile.Rule {
 	}
 }
 
-// rules returns the rules of the options that every platform has and of those that d declares.
+// rules returns the rules of the options that every platform has and of the options that d declares.
 func (b *PlatformBlock) rules(d *platforms.Description) []caddyfile.Rule {
 	rules := []caddyfile.Rule{
 		textRule(optionHeader, "<name>", "the name of a header", b.values),
@@ -288,7 +288,7 @@ func addressFaults(fs *config.Faults, path, address string) {
 	}
 }
 
-// PlatformCatalog returns what the platforms of this build declare.
+// PlatformCatalog returns the declarations of the platforms of this build.
 func PlatformCatalog() (*messaging.Catalog, error) {
 	return messaging.NewCatalog(messagingPlatforms.all())
 }

@@ -36,7 +36,7 @@ type Provider struct {
 	Options map[string]string `json:"options,omitempty"`
 
 	// The address that the protocol appends its paths to: http or https, host, an optional port and path; no query, fragment
-	// or user. Required, but for protocols that need no network: they refuse it.
+	// or user. Required, except for protocols that need no network, which refuse it.
 	BaseURL string `json:"base_url,omitempty"`
 
 	// The operator's key for this provider: exactly one `{env.NAME}` or `{file.PATH}`, or `none` to send no
@@ -44,17 +44,17 @@ type Provider struct {
 	// `provider_error` without a call. Protocols that need no network need no key.
 	APIKey config.Secret `json:"api_key,omitempty"`
 
-	// How long connecting may take: name resolution, TCP and TLS together. More than 0, at most 24h. Default: `5s`.
+	// How long connecting may take: name resolution, TCP and TLS together. More than 0, up to 24h. Default: `5s`.
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
 
-	// How long a stream may take to its first event, counted from when the request was sent. More than 0, at most
+	// How long a stream may take to its first event, counted from when the request was sent. More than 0, up to
 	// 24h. Default: `60s`.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
-	// How long a running stream may be silent between two reads. More than 0, at most 24h. Default: `60s`.
+	// How long a running stream may be silent between two reads. More than 0, up to 24h. Default: `60s`.
 	IdleTimeout caddy.Duration `json:"idle_timeout,omitempty"`
 
-	// How long the whole answer of a call without streaming may take. More than 0, at most 24h. Default: `300s`.
+	// How long the whole answer of a call without streaming may take. More than 0, up to 24h. Default: `300s`.
 	ResponseTimeout caddy.Duration `json:"response_timeout,omitempty"`
 
 	// How long any call may take from start to end. The hold on the wallet lives this long plus `hold_ttl`. More than
@@ -62,17 +62,17 @@ type Provider struct {
 	MaxDuration caddy.Duration `json:"max_duration,omitempty"`
 
 	// How many calls to this provider may run at a time in this process, over all organizations, from 1 to 1,000,000. One
-	// more gets 503 `provider_overloaded`; a worker lets its customer wait. Each takes some 70 KiB while it waits for a
-	// provider that hangs. In a worker's process the calls to one of several providers also take three quarters of its
-	// `concurrency` at most. Default: 2000.
+	// more gets 503 `provider_overloaded`; a worker lets its customer wait. Each uses some 70 KiB while it waits for a
+	// provider that hangs. In a worker's process the calls to one of several providers are also limited to three quarters
+	// of its `concurrency`. Default: 2000.
 	MaxCalls *int64 `json:"max_calls,omitempty"`
 
-	// Whether the vendor gets the trace context (`traceparent`) of calls whose requests are traced, so that a model server of your
-	// own can join the trace. Refused by protocols that need no network. Default: false.
+	// Whether the vendor gets the trace context (`traceparent`) of calls of traced requests, so that a model server of your own
+	// can join the trace. Refused by protocols that need no network. Default: false.
 	SendTraceparent bool `json:"send_traceparent,omitempty"`
 
-	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options, but for those that
-	// break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
+	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options except the following, which
+	// would break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
 	// `write_timeout`, placeholders in the TLS server name, and TLS options that need another app. Unless given,
 	// `dial_timeout` is connect_timeout and `max_idle_conns_per_host` is 1,024. Refused by protocols that need no network.
 	TransportRaw json.RawMessage `json:"transport,omitempty" caddy:"namespace=http.reverse_proxy.transport inline_key=protocol"`
@@ -229,7 +229,8 @@ func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers
 	}
 }
 
-// readOptions returns the options with their references resolved, and adds the faults of those that can't be.
+// readOptions returns the options with their references resolved, and adds a fault for each reference that can't be
+// resolved.
 func (p *Provider) readOptions(repl *caddy.Replacer, fs *config.Faults, path string, driver providers.Driver) map[string]string {
 	read := map[string]string{}
 	options := driver.Describe().Options
@@ -322,16 +323,16 @@ type Model struct {
 	// The vendor's name of the model. Default: the part of the id after the first slash.
 	UpstreamModel string `json:"upstream_model,omitempty"`
 
-	// The name for people, at most 200 characters. Default: the id.
+	// The name for people, up to 200 characters. Default: the id.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The short label for a model picker, at most 200 characters. Default: the display name.
+	// The short label for a model picker, up to 200 characters. Default: the display name.
 	FriendlyName string `json:"friendly_name,omitempty"`
 
 	// The class of the model: 1 to 64 lower-case letters, digits, hyphens and underscores. Default: `economy`.
 	Tier string `json:"tier,omitempty"`
 
-	// Who owns the model, at most 200 characters. Default: the provider's name.
+	// Who owns the model, up to 200 characters. Default: the provider's name.
 	OwnedBy string `json:"owned_by,omitempty"`
 
 	// Whether the model runs on servers in the service's home country. Default: false.
@@ -344,7 +345,7 @@ type Model struct {
 	// a number below the vendor's own is no strict limit. Required.
 	ContextWindow *int64 `json:"context_window,omitempty"`
 
-	// How many tokens an answer may have at most, from 1 to context_window. Required.
+	// The largest number of tokens that an answer may have, from 1 to context_window. Required.
 	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
 
 	// The field in which the bound of generated tokens goes to the vendor: `max_tokens` or `max_completion_tokens`,
@@ -355,9 +356,9 @@ type Model struct {
 	// on to its end, and is paid, also when the client of a stream leaves. Default: false.
 	Reasoning bool `json:"reasoning,omitempty"`
 
-	// Whether every call reserves the price of max_output_tokens, also if the request asks for fewer tokens. It is for vendors
-	// whose hidden tokens may exceed the request's bound: a call never costs more than was reserved for it. Default: false, which
-	// reserves the request's max_tokens.
+	// Whether every call reserves the price of max_output_tokens, even if the request has a lower max_tokens. It is for vendors
+	// with hidden tokens that may exceed the request's bound: a call never costs more than was reserved for it. Default: false,
+	// which reserves the request's max_tokens.
 	ReserveMaxOutput bool `json:"reserve_max_output,omitempty"`
 
 	// Whether keys of the test environment can't use the model, since their calls cost you real money at the vendor. For them

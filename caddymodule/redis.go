@@ -55,7 +55,7 @@ type RedisSentinel struct {
 	// The name by which the sentinels know the server. Required.
 	Master string `json:"master,omitempty"`
 
-	// The addresses of the sentinels, `host:port`. Required; those that don't answer are passed over.
+	// The addresses of the sentinels, `host:port`. Required; sentinels that don't respond are skipped.
 	Addresses []string `json:"addresses,omitempty"`
 }
 

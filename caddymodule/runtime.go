@@ -34,8 +34,8 @@ type runtime struct {
 	models    *v1.Models
 	chat      *v1.Chat
 	api       *endpoint.Server
-	// dashboard and docs are built by their first request: templates are most of what an idle process would keep, and the description
-	// takes most of the time of a reload.
+	// dashboard and docs are built by their first request, because templates would be most of an idle process's memory, and building
+	// the description would be most of a reload's duration.
 	dashboard func() *dashboard.Dashboard
 	docs      func() (*openapi.Docs, error)
 	widget    *widget.Widget
@@ -110,7 +110,7 @@ func (a *App) Catalog() (*gateway.Catalog, error) {
 	return gateway.NewCatalog(models, entries)
 }
 
-// entry returns m, whose defaults are filled in, for the gateway.
+// entry returns m for the gateway. The defaults of m must be filled in.
 func (m *Model) entry() gateway.Model {
 	return gateway.Model{
 		ID: m.Name, Provider: m.provider(), Upstream: m.UpstreamModel,
@@ -142,7 +142,7 @@ func (p *Provider) keyMode(local bool) gateway.KeyMode {
 	}
 }
 
-// RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
+// RequestsPerMinute is the limit of a plan. 0 means unlimited. It implements [handlers.Plans].
 func (a *App) RequestsPerMinute(plan string) int64 { return valueOr(a.plan(plan).RequestsPerMinute, 0) }
 
 // ChannelLimit is how many channels a plan allows. It implements [api.PlanLimits].

@@ -17,7 +17,7 @@ import (
 // startingRetryAfter is the Retry-After of requests that came while the app was starting.
 const startingRetryAfter = time.Second
 
-// serve is [App.handle] for a handler that answers all its requests.
+// serve is [App.handle] for a handler that responds to all its requests.
 func (a *App) serve(
 	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
 ) error {
@@ -36,7 +36,7 @@ func (a *App) bodyGrace() time.Duration {
 // handle counts a request to a handler and runs h, the handler without Caddy, when the app is ready. It returns h's error,
 // or internal_error if h panicked, in the form in which Caddy passes errors to `handle_errors`.
 //
-// Without a handle_errors route that has svc_error Caddy answers with the right status and an empty body. That is the
+// Without a handle_errors route that has svc_error Caddy responds with the right status and an empty body. That is the
 // price of letting operators route errors; Caddyfile.example has the route, and docs/failure-modes.md says so.
 func (a *App) handle(
 	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,

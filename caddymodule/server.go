@@ -98,9 +98,9 @@ func init() {
 //	    svc_error
 //	}
 //
-// It answers every other path with 404 not_found, so give it a site with its own name or port. Other directives of the site run
-// first and answer the requests that they match: give each a path. A handle_errors of the site must stand above svc_server; it
-// runs before the error route. Probes and metrics are for the operator and aren't included: see svc_health.
+// Every other path gets 404 not_found, so give it a site with its own name or port. Other directives of the site run first and
+// answer the requests that they match: give each a path. A handle_errors of the site must stand above svc_server; it runs
+// before the error route. Probes and metrics are for the operator and aren't included: see svc_health.
 //
 // It stands directly in a site, not inside another block, because no other place has an error route.
 func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
@@ -140,7 +140,7 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	return s.routes(h), nil
 }
 
-// readNames reads one or more different names. fault returns what is wrong with a name, "" for nothing.
+// readNames reads one or more different names. fault returns the text of a name's fault, empty if the name is right.
 func readNames(to *[]string, what string, fault func(name string) string) caddyfile.Read {
 	return func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 		names := o.Texts(0)
@@ -168,7 +168,7 @@ func readOff(to *bool) caddyfile.Read {
 	}
 }
 
-// unknownGroup returns what is wrong if there is no group of that name, else "".
+// unknownGroup returns the text of a fault if there is no group of that name, else an empty text.
 func unknownGroup(name string) string {
 	groups := append([]string{groupModels, groupChat}, apiGroups...)
 	if slices.Contains(groups, name) {
@@ -188,7 +188,7 @@ func (a *App) platformsWithWebhooks() []string {
 	return names
 }
 
-// server is what the options of svc_server say.
+// server has the options of svc_server.
 type server struct {
 	except    []string
 	platforms []string

@@ -40,7 +40,7 @@ const (
 var (
 	// stores has the open stores by location. It is global because a store outlives a reload.
 	stores = caddy.NewUsagePool()
-	// retired are stores whose last configuration is gone but which still have calls.
+	// retired counts stores that have lost their last configuration but still have calls.
 	retired sync.WaitGroup
 )
 
@@ -61,25 +61,26 @@ type sharedStore struct {
 	bodies  *handlers.ByteBudget
 	// windows count the requests to the organization API.
 	windows *limit.Memory
-	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each takes tens of
-	// milliseconds, in which Go interrupts it every 10 ms only; the other half is left to all other work.
+	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each occupies a
+	// processor for tens of milliseconds, and Go interrupts it only every 10 ms. The other half is left to all other
+	// work.
 	processors *semaphore.Weighted
-	// ring has the keys of the newest configuration. Requests of an earlier one use it, too, so that they can open what is sealed
-	// with a new key.
+	// ring has the keys of the newest configuration. Requests of an earlier configuration also use it, so that they can open
+	// values that are sealed with a new key.
 	ring   *vault.Ring
 	newest *newestLog
 	log    *slog.Logger // writes to newest
 
 	mu       sync.Mutex
 	migrated bool
-	// settings are those of the configurations in use, the newest last.
+	// settings are the settings of the configurations in use, newest last.
 	settings []*storeSettings
 	sweeper  *repeat.Task
 	sweeping time.Duration
 	// retention and callRetention delete old conversations and old free calls.
 	retention, callRetention *repeat.Task
 	tranches                 *billing.Tranches
-	// process is how the store knows this process; announcing tells it so at intervals.
+	// process describes this process in the store; announcing writes it at intervals.
 	process       store.Process
 	announcing    *repeat.Task
 	announcements sync.Mutex
@@ -89,7 +90,7 @@ type sharedStore struct {
 type storeSettings struct {
 	// bufferedBytes bounds the memory for request bodies.
 	bufferedBytes int64
-	// keptAnswers bounds the answers that are kept for a wallet.
+	// keptAnswers limits the bytes of answers that are kept for a wallet.
 	keptAnswers int64
 	// bodyPace is how fast bodies must arrive.
 	bodyPace handlers.Pace
@@ -98,7 +99,7 @@ type storeSettings struct {
 	// tranches: calls may be held from tranches of wallets.
 	tranches bool
 	ring     *vault.Ring
-	// worker: this process answers customers.
+	// worker means that this process is a worker.
 	worker bool
 	log    *slog.Logger
 }
@@ -204,8 +205,8 @@ func processName(worker bool) string {
 	return fmt.Sprintf("%s, process %d on %s", name, os.Getpid(), host)
 }
 
-// announce tells the store that this process lives and which keys it has, and goes on telling it at intervals. `caddy svc rekey`
-// requires it.
+// announce records in the store that this process lives and which keys it has, now and at intervals. `caddy svc rekey` requires
+// the record.
 func (s *sharedStore) announce(ctx context.Context) {
 	s.announceOnce(ctx)
 	s.mu.Lock()
@@ -328,11 +329,11 @@ func (n *newestLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (n *newestLog) WithGroup(name string) slog.Handler { return n.Load().Handler().WithGroup(name) }
 
-// windows has the limiters with state in this process, by the store whose organizations they count and, with Redis, by
-// everything that decides where and how it counts. It is global because they outlive a reload.
+// windows has the limiters with state in this process. The key is the store of the counted organizations or, with
+// Redis, a [redisKey]. It is global because the limiters outlive a reload.
 var windows = caddy.NewUsagePool()
 
-// memoryWindows is the limiter of a process whose store no other process serves.
+// memoryWindows is the limiter of the only server process on a store.
 type memoryWindows struct{ *limit.Memory }
 
 // Destruct implements caddy.Destructor; memory needs no closing.
@@ -398,7 +399,7 @@ func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) 
 func init() { redis.SetLogger(redisLog{}) }
 
 // redisLog writes the lines of the Redis client, which by default go to standard error, to Caddy's log. Their level is debug
-// because they repeat for each connection what the limiter logs once.
+// because they repeat the limiter's own log line for each connection.
 type redisLog struct{}
 
 // Printf implements the client's logger.

@@ -25,9 +25,9 @@ type site struct {
 	segments []caddytokens.Segment
 }
 
-// siteOf returns the site around h's directive; it has no directives if h stands in a named route. A directive sees only its own text,
-// but whether it can work depends on those beside it, and no later place has their lines. So this reads a field of [httpcaddyfile.Helper]
-// that isn't exported; in a Caddy without it nothing is found, and nothing refused.
+// siteOf returns the site around h's directive. The site has no directives if h is in a named route. Caddy passes a directive only its
+// own text, but whether the directive can work depends on its neighbours, and no later step has their lines. So siteOf reads a field of
+// [httpcaddyfile.Helper] that isn't exported. With a Caddy that lacks the field, no directives are found and none is refused.
 func siteOf(h httpcaddyfile.Helper) site {
 	field := reflect.ValueOf(&h).Elem().FieldByName("parentBlock")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[caddytokens.ServerBlock]() || h.IsNamedRoute() {
@@ -40,8 +40,8 @@ func siteOf(h httpcaddyfile.Helper) site {
 // place returns where a token stands, as messages say it.
 func place(token caddytokens.Token) string { return fmt.Sprintf("%s:%d", token.File, token.Line) }
 
-// sharedWithWorker returns what is wrong if the worker listens where the site does, else "". A site that names no port is compared
-// when the worker starts.
+// sharedWithWorker returns the text of a fault if the worker listens on an address of the site, else an empty text. A site that
+// names no port is compared when the worker starts.
 func (s site) sharedWithWorker(h httpcaddyfile.Helper, app *App) string {
 	listen := valueOr(app.Worker, Worker{}).Listen
 	worker, err := caddy.ParseNetworkAddress(listen)
@@ -64,7 +64,7 @@ func (s site) sharedWithWorker(h httpcaddyfile.Helper, app *App) string {
 	return ""
 }
 
-// boundTo returns the addresses of the site's `bind`; "" is every address.
+// boundTo returns the addresses of the site's `bind`. An empty address means every address.
 func (s site) boundTo() []string {
 	var hosts []string
 	for _, segment := range s.segments {
@@ -137,7 +137,7 @@ func nested(segment caddytokens.Segment) []caddytokens.Segment {
 	return lines
 }
 
-// besideServer returns what is wrong with the directives beside svc_server, which begins with the token.
+// besideServer returns the faults of the directives beside svc_server, which begins with the token.
 func (s site) besideServer(h httpcaddyfile.Helper, server caddytokens.Token) (faults []string) {
 	own := s.index(server)
 	for i, segment := range s.segments {
@@ -153,8 +153,8 @@ func (s site) besideServer(h httpcaddyfile.Helper, server caddytokens.Token) (fa
 	return faults
 }
 
-// strips returns what is wrong if a handle_path around the directive that begins with the token removes a part of the path that the
-// directive is for, else "".
+// strips returns the text of a fault if a handle_path around the directive that begins with the token removes a part of the
+// directive's path, else an empty text.
 func (s site) strips(directive caddytokens.Token, path string) string {
 	outer, _ := around(s.segments, directive)
 	for _, segment := range outer {
@@ -170,7 +170,7 @@ func (s site) strips(directive caddytokens.Token, path string) string {
 	return ""
 }
 
-// around returns the directives among segments in whose blocks the directive stands that begins with the token, the innermost first.
+// around returns the directives among segments that enclose the directive that begins with the token, innermost first.
 func around(segments []caddytokens.Segment, directive caddytokens.Token) (outer []caddytokens.Segment, found bool) {
 	for _, segment := range segments {
 		if sameToken(segment[0], directive) {
@@ -216,7 +216,7 @@ func behindAuth(segments []caddytokens.Segment, directive caddytokens.Token, ord
 	return found, false
 }
 
-// exclusive reports whether a directive is one of those of which a request enters only the first that matches.
+// exclusive reports whether a directive is a handle: a request enters only the first handle of a block that matches.
 func exclusive(segment caddytokens.Segment) bool {
 	return strings.HasPrefix(segment.Directive(), "handle")
 }
@@ -254,7 +254,7 @@ func everyHost(host string) bool { return host == "" || host == "0.0.0.0" || hos
 func isLoopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
 
 // taken returns an error if another process listens at an address. It listens there itself for a moment, without SO_REUSEPORT, with
-// which Caddy would share the port. What else would keep Caddy from listening, Caddy reports itself.
+// which Caddy would share the port. Caddy itself reports other reasons why it can't listen.
 func taken(address string) error {
 	parsed, err := caddy.ParseNetworkAddress(address)
 	if err != nil || parsed.IsFdNetwork() {

@@ -108,7 +108,7 @@ func refusedTrustPool(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// decodeTransport reads transport options in their JSON form, whose protocol must be http.
+// decodeTransport reads transport options in their JSON form. Their protocol must be http.
 func decodeTransport(raw json.RawMessage) (*reverseproxy.HTTPTransport, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -133,8 +133,8 @@ func decodeTransport(raw json.RawMessage) (*reverseproxy.HTTPTransport, error) {
 	return options, nil
 }
 
-// loadTransport builds the HTTP client side of a provider from its transport options (nil for none) and our defaults.
-// Caddy provisions it and closes its idle connections when ctx ends; running calls keep theirs.
+// loadTransport builds the HTTP client side of a provider from its transport options, which may be nil, and our
+// defaults. Caddy provisions it and closes its idle connections when ctx ends; running calls keep theirs.
 //
 // The result is the module's inner *http.Transport. That is equivalent to the module's own RoundTrip, which only adds a
 // missing URL scheme (ours is never missing) and HTTP/3 (refused), and saves a call through it. It needs no replacer in
@@ -183,8 +183,8 @@ func loadTransport(ctx caddy.Context, raw json.RawMessage, connectTimeout time.D
 	return loaded.Transport, nil
 }
 
-// slicesConn is a connection that takes the slices of a large prompt with one call of the system and without a copy. It matters only for
-// plain HTTP/1: TLS and HTTP/2 have to read a body. Copying a prompt of 200 KB took a sixth of its call's processor time.
+// slicesConn is a connection that sends the slices of a large prompt with one system call and without a copy. It matters only for plain
+// HTTP/1: TLS and HTTP/2 have to read a body. Copying a prompt of 200 KB took a sixth of its call's processor time.
 type slicesConn struct{ *net.TCPConn }
 
 // ReadFrom is called by the transport with what doesn't fit into its buffer beside the headers.

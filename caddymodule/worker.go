@@ -33,12 +33,12 @@ const workerAppName = "svc_worker"
 
 func init() { caddy.RegisterModule(new(WorkerApp)) }
 
-// WorkerApp answers customers: it takes conversations from the queue of the app `svc`, calls the model and sends the reply.
-// `caddy svc-worker` makes a configuration with it out of the server's Caddyfile, without the sites. A JSON configuration
-// may also have it beside the sites.
+// WorkerApp replies to customers: it leases conversations from the queue of the app `svc`, calls the model and sends the
+// reply. `caddy svc-worker` makes a configuration with it out of the server's Caddyfile, without the sites. A JSON
+// configuration may also have it beside the sites.
 type WorkerApp struct {
 	// How long conversations that are being answered may take when the worker stops. After that they are cut where nothing
-	// is lost, and another worker continues them. More than 0, at most 24h. Default: `60s`.
+	// is lost, and another worker continues them. More than 0, up to 24h. Default: `60s`.
 	GracePeriod caddy.Duration `json:"grace_period,omitempty"`
 
 	app     *App
@@ -122,8 +122,8 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	return nil
 }
 
-// Stop takes no new conversation, waits for those that are being answered, at most the grace period, and gives their
-// leases back. It implements caddy.App.
+// Stop leases no new conversation, waits up to the grace period for the conversations that are being answered, and
+// gives their leases back. It implements caddy.App.
 func (w *WorkerApp) Stop() error {
 	w.stop()
 	<-w.ended
@@ -379,8 +379,8 @@ func nameService() {
 	}
 }
 
-// newWorkerTraces returns the provider of a worker's spans by OpenTelemetry's variables, nil if none of them asks for traces. A worker
-// has no site whose `tracing` could. It makes no request.
+// newWorkerTraces returns the provider of a worker's spans by OpenTelemetry's variables, which replace the `tracing` of a site because
+// a worker has no site. It returns nil if no variable enables traces. It makes no request.
 func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
 	if !tracesWanted() {
 		return nil, nil //nolint:nilnil // nothing is traced
@@ -413,7 +413,7 @@ func tracesWanted() bool {
 	return false
 }
 
-// endTraces exports what is left and ends the provider; nil is fine.
+// endTraces exports the remaining spans and ends the provider, which may be nil.
 func endTraces(traces *sdktrace.TracerProvider) error {
 	if traces == nil {
 		return nil

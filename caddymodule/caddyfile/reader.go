@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// root is the path of the svc block, whose named options have paths like svc.plan[free].
+// root is the path of the svc block. Its named options have paths like svc.plan[free].
 const root = "svc"
 
 // Option is one line of a block with its arguments, and the block it may open.
@@ -78,18 +78,18 @@ type Rule struct {
 	Syntax string
 	// Named options have a name as their first argument, may be repeated, and have the path svc.word[name].
 	Named bool
-	// Once: no name may be repeated.
+	// Once means that no name may be repeated.
 	Once bool
-	// Valued: one value follows the name.
+	// Valued means that one value follows the name.
 	Valued bool
-	// HasBlock: the option may open a block.
+	// HasBlock means that the option may open a block.
 	HasBlock bool
-	// Block returns the rules of the option's block, for its syntax. It is nil for options without a block.
+	// Block returns the rules of the option's block, for its syntax. It is nil if the option has no block.
 	Block func() []Rule
 	Read  Read
 	// Faults adds the faults of the value, whether it comes from a Caddyfile or JSON. It is nil if every value is right.
 	Faults func(fs *config.Faults, path string)
-	// Fill sets the default of a value that wasn't given. It is nil for options without a default.
+	// Fill sets the default of a value that wasn't given. It is nil if the option has no default.
 	Fill func()
 
 	number *number
@@ -158,7 +158,8 @@ type located struct {
 	placed bool
 }
 
-// NewReader returns a reader and the block that d is at, which takes no arguments. The block's path is its word.
+// NewReader returns a reader and the block that d is at. Arguments of the block are a fault. The block's path is its
+// word.
 func NewReader(d *caddyfile.Dispenser) (*Reader, Option) {
 	d.Next()
 	block := newOption(d.NextSegment())
@@ -183,14 +184,14 @@ func (r *Reader) UnreadBecause(path string, o Option, err error) {
 	r.found = append(r.found, located{Fault: config.Fault{Path: path, Text: err.Error()}, option: o, unread: true, placed: true})
 }
 
-// NoArguments adds a fault if an option that takes only a block has arguments.
+// NoArguments adds a fault if an option that may have only a block has arguments.
 func (r *Reader) NoArguments(path string, o Option) {
 	if len(o.Args) > 0 {
 		r.Faultf(path, o, "takes no arguments, only a block")
 	}
 }
 
-// Block reads the block of o, whose path is path, by rules.
+// Block reads the block of o by rules. path is the path of o.
 func (r *Reader) Block(path string, o Option, rules []Rule) {
 	for _, line := range o.options() {
 		r.count++
@@ -253,8 +254,8 @@ func Set[T any](r *Reader, path string, o Option, to *T, value T) {
 	}
 }
 
-// Err returns the faults of the text and those of the values, invalid, as one error in the order of the text, each with
-// its file and line. Faults of a value that could not be read are left out. The error is nil if there are none.
+// Err returns the faults of the text and the faults of the values, invalid, as one error in the order of the text, each
+// with its file and line. Faults of a value that could not be read are left out. The error is nil if there are none.
 func (r *Reader) Err(invalid *config.Faults, block Option) error {
 	all := slices.Clone(r.found)
 	for _, f := range *invalid {

@@ -173,7 +173,8 @@ func Size(word string, to **int64, lowest, highest int64) Rule {
 	})
 }
 
-// Duration is a duration above 0, which would mean that none was given, and at most [config.LongestDuration], with its default.
+// Duration is a duration up to [config.LongestDuration], with its default. It must be above 0, because 0 means that no duration
+// was given.
 func Duration(word string, to *caddy.Duration, otherwise time.Duration) Rule {
 	return Rule{
 		Word: word, Syntax: "<duration>",

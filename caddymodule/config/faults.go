@@ -15,7 +15,7 @@ import (
 )
 
 // Fault is one error in a configuration. Path is where it is, in the words of the Caddyfile
-// (`svc.provider[openai].base_url`), and Text says what is wrong and what is allowed there.
+// (`svc.provider[openai].base_url`), and Text describes the error and the allowed values.
 type Fault struct {
 	Path string
 	Text string
@@ -23,7 +23,7 @@ type Fault struct {
 
 func (f Fault) String() string { return f.Path + ": " + f.Text }
 
-// Faults collects the errors of a configuration, so that all are reported at once. The zero value is ready for use.
+// Faults collects the errors of a configuration, so that all are reported together. The zero value is ready for use.
 type Faults []Fault
 
 // Addf adds a fault at path.

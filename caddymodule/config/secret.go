@@ -27,8 +27,8 @@ const ReferenceForms = "exactly one {env.NAME} or {file.PATH}"
 // IsReference reports whether s has one of the two forms. Only then may messages quote it.
 func (s Secret) IsReference() bool { return secretReference.MatchString(string(s)) }
 
-// Check adds a fault if s is no reference. The message continues with or, which names what else is allowed there, e.g.
-// ", or none".
+// Check adds a fault if s is no reference. The message continues with or, which names other allowed values, e.g. ", or
+// none".
 func (s Secret) Check(fs *Faults, path, or string) {
 	if !s.IsReference() {
 		fs.Addf(path, "must be %s%s; the secret itself must not be in the configuration", ReferenceForms, or)
@@ -98,7 +98,7 @@ func (i Identifier) Check(fs *Faults, path string) {
 	}
 }
 
-// Resolve returns the id, read with repl if i is a reference. The error never holds what the reference stands for.
+// Resolve returns the id, read with repl if i is a reference. The error never contains the value behind the reference.
 func (i Identifier) Resolve(repl *caddy.Replacer) (string, error) {
 	if !Secret(i).IsReference() {
 		return string(i), nil
@@ -121,7 +121,7 @@ func VisibleASCII(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// Printable reports whether text has at most longest characters, none of them a control character.
+// Printable reports whether text has up to longest characters, none of them a control character.
 func Printable(text string, longest int) bool {
 	count := 0
 	for _, r := range text {
