@@ -189,7 +189,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-// pageRows is the number of rows of a table that one statement reads, unless that takes too long.
+// pageRows is the number of rows of a table that one statement reads, unless the statement is too slow.
 const pageRows = 4000
 
 // pagedTables are the tables that are read in pages: the column of their order, the prefix of its ids if they are sorted by time,

@@ -203,8 +203,8 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 }
 
 // release ends the reservation of a call in its key, its hold or its tranche. It returns the call's tranche, nil if it has none, and the released
-// amount, which is 0 for a call that has lost its reservation. first is false if another settlement, of unknown outcome, may have released the
-// call's part of the tranche.
+// amount, which is 0 if the call has lost its reservation. first is false if another settlement, of unknown outcome, may have released the call's
+// part of the tranche.
 func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, released int64) {
 	switch {
 	case op.ride != nil:

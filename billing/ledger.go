@@ -203,7 +203,7 @@ type batch struct {
 	wallets []WalletID
 	// made are the wallets to create if they are missing: the wallets of credits, and of claims, which are written under the lock of the wallet.
 	made []WalletID
-	// tranched are the wallets whose tranches are read.
+	// tranched are the wallets with tranches to read.
 	tranched []WalletID
 	// held are the calls with holds to read. ended are the calls that may have ended, which is read.
 	held, ended []callKey

@@ -19,7 +19,7 @@ const (
 	Address
 	// Identifier is 1 to 128 visible ASCII characters, or one reference to an environment variable or a file.
 	Identifier
-	// Secret is one reference to an environment variable or a file. The secret itself never stands in a configuration.
+	// Secret is one reference to an environment variable or a file. A configuration never contains the secret itself.
 	Secret
 )
 
@@ -35,14 +35,14 @@ type Option struct {
 	// JSON. The platform gets its values as options "NAME[KEY]".
 	Keys  []string
 	Table string
-	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
+	// Check returns the problem of a value, or an empty text. It may be nil. References are resolved before it is called.
 	Check func(value string) (problem string)
 	// Help is the documentation: one sentence.
 	Help string
 }
 
 // Checker is a driver that checks its options together. Problems has an entry for every faulty option, by its name, which is
-// "NAME[KEY]" for values of tables. The values are those of the configuration, with references unresolved.
+// "NAME[KEY]" for values of tables. The values come from the configuration, with references unresolved.
 type Checker interface {
 	CheckOptions(values map[string]string) (problems map[string]string)
 }

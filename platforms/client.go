@@ -38,7 +38,7 @@ var errTooSlow = errors.New("the platform did not answer in time")
 
 // ClientConfig configures a [Client]. The zero value is usable.
 type ClientConfig struct {
-	// Transport carries the requests. nil means a transport of the client's own, whose idle connections [Client.Close] closes. A
+	// Transport carries the requests. nil means a transport of the client's own. [Client.Close] closes its idle connections. A
 	// transport must call httptrace hooks as [http.Transport] does: without them every failure counts as [Unknown], none as
 	// [Retry].
 	Transport http.RoundTripper

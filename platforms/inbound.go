@@ -112,7 +112,8 @@ type OtherIDs struct {
 	// Business is the platform's id of the business in this conversation, in the form of Address. It is empty if the platform
 	// always reports who wrote.
 	Business string
-	// Mark is the [Outgoing.Mark] of a FailedDelivery if the platform repeats it. It identifies messages whose id never arrived.
+	// Mark is the [Outgoing.Mark] of a FailedDelivery if the platform repeats it. It identifies messages if their id never
+	// arrived.
 	Mark string
 }
 
@@ -229,7 +230,8 @@ func Collect(bytes int) Collector { return Collector{most: bytes/shortest + 1} }
 // CollectAtMost returns a collector for up to n items.
 func CollectAtMost(n int) Collector { return Collector{most: n} }
 
-// ByChannel prepares the collector for a platform with [Description.ChannelWebhooks], whose items have no external id.
+// ByChannel prepares the collector for a platform with [Description.ChannelWebhooks]. The items of the platform have no
+// external id.
 func (c *Collector) ByChannel() { c.channelRouted = true }
 
 // All returns the collected items.

@@ -140,8 +140,8 @@ type ChannelType struct {
 	// unlimited.
 	Pace, CustomerPace Pace
 	// RenewAhead is the time before the end of an access token at which the token is exchanged for a new one. It is set for types
-	// of a [Refresher] whose channels have no refresh token: their access token itself is exchanged, which works only before it
-	// ends. 0 means that tokens of the type aren't renewed in this way.
+	// of a [Refresher] without refresh tokens: the access token itself is exchanged, which works only before it ends. 0 means
+	// that tokens of the type aren't renewed in this way.
 	RenewAhead time.Duration
 	// Window is the time after the customer's last message in which a business may write freely. 0 means that it never ends. A
 	// later message fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].

@@ -127,7 +127,7 @@ func (c *call) expired() error {
 	return nil
 }
 
-// lend stores the request body that the transport is about to read. end takes it back.
+// lend stores the request body that the transport is about to read. end removes it.
 func (c *call) lend(body *requestBody) {
 	c.mu.Lock()
 	before := c.lent

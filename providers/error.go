@@ -38,7 +38,7 @@ const (
 // Error is every error of a [Provider]. It is for logs only and never reaches a client.
 type Error struct {
 	Failure Failure
-	// Status is the vendor's HTTP status, or 0 without a response.
+	// Status is the vendor's HTTP status. It is 0 if no response came.
 	Status int
 	// RetryAfter is the wait that the vendor demands, clamped to 1..60 s, or 0 if it stated none. Set with FailureOverloaded only.
 	RetryAfter time.Duration
@@ -78,7 +78,7 @@ func NotAnAnswer(detail string) *Error { return &Error{Failure: FailureRefused, 
 
 // StatusError returns the error of an answer with an error status: its class, whether the same request can succeed later, and the
 // wait in the headers Retry-After-Ms and Retry-After. A redirect is an error, because it means a wrong address. 409 and 425 may
-// succeed later. Dialects whose vendors say more in the body refine the error.
+// succeed later. A dialect refines the error if its vendor says more in the body.
 func StatusError(status int, header http.Header) *Error {
 	e := &Error{Failure: FailureRefused, Status: status}
 	switch status {

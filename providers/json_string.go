@@ -129,7 +129,7 @@ func (s JSONString) textAfter(before rune) (text string, half rune) {
 	return string(jsonscan.AppendText(dst, in)), half
 }
 
-// highAtEnd returns the high surrogate whose escape ends the text, or 0.
+// highAtEnd returns the high surrogate if its escape ends the text, else 0.
 func highAtEnd(in []byte) rune {
 	start := len(in) - jsonscan.UnitLen
 	if start < 0 {

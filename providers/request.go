@@ -41,8 +41,8 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 	return hreq
 }
 
-// smallBody is the size in bytes up to which a body is copied into a reader that Go's transport knows: it sends such a body with
-// the headers in one packet, and any other body in a second one. The transport buffers 4 KiB of both. It reads no body before it
+// smallBody is the size in bytes up to which a body is copied into a bytes.Reader. Go's transport sends this body with the
+// headers in one packet, and any other body in a second one. The transport buffers 4 KiB of both. It reads no body before it
 // reports WroteHeaders, so begun replaces touched for small bodies.
 const smallBody = 3 << 10
 

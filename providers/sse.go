@@ -17,8 +17,8 @@ const (
 // errEventTooLarge means that one event has more data than the reader's limit.
 var errEventTooLarge = errors.New("an event of the stream is too large")
 
-// readClock times the waits of a reader, so that a timer runs only during waits for the vendor and not while a slow client takes
-// its time.
+// readClock times the waits of a reader, so that a timer runs only during waits for the vendor and not while a slow client
+// reads.
 type readClock interface {
 	// arm is called before a read that may block, if bytes of an answer have arrived since the last call.
 	arm()

@@ -50,7 +50,7 @@ type Operation struct {
 	Check func(ctx context.Context) error
 	// Content describes the answer by media type; nil derives it from the operation's type.
 	Content map[string]*huma.MediaType
-	// Table is the type of an answer that is a page of a list, or the whole list as CSV. It is nil for other answers.
+	// Table is the type of an answer that is a page of a list, or the whole list as CSV. Other answers have none.
 	Table reflect.Type
 }
 
@@ -258,7 +258,7 @@ func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream 
 	})
 }
 
-// Prepared is [Streamed] for an answer whose first part comes from the store: prepare reads that part in the operation's turn and writes nothing,
+// Prepared is [Streamed] for an answer that begins with data of the store: prepare reads that part in the operation's turn and writes nothing,
 // and send writes the answer.
 func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
 	return &Stream{Body: func(ctx huma.Context) {

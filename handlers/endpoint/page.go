@@ -74,7 +74,7 @@ func Timestamp(epochMillis int64) string {
 	return time.UnixMilli(epochMillis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// TimestampOrNull returns the time like [Timestamp]. It returns nil for zero.
+// TimestampOrNull returns the time like [Timestamp], or nil if it is zero.
 func TimestampOrNull(epochMillis int64) *string {
 	if epochMillis == 0 {
 		return nil
@@ -83,7 +83,7 @@ func TimestampOrNull(epochMillis int64) *string {
 	return &text
 }
 
-// TextOrNull returns the text. It returns nil for an empty text.
+// TextOrNull returns the text, or nil if it is empty.
 func TextOrNull(text string) *string {
 	if text == "" {
 		return nil

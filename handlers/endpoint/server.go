@@ -86,7 +86,7 @@ type answer struct {
 	header  http.Header
 	status  int
 	body    []byte
-	// room is the memory that is reserved for the answer to a change. It is nil for other operations.
+	// room is the memory that is reserved for the answer to a change. Other operations have none.
 	room *handlers.Room
 	// leave gives the operation's place back; it may be called again.
 	leave func()

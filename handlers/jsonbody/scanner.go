@@ -25,8 +25,8 @@ func New(body []byte) Scanner {
 	return Scanner{Scanner: jsonscan.Strict(body, MaxDepth), body: body}
 }
 
-// Document reads the whole body, which must be one object; member and field are as in [Scanner.Object]. It returns nil for a
-// valid body.
+// Document reads the whole body, which must be one object; member and field are as in [Scanner.Object]. It returns nil if
+// the body is valid.
 func (s *Scanner) Document(member func(name jsonscan.Literal) bool, field func(name jsonscan.Literal) string) *handlers.Error {
 	switch {
 	case len(bytes.TrimLeft(s.body, " \t\r\n")) == 0:

@@ -1,6 +1,6 @@
-// Package codes is the one table of the codes that say why a conversation needs attention or a message wasn't sent: who ends that and until
-// when, who is told, and what staff read. The queue and the worker act by it, the dashboard shows its words, and a test writes it into
-// docs/conversations.md.
+// Package codes is the only table of the codes that say why a conversation needs attention or a message wasn't sent: who ends that state
+// and until when, who is notified, and the words for staff. The queue and the worker act by it, the dashboard shows its words, and a test
+// writes it into docs/conversations.md.
 package codes
 
 import (

@@ -29,7 +29,7 @@ func (s *session) has(role handlers.Role) bool { return s != nil && s.Role.Has(r
 
 // signInPage is the data of the pages of signing in.
 type signInPage struct {
-	// Refusal is the reason why nobody can sign in here; a page with a reason has no form.
+	// Refusal is the reason why signing in is impossible here. A page with a reason has no form.
 	Refusal string
 	Form    form
 }

@@ -82,7 +82,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 
 // Config configures a dashboard.
 type Config struct {
-	// Person returns the person of a request, and Ask runs an operation for the person, which is nil for public operations. endpoint.Server has both
+	// Person returns the person of a request, and Ask runs an operation for the person. Public operations have no person. endpoint.Server has both
 	// methods. Their errors are [handlers.Error]s, and were logged.
 	Person func(r *http.Request) (*identity.Principal, error)
 	Ask    func(w http.ResponseWriter, r *http.Request, person *identity.Principal, o api.Operation, in endpoint.Values) (answer any, err error)

@@ -71,7 +71,7 @@ func (p Policy) Check(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// Client returns a client whose calls take up to timeout. [http.Client.CloseIdleConnections] closes its connections.
+// Client returns a client that limits each call to timeout. [http.Client.CloseIdleConnections] closes its connections.
 func (p Policy) Client(timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: connectWait, KeepAlive: 30 * time.Second, Control: p.control}
 	return &http.Client{

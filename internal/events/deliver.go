@@ -203,8 +203,8 @@ func outcomeOf(err error) string {
 	if errors.As(err, &slow) && slow.Timeout() {
 		return OutcomeTimeout
 	}
-	// A name that leads to a private address has the same outcome as one that doesn't exist: the difference would tell tenants which
-	// names exist in the operator's network.
+	// A name that leads to a private address has the same outcome as a name that doesn't exist: the difference would reveal to
+	// tenants which names exist in the operator's network.
 	return OutcomeConnect
 }
 

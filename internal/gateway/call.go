@@ -124,7 +124,7 @@ type call struct {
 	// resolved means that the hold is settled or handed to settleLater.
 	resolved bool
 
-	// hangUp ends the vendor's call. It is nil before the call begins. events are the events of the answer.
+	// hangUp ends the vendor's call. It is nil until the call begins. events are the events of the answer.
 	hangUp func()
 	events providers.Events
 	// draining means that the client is gone and the call goes on, in one of the gateway's places (see drain). It is decided once,

@@ -108,7 +108,7 @@ func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 	return short
 }
 
-// reservedOutput returns the number of generated tokens whose price is held.
+// reservedOutput returns the number of generated tokens for which the price is held.
 func (c *call) reservedOutput() int64 {
 	if c.model.ReserveMaxOutput {
 		return c.model.MaxOutputTokens

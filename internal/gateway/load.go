@@ -140,7 +140,7 @@ type InFlight struct {
 	running int
 	entered int64
 	closed  bool
-	// idle is closed when running falls to 0 during a Wait. It is nil without a Wait.
+	// idle is closed when running falls to 0 during a Wait. It is nil if nothing waits.
 	idle chan struct{}
 }
 
@@ -244,8 +244,8 @@ type placeOwner struct{ orgID, provider string }
 
 func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
 
-// take takes a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a provider
-// no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.
+// take occupies a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a
+// provider no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.
 func (p *places) take(orgID, provider string, perProvider int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 const (
 	// countWait limits a count together with the wait for its turn. Later the call goes on without the count.
 	countWait = 2 * time.Second
-	// countShare is the number of bytes that a count processes before a waiting one may go on, which takes up to some 5 ms.
+	// countShare is the number of bytes that a count processes, in up to some 5 ms, before a waiting count may continue.
 	countShare = 32 << 10
 	// messageWork is the work of a message in addition to its bytes, in bytes.
 	messageWork = 32

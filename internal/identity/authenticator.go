@@ -101,7 +101,7 @@ func NewAuthenticator(keys keyReader) *Authenticator { return &Authenticator{key
 
 // Authenticate reads the key's row and returns its principal. It returns [ErrInvalidKey] for a key that is malformed (no
 // look-up), unknown, or expired by the database's clock, [ErrRevokedKey] for a revoked one, and the store's error otherwise. A
-// key both revoked and expired counts as revoked. A key whose full hash doesn't match is an unknown key.
+// key both revoked and expired counts as revoked. A key counts as unknown if its full hash differs from the row's.
 func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal, error) {
 	hash, _, ok := ParseKey(raw)
 	if !ok {

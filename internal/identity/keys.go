@@ -104,11 +104,11 @@ type KeyRequest struct {
 	OrgID string
 	// Name is optional; among an organization's keys that are not revoked it is unique.
 	Name string
-	// Env is live when empty.
+	// Env is live if it is empty.
 	Env store.Env
-	// Scopes are names of scopes; none means DefaultScopes.
+	// Scopes are names of scopes. Empty means DefaultScopes.
 	Scopes []string
-	// ExpiresAt is nil for a key that never expires; it may lie in the past.
+	// ExpiresAt may be in the past. A key without it never expires.
 	ExpiresAt *time.Time
 }
 

@@ -43,9 +43,10 @@ const (
 	saltBytes = 16
 )
 
-// Each hash takes 19 MiB and a processor. Of strangers at most maxHashes passwords are hashed at a time, at most one for two processors.
-// keptHashes are reserved for clients that have presented a session, a one-time link or a known device, so that guesses don't delay them.
-// hashWait bounds the wait, and maxWaiting how many wait. An address has no bound of its own there, because few of its attempts may fail.
+// Limits of password hashes. Each hash needs 19 MiB and a processor. maxHashes passwords of strangers are hashed at a time, or one for
+// every two processors if that is fewer. keptHashes are reserved for clients that have presented a session, a one-time link or a known
+// device, so that guesses don't delay them. hashWait limits the wait, and maxWaiting the number of waiting attempts. An address has no
+// limit of its own here, because few of its attempts may fail.
 const (
 	maxHashes  = 3
 	keptHashes = 1
@@ -83,7 +84,7 @@ func CheckPassword(password string) error {
 
 // passwords computes and checks argon2id hashes (RFC 9106), a few at a time.
 type passwords struct {
-	// strangers have the places of addresses, known those of known users.
+	// strangers limits the hashes for addresses, known the hashes for known users.
 	strangers, known *dispatch.Turns
 	// processors is the semaphore given to [NewSessions].
 	processors *semaphore.Weighted
@@ -283,8 +284,8 @@ func parseHash(text string) (encodedHash, error) {
 }
 
 // commonPasswordList is the dictionary "passwords" of the npm package zxcvbn 4.4.2 (package/src/frequency_lists.coffee) in
-// lower case, without the entries of fewer than 6 characters, one to a line and sorted. Its licence (MIT) stands beside it
-// in common_passwords.LICENSE.
+// lower case, without the entries of fewer than 6 characters, one to a line and sorted. Its licence (MIT) is in
+// common_passwords.LICENSE.
 //
 //go:embed common_passwords.txt
 var commonPasswordList string
@@ -305,7 +306,8 @@ func commonPassword(password string) bool {
 	return core == "" && digitsOnly(password) || known(password) || known(core)
 }
 
-// digitsOnly reports whether a password consists of digits, each equal or adjacent to the one before; 9 and 0 are adjacent.
+// digitsOnly reports whether a password consists of digits, each equal or adjacent to the digit before. 9 and 0 are
+// adjacent.
 func digitsOnly(password string) bool {
 	for i := range len(password) {
 		if password[i] < '0' || password[i] > '9' {

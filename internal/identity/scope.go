@@ -91,8 +91,8 @@ func AllScopes() []Scope {
 // DefaultScopes returns the scopes of a new key without named scopes, for /v1.
 func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }
 
-// ParseScopes trims scope names, drops empty and repeated ones, and returns a [FieldError] for unknown ones that names the
-// known. No names are [DefaultScopes].
+// ParseScopes trims scope names, drops empty and repeated names, and returns [DefaultScopes] if there are no names. For
+// unknown names it returns a [FieldError] that lists the known names.
 func ParseScopes(names []string) ([]Scope, error) {
 	var scopes []Scope
 	var unknown []string
@@ -173,7 +173,7 @@ const (
 	Owner         Role = "owner"
 )
 
-// Roles returns all roles, the one with the fewest rights first.
+// Roles returns all roles in ascending order of their rights.
 func Roles() []Role { return []Role{Member, Administrator, Owner} }
 
 // ParseRole parses a role's name. It returns a [FieldError] that names the roles for another text.

@@ -76,9 +76,9 @@ func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
 	return s
 }
 
-// Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Several organizations may
-// have a user with the e-mail address: the one with the password signs in. organization, an id or a name, chooses if that are
-// several; it may be empty. Failures count against the client's address, or against a known device alone. It returns
+// Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Several organizations may have a
+// user with the e-mail address. The user with the password signs in. If several users have the password, organization, an id or a name,
+// selects one; it may be empty. Failures count against the client's address, or against a known device alone. It returns
 // [ErrWrongPassword], a [SeveralOrganizationsError], a [ThrottledError], [ErrBusy], or the store's error, after the same time whether or
 // not the user exists.
 func (s *Sessions) Begin(ctx context.Context, email, password, organization string, from Client) (token string, _ Principal, err error) {
@@ -152,7 +152,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 		return "", Principal{}, ErrLinkUsed
 	}
 	token, session := newSession(from)
-	// The address may get its first user, whose salt counts, while the password is hashed.
+	// While the password is hashed, the address may get its first user, and with it another salt.
 	for try := 0; ; try++ {
 		err = s.useLink(ctx, linkHash, password, session)
 		if !errors.Is(err, store.ErrSalt) || try == mostLinkTries {

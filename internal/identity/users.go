@@ -47,7 +47,7 @@ type Users struct{ db *store.DB }
 // NewUsers works on db.
 func NewUsers(db *store.DB) *Users { return &Users{db: db} }
 
-// Invite makes an invitation, whose link sets the password and makes the user. The result is the same when the address has a
+// Invite makes an invitation. Its link sets the password and makes the user. The result is the same when the address has a
 // user or an invitation in another organization, so that it reveals neither.
 func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, role Role) (store.User, Link, error) {
 	email, err := CleanEmail(email)
@@ -71,9 +71,9 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 	return user, link, nil
 }
 
-// NewLink makes another one-time link for a user who has lost the link or the password, and invalidates the one before.
-// Password and sessions stay as they are until the link is used, which ends all sessions. It returns [ErrHigherRoleOnly] for a
-// user with a password whose role is equal or higher.
+// NewLink makes another one-time link for a user who has lost the link or the password, and invalidates the earlier link.
+// Password and sessions don't change until the link is used. The use ends all sessions. It returns [ErrHigherRoleOnly] for a
+// user who has a password and an equal or higher role.
 func (u *Users) NewLink(ctx context.Context, by Authority, orgID, id string) (Link, error) {
 	var link Link
 	err := u.db.UserLinks.Put(ctx, by.Actor, orgID, id, by.mayReset, func(user store.User) (row store.UserLink) {
@@ -180,7 +180,7 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
 // CleanName trims white space and requires a name of 1 to [MaxNameLength] code points in valid UTF-8 without control
-// characters, also those of the direction of text. It returns a [FieldError] for field otherwise.
+// characters, including the controls of text direction. Otherwise it returns a [FieldError] for field.
 func CleanName(field, name string) (string, error) {
 	name = strings.TrimSpace(name)
 	switch length := utf8.RuneCountInString(name); {

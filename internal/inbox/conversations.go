@@ -292,7 +292,7 @@ type Reply struct {
 	ReceivedAt                int64
 	// TurnID is the turn for it and TurnState the turn's state. They are empty before the turn begins.
 	TurnID, TurnState string
-	// Text is the answer as it was sent, or empty.
+	// Text is the text of the sent answer, or empty.
 	Text string
 	// handled: the text needs no answer. silent: the assistant may not write in the conversation now.
 	handled, silent bool

@@ -225,7 +225,8 @@ const (
 	automaticLength = 20
 	// automaticDays is how long the digest of an automatic reply is kept.
 	automaticDays = 90
-	// ownWithin is how long, in milliseconds, a part that was sent is recognized by the text of its echo; its id is known by then.
+	// ownWithin is how long, in milliseconds, a part that was sent is recognized by the text of its echo. After that its id is
+	// known.
 	ownWithin = 10 * 60 * 1000
 	// writtenParts bounds the parts that are compared with an echo.
 	writtenParts = 20

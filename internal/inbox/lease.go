@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// listSizes are the lengths of the lists in this package's statements. The largest is that of a full transaction of deliveries, which so
-// finds and locks its conversations with one statement. Each is half of the one before: the rows of any list are written by few statements,
-// and a look-up is padded to less than twice its keys.
+// listSizes are the lengths of the lists in this package's statements. With the largest, a full transaction of deliveries finds and locks
+// its conversations with one statement. Each length is half of the length before: the rows of any list are written by few statements, and a
+// look-up is padded to less than twice its keys.
 var listSizes = store.ListSizes{256, 128, 64, 32, 16, 8, 4, 2, 1}
 
 // Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more may be
@@ -155,8 +155,8 @@ func (q *Queue) Release(ctx context.Context, lease Lease) error {
 	}, left.read(lease.ConversationID, "")))
 }
 
-// Backoff gives a conversation back after a failed attempt: it is due after wait, even if something arrives earlier, and its attempts and
-// those of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Backoff gives a conversation back after a failed attempt: it is due after wait, even if something arrives earlier, and the attempts of
+// the conversation and of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) error {
 	return q.do(ctx, "back off from a conversation", onLease(lease, func(s *session, c *conversationRow) error {
 		c.putOff(s.now, wait)

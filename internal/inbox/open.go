@@ -155,7 +155,7 @@ type Outbound struct {
 	Since                           int64 // when the first of the texts arrived that it answers, epoch milliseconds; 0 for what people write
 	Resends                         int64 // how often a person had it sent again; Attempts begin anew each time
 	Unreadable                      bool  // it doesn't open, so that Text is empty
-	// Template is the template to send, as it was given to [Queue.SendTemplate]. It is nil for a text.
+	// Template is the template that was passed to [Queue.SendTemplate]. A text has no template.
 	Template []byte
 	// FileID is the file to send. It is empty for a text or a template. Text is then its kind.
 	FileID string

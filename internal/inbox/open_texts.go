@@ -17,8 +17,8 @@ import (
 //   - A person's message from the platform's app closes the texts that the customer had sent before it, by the platform's clock
 //     ([delivery.answeredBy]).
 //   - A person's message from here closes the texts that had arrived before it was written, once it is sent ([session.recordDelivery]), if
-//     the assistant was silent then. Otherwise the assistant still replies, with the message in its prompt. The assistant's last words
-//     close as a person's do.
+//     a person has the conversation or the assistant was paused when the message was written. Otherwise the assistant still replies, with
+//     the message in its prompt. The assistant's last words close as a person's do.
 //   - Where nothing can or may be answered, [session.silence] closes all texts.
 //
 // unanswered_since is the arrival of the first text to which nothing was sent.

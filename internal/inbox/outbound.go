@@ -428,9 +428,9 @@ func (s *session) failPart(c *conversationRow, p *partRow, state, code string, o
 	c.markUpdated(s.now)
 }
 
-// Unmark makes the part of a leased conversation that is sending pending again. The caller knows that the platform was not called for
-// it: the commit that marked it wasn't confirmed. called is a part for which the platform was called, and which stays as it is; empty means
-// none. It may be repeated. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Unmark makes the part of a leased conversation that is sending pending again. The caller must not have called the platform for it,
+// because the commit that marked it wasn't confirmed. called is a part for which the platform was called, and which stays as it is; empty
+// means none. It may be repeated. It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Unmark(ctx context.Context, lease Lease, called string) error {
 	return q.do(ctx, "make a part pending again", onLease(lease, func(s *session, c *conversationRow) error {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'pending', updated_at = $3

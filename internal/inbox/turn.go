@@ -16,7 +16,7 @@ import (
 // Codes of turns that the queue itself ends.
 const (
 	codeHandedOver = "handed_over"
-	// codeNotice is the code of answered turns whose answer is the channel's notice for messages without text.
+	// codeNotice is the code of turns that were answered with the channel's notice for messages without text.
 	codeNotice = "media_notice"
 	// codeClosed is the code of answered turns that answer no message: their parts say that the business is closed.
 	codeClosed = "closed"
@@ -113,7 +113,8 @@ func (q *Queue) begin(ctx context.Context, lease Lease, messageIDs []string, tur
 		if turn.state == TurnNeedsAttention && len(open) > len(ids) {
 			return nil // newer texts arrived since, and must not be answered before these: all continue to wait
 		}
-		// The position, because only later prompts are searched for a message that its sender takes back.
+		// The turn keeps its position, because only later prompts are searched for a message that its sender has
+		// withdrawn.
 		s.insertTurn(c, &turn, c.position(s.now))
 		store.EachExact(listSizes, ids, func(size int, piece []string) {
 			s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, turn.id)...)

@@ -21,7 +21,7 @@ const (
 
 // piece is a part of a document.
 type piece struct {
-	// heading is the heading of the text's section; "" when there is none or the text begins with it.
+	// heading is the heading of the text's section. It is empty if there is none or the text begins with it.
 	heading string
 	text    string
 }

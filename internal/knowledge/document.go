@@ -146,7 +146,7 @@ type htmlReader struct {
 	out    strings.Builder
 	// hidden counts the open elements without visible content, pre the open elements that preserve white space.
 	hidden, pre int
-	// Before the next text: lines is how many line ends are due, space whether a space is, prefix what follows them.
+	// Before the next text come lines line ends or, if there are none, a space if space is set; and prefix.
 	lines  int
 	space  bool
 	prefix string
@@ -225,7 +225,8 @@ func (t *htmlReader) breakLines(n int) {
 	}
 }
 
-// text writes what is due, then the text, whose white space is collapsed unless it is preformatted.
+// text writes the due white space and prefix, then the text. It collapses the text's white space unless the text is
+// preformatted.
 func (t *htmlReader) text(text string) {
 	if t.pre > 0 {
 		if strings.TrimSpace(text) != "" {

@@ -73,10 +73,11 @@ type Library struct {
 
 	// slot is held while a batch is written and for the pause after it.
 	slot chan struct{}
-	// readers have a place while an upload is parsed, which takes a second for the largest, and readTime at most.
+	// readers limits the uploads that are parsed at a time. Parsing the largest upload lasts a second; readTime limits
+	// it.
 	readers  *dispatch.Turns
 	readTime time.Duration
-	// searchers have a place while a request's search runs.
+	// searchers limits the searches of requests that run at a time.
 	searchers *dispatch.Turns
 	// life ends with [Library.Close].
 	life context.Context

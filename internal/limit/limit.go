@@ -133,7 +133,7 @@ type refusals struct {
 	forget time.Time
 }
 
-// refusal: until then the organization's requests are refused under a limit of at most limit.
+// refusal means that the organization's requests are refused until a time, unless their limit is higher than limit.
 type refusal struct {
 	until time.Time
 	limit int64

@@ -353,8 +353,8 @@ func (r *Redis) send(batch []*ask) {
 	}
 }
 
-// grouping makes one call of the script of all requests of an organization, in the order of their arrival. Requests whose wait
-// has ended are left out: they were counted in this process, or their clients are gone.
+// grouping makes one call of the script of all requests of an organization under one limit, in the order of their arrival. It
+// skips requests that no longer wait, because they were counted in this process or their clients are gone.
 func grouping(batch []*ask) []*scriptCall {
 	type window struct {
 		orgID string
@@ -378,7 +378,8 @@ func grouping(batch []*ask) []*scriptCall {
 	return calls
 }
 
-// exec sends the calls in one pipeline, and those whose server lacked the script in a second one. Errors are in the calls.
+// exec sends the calls in one pipeline, and repeats calls in a second pipeline if their server lacked the script. Errors
+// are in the calls.
 func (r *Redis) exec(ctx context.Context, calls []*scriptCall) {
 	r.pipeline(ctx, calls, (*scriptCall).queueByDigest)
 	if unknown := slices.DeleteFunc(slices.Clone(calls), (*scriptCall).knownScript); len(unknown) > 0 {

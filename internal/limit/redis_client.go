@@ -22,9 +22,9 @@ type RedisServer struct {
 	// Addresses are host:port, or the path of a unix socket: of one server, or of any of the sentinels, or of any of the
 	// cluster's nodes.
 	Addresses []string
-	// Master is the server's name at the sentinels. It makes Addresses those of sentinels.
+	// Master is the server's name at the sentinels. If it is set, Addresses are addresses of sentinels.
 	Master string
-	// Cluster makes Addresses those of a cluster.
+	// Cluster means that Addresses are addresses of a cluster.
 	Cluster bool
 	// Username is empty for Redis' default user.
 	Username string
@@ -87,7 +87,7 @@ func redisURLError(what string) error {
 const (
 	// transfer bounds a write and a read on a connection; a pipeline's own deadline is earlier.
 	transfer = time.Second
-	// retryPause and longestRetryPause are the bounds of the jittered pause before the one retry.
+	// retryPause and longestRetryPause are the bounds of the jittered pause before the only retry.
 	retryPause        = 4 * time.Millisecond
 	longestRetryPause = 16 * time.Millisecond
 	// connections is how many each server gets: one for each running pipeline, one for looks, and one to spare while a broken
@@ -220,9 +220,9 @@ func (r *Redis) tellKey(key string, fault error) {
 }
 
 const (
-	// The breaker judges by the last remembered pipelines, of which tooMany may not fail. A ratio survives the one slow
-	// pipeline that a fork or a full log of Redis causes; under load ten pipelines pass quickly, and without load few requests
-	// wait.
+	// The breaker judges by the last remembered pipelines, of which tooMany may not fail. It judges by a ratio so that a
+	// single slow pipeline, which a fork or a full log of Redis causes, doesn't open it. Under load ten pipelines pass
+	// quickly, and without load few requests wait.
 	remembered = 10
 	tooMany    = remembered / 2
 	// onTrial is the history of a breaker that has just closed: one more failure opens it again.

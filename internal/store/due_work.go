@@ -25,8 +25,8 @@ func WalkOrganizations(table, condition, after, length string) string {
 	`
 }
 
-// DueWork is a table of organizations' work that waits for its next try. run_at is when a row is due, or when another process may try it if
-// the one that leased it dies.
+// DueWork is a table of organizations' work that waits for its next try. run_at is when a row is due, or when another process may try it
+// after the death of the process that leased it.
 type DueWork struct{ doing, waiting, walk string }
 
 // NewDueWork returns the work in a table. waiting is the condition of the rows that wait, and of an index on org_id and run_at. doing is for
@@ -37,8 +37,8 @@ func NewDueWork(doing, table, waiting string) DueWork {
 		FROM walk WHERE org_id IS NOT NULL`}
 }
 
-// Due visits organizations with waiting work, in order of id beginning after cursor, and returns those with work to try now. next is the
-// cursor of the next look; an empty one begins anew. empty reports whether no organization has waiting work.
+// Due visits organizations with waiting work, in order of id beginning after cursor, and returns the organizations with work to try now.
+// next is the cursor of the next look; an empty one begins anew. empty reports whether no organization has waiting work.
 func (w DueWork) Due(ctx context.Context, db *DB, cursor string) (orgs []string, next string, empty bool, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (w DueWork) Due(ctx context.Context, db *DB, cursor string) (orgs []string,
 }
 
 // LeaseDue leases up to a number of rows of an organization, the longest due first. selected is the beginning of the query that scan reads.
-// begin counts the try of a row and puts its run_at off; other processes leave it alone until then.
+// begin counts the try of a row and postpones its run_at; other processes skip the row until that time.
 func LeaseDue[T any](
 	ctx context.Context, db *DB, w DueWork, selected, orgID string, atMost int, scan func(Row) (T, error), begin func(tx Tx, row *T),
 ) (leased []T, err error) {

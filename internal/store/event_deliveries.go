@@ -21,7 +21,7 @@ type EventDelivery struct {
 	State                      string
 	Attempts                   int64
 	RunAt                      int64 // of the next try, or when another process may try if this one dies; epoch milliseconds
-	// Outcome and Status are those of the last try, see package events. They are empty and 0 before the first try.
+	// Outcome and Status describe the last try, see package events. They are zero values before the first try.
 	Outcome              string
 	Status               int64
 	CreatedAt, UpdatedAt int64

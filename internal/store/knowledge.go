@@ -247,9 +247,9 @@ const deletedChunks = 50
 // reasonDeleting is the reason of a document during its deletion.
 const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
 
-// DeleteSomeChunks deletes a part of a document, and reports true when the document is gone. Its callers repeat it until then. Searches
-// don't find the document from the first part on; a partly deleted document stays failed. It returns [ErrNotFound] if the knowledge base
-// has no such document.
+// DeleteSomeChunks deletes a part of a document, and reports true when the document is gone. Its callers repeat it until it reports
+// true. Searches don't find the document from the first part on; a partly deleted document stays failed. It returns [ErrNotFound] if the
+// knowledge base has no such document.
 func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
 	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		gone = false

@@ -156,7 +156,7 @@ const SelectSeqBefore = `WITH RECURSIVE search(bit, seq) AS (
 	SELECT seq FROM search WHERE bit = 0`
 
 // WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is younger, then is the
-// balance after its first entry, or 0 without entries.
+// balance after its first entry. It is 0 if the wallet has no entries.
 func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
 	type balances struct{ now, then int64 }
 	read, err := ReadRow(ctx, w.db, "read the balances of a day", func(row Row) (b balances, err error) {

@@ -127,8 +127,8 @@ var (
 	ErrCorrupt = errors.New("sealed value is damaged or belongs to another row")
 )
 
-// The sealed form is version (1 byte) | key id (8) | nonce (12) | ciphertext | tag (16). Version and key id are
-// authenticated, too.
+// The sealed form is version (1 byte) | key id (8) | nonce (12) | ciphertext | tag (16). Version and key id are also
+// authenticated.
 const (
 	version1    = 1
 	headerBytes = 1 + keyIDBytes

@@ -185,8 +185,8 @@ func (p *pass) failed(
 	return 0, p.stand(ctx, turn, code, nil)
 }
 
-// postponement returns the pause after a call that never began, because this process or the store is overloaded. It returns 0 for any other
-// call. Such a try isn't counted: otherwise none would be left when the load is over.
+// postponement returns the pause after a call that never began because this process or the store is overloaded, or 0 if the call failed for
+// another reason. A postponed try isn't counted: otherwise none would be left when the load is over.
 func postponement(failure *gateway.Failure) time.Duration {
 	switch failure.Outcome {
 	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
@@ -237,7 +237,7 @@ const watchPause = 250 * time.Millisecond
 type watches struct {
 	mu      sync.Mutex
 	running map[*watch]struct{}
-	// stop ends the goroutine that looks, and returns when it has ended. It is nil while there is none.
+	// stop ends the goroutine that looks, and returns when it has ended. It is nil if no goroutine runs.
 	stop func()
 }
 

@@ -37,7 +37,7 @@ type pass struct {
 	ending func()
 	// released: the lease has ended with the last message's commit.
 	released bool
-	// span is the turn's span. It is nil while none is traced.
+	// span is the turn's span. It is nil if the turn isn't traced.
 	span trace.Span
 	// live is set when a visitor waits for the answer.
 	live *live

@@ -165,7 +165,7 @@ func (d *dispatcher) idle(ctx context.Context) {
 	case !capped:
 		signal(d.ask)
 	}
-	// What is due may be an organization's at its cap, for which a wait for due work would return immediately.
+	// The due work may belong to an organization at its cap. Waiting for due work would return immediately.
 	look := (<-chan time.Time)(nil)
 	if capped {
 		timer := time.NewTimer(10 * emptyPause)
@@ -226,7 +226,7 @@ func closed(c <-chan struct{}) bool {
 const (
 	// firstWait is the pause before the second try of a call or a send.
 	firstWait = time.Second
-	// longestWait bounds a pause, also one that a vendor demands.
+	// longestWait limits a pause, including a pause that a vendor demands.
 	longestWait = 5 * time.Minute
 	// waitFactor: with maxTries the pauses are about 1, 3, 9, 27, 81, 243 and 300 s, eleven minutes in all, which
 	// outlives most outages of a vendor.
@@ -307,8 +307,8 @@ const (
 	resumeAge = 24 * time.Hour
 	// resumeLimit bounds one read. The longest standing come first, so it must exceed the number of turns that stay standing.
 	resumeLimit = 5000
-	// resumeAttempts leaves a turn two more tries when it is resumed after a vendor's failure: one that its worker's end uses up, and one
-	// after which it stands again.
+	// resumeAttempts leaves a turn two more tries when it is resumed after a vendor's failure, because the end of a worker may use up one
+	// of them. After the other it stands again.
 	resumeAttempts = maxTries - 2
 	// Bounds of the pause until a turn is resumed after a vendor's failure.
 	shortestStanding, longestStanding = time.Minute, 15 * time.Minute

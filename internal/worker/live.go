@@ -31,7 +31,7 @@ var errLiveSlow = errors.New("the answer took longer than 2 min")
 // now. sink may then have got the beginning of an answer that was not stored. It gets only one answer, however many tries there are. When
 // ctx ends, AnswerNow stops waiting; but it makes the first try, and finishes one that has begun, because the text was accepted and counts
 // among the running turns until AnswerNow returns. When Config.Exit is closed it begins nothing and waits for nothing: begun work is given
-// back for other workers. An error is one of the store.
+// back for other workers. An error comes from the store.
 //
 // A worker that only does this needs no [Worker.Run].
 func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error) {

@@ -256,7 +256,7 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	return "", failure
 }
 
-// filledTemplate returns the template that the row is sent as. It is nil for a text.
+// filledTemplate returns the template that the row is sent as, or nil if the row is a text.
 func filledTemplate(row *inbox.Outbound) (*platforms.FilledTemplate, error) {
 	if row.Template == nil {
 		return nil, nil //nolint:nilnil // most messages have none

@@ -15,7 +15,7 @@ const (
 	// signalTime bounds one signal to a customer, and maxSignals how many show them that one answer is being written.
 	signalTime = 5 * time.Second
 	maxSignals = 12
-	// signalRest is for how long no customer of a channel gets a signal after one that failed, unless the platform demands a longer pause.
+	// signalRest is the time without signals to customers of a channel after a failed signal, unless the platform demands a longer pause.
 	signalRest = time.Minute
 	// maxResting bounds the channels that are remembered for that.
 	maxResting = 1000

@@ -24,7 +24,8 @@ const (
 // maxJoined bounds the spans of texts that are answered together with an earlier one.
 const maxJoined = 16
 
-// startSpan begins a span below the one in ctx, or without one a root span of Config.Tracer. The span is nil when nothing is traced.
+// startSpan begins a child of the span in ctx, or a root span of Config.Tracer if ctx has no span. It returns a nil span if nothing
+// is traced.
 func (p *pass) startSpan(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	tracer := p.Tracer
 	if parent := trace.SpanFromContext(ctx); parent.IsRecording() {

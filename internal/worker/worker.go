@@ -1,7 +1,7 @@
 // Package worker runs the assistants: it leases a due conversation, calls the model once for all waiting texts, and sends the answer part
 // by part.
 //
-// The path of a conversation: lease → open → settle the work of a dead worker → send what is pending → call the model under the turn's id →
+// The path of a conversation: lease → open → settle the work of a dead worker → send pending parts → call the model under the turn's id →
 // store the answer → send it → release.
 //
 // Invariants:

@@ -11,7 +11,7 @@ import (
 )
 
 // Extract reads a delivery of the social platform, which may have many entries of several tenants (up to 1,000 updates, by Meta's
-// documentation). Each entry and each change is routed by itself. A delivery whose object isn't configured has no items.
+// documentation). Each entry and each change is routed by itself. A delivery has no items if its object isn't configured.
 func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	channel, entries, err := s.open(body)
 	if err != nil || channel == "" {
@@ -266,7 +266,7 @@ func (m *directMessage) media() string {
 	return platforms.MediaName(kind)
 }
 
-// attach adds the files of a message, whose addresses end after some time. It skips stories, reels and shared posts, which aren't
+// attach adds the files of a message. Their addresses end after some time. It skips stories, reels and shared posts, which aren't
 // the customer's: mentions in stories must not even be stored
 // (developers.facebook.com/docs/messenger-platform/instagram/features/story-mention).
 func (s *reader) attach(in *platforms.Inbound, attachments platforms.Value) {

@@ -84,7 +84,7 @@ func isLocked(err error) bool {
 	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || code == LockNotAvailable || code == queryCanceled
 }
 
-// SQLiteCode returns SQLite's extended result code, and 0 for any other error.
+// SQLiteCode returns SQLite's extended result code. It returns 0 if err isn't SQLite's.
 func SQLiteCode(err error) int {
 	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code()

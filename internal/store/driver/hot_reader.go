@@ -83,7 +83,8 @@ type Route struct {
 	ChannelID, OrgID, Type, ExternalID, State string
 
 	Credentials []byte // sealed; nil is none
-	// These are the times of the channel's agent in milliseconds, see store.Agent. They are 0 without an agent.
+	// These are the times of the channel's agent in milliseconds, see store.Agent. They are 0 if the channel has no
+	// agent.
 	DebounceMS, DebounceMaxMS, PauseMS int64
 
 	// Remembered: the route was read for an earlier delivery, and may have changed since.

@@ -21,7 +21,7 @@ type windows struct {
 	back   *driver.Coalescer[returnedPermit, struct{}]
 
 	returns sync.Mutex
-	// returning is closed when the permits that were returned last are available again. It is nil before the first return.
+	// returning is closed when the permits that were returned last are available again. It is nil until the first return.
 	returning <-chan struct{}
 
 	latest  atomic.Int64 // the latest window that a request was counted in
