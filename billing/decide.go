@@ -9,7 +9,7 @@ import (
 
 // books is the part of the database that one batch of operations needs, read under the locks of its wallets, with the batch's changes. Operations
 // are decided against it in arrival order, each after the changes of the ones before it. A refused operation changes nothing, so that a hold that
-// is too large doesn't block a smaller one behind it. It contains no SQL; ledger.go loads and writes it.
+// is too large doesn't block a smaller one behind it. It contains no SQL: ledger.go loads it, and rows.go writes it.
 type books struct {
 	now int64 // the database's clock, epoch milliseconds
 
@@ -24,7 +24,7 @@ type books struct {
 	records    []callRow // of calls without money and key; an existing row with the same id remains
 	newEntries []Entry
 	audits     []store.AuditEntry
-	lost       Lost // of calls that were not settled in time
+	lost       Lost // of calls that were not settled in time, and of abandoned tranches
 }
 
 // walletRow is a locked wallet: as read, and as the batch leaves it.
@@ -100,7 +100,8 @@ type entryKey struct {
 	ref    string
 }
 
-// hold reserves h and claims its key. Otherwise it returns the finished call with the key, or an error.
+// hold reserves h and claims its key. Otherwise it returns the finished call with the key, or an error. Unless its
+// companion refuses, it first ends the hold of the earlier call that the companion names.
 func (b *books) hold(h Hold) (finished string, err error) {
 	replaced, _, refused := ruling(h.With)
 	if refused != nil {
@@ -202,9 +203,9 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	return row.settled, nil
 }
 
-// release ends the reservation of a call in its key, its hold or its tranche. It returns the call's tranche, nil if it has none, and the released
-// amount, which is 0 if the call has lost its reservation. first is false if another settlement, of unknown outcome, may have released the call's
-// part of the tranche.
+// release ends the reservation of a call in its key, its hold or its tranche. For a call that is held from a tranche it returns the tranche and
+// the amount that was released from it. It returns nothing if the tranche has ended, if first is false, because another settlement, of unknown
+// outcome, may have released the call's part, and for all other calls.
 func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, released int64) {
 	switch {
 	case op.ride != nil:
@@ -228,7 +229,7 @@ func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first 
 	return tranche, released
 }
 
-// drop ends the hold of a call, and reports whether it was open.
+// drop ends the hold of a call if it is open and its wallet is locked. It reports whether it did.
 func (b *books) drop(hold *holdRow) (dropped bool) {
 	if hold == nil || !hold.open || b.wallets[hold.wallet] == nil {
 		return false
@@ -254,7 +255,7 @@ func (b *books) lose(id string, micros int64) {
 	b.lost.add(micros)
 }
 
-// sweep ends everything that has expired. It returns the losses of calls, and the number of rows that it ended.
+// sweep ends everything that has expired. It returns the lost reservations, and the number of rows that it ended.
 func (b *books) sweep(due []callKey) (lost Lost, done int) {
 	b.lost = Lost{}
 	for _, key := range due {

@@ -36,7 +36,7 @@ type claimState struct {
 
 func (s *claimState) exists() bool { return s.callID != "" }
 
-// lostBy reports whether another call has the call's key. It returns false for a nil claim, of a call without a key.
+// lostBy reports whether another call has the call's key. A call without a key has a nil claim and loses no key.
 func (c *claimRow) lostBy(callID string) bool { return c != nil && c.exists() && c.callID != callID }
 
 // claim returns the row of a key, which may not exist.
@@ -81,7 +81,7 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	return "", nil
 }
 
-// clear frees an expired key. A call in progress with this key has lost its hold as well.
+// clear frees an expired key. A call in progress with this key also loses its reservation.
 func (b *books) clear(wallet *walletRow, claim *claimRow) (cleared bool) {
 	if !claim.exists() || claim.until >= b.now || wallet == nil {
 		return false
@@ -100,8 +100,9 @@ func (b *books) free(wallet *walletRow, claim *claimRow) {
 	claim.claimState, claim.response = claimState{}, nil
 }
 
-// endClaim finishes or releases the key of a call that is being settled. It changes nothing if another call has the key. If the key's row is gone,
-// because the call came late, and the call is charged, the key is finished without its answer, so that it isn't charged for twice.
+// endClaim finishes or releases the key of a call that is being settled. It changes nothing if another call has the key or the key is finished. If
+// the key's row is gone because the call came late, and the call keeps its answer and is charged, the key is finished without the answer, so that
+// no second call is charged for it.
 func (b *books) endClaim(op *settleOp, claim *claimRow, wallet *walletRow, paid int64) {
 	late := !claim.exists()
 	switch {

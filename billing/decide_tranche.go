@@ -3,9 +3,11 @@ package billing
 import "time"
 
 const (
-	// trancheLease is the time for which a tranche outlives the last write of its process, by the database's clock.
+	// trancheLease is the time for which a tranche outlives the last write that its process made for it, by the
+	// database's clock.
 	trancheLease = 10 * time.Second
-	// All tranches of a wallet together are limited to the free balance divided by trancheShare.
+	// The tranches of a wallet together may grow to the sum of its free balance and their own amounts, divided by
+	// trancheShare.
 	trancheShare = 100
 	// trancheCalls is the number of calls of the requesting size that a tranche is for, in addition to twice the amounts in use.
 	trancheCalls = 8
@@ -100,8 +102,8 @@ func (b *books) carry(r *ride, refused error) {
 	}
 }
 
-// giveBack returns the unused part of a tranche. The part in use is exact under the lock of the wallet, because no operation of the process is
-// decided at the same time, and none of its calls is held from returned credits.
+// giveBack returns the unused part of a tranche, and ends the tranche if no part is in use. The part in use is exact under the lock of the
+// wallet, because no operation of the process is decided at the same time, and none of its calls is held from returned credits.
 func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
 	t := r.tranche
 	r.gave, t.unused, r.rest = t.unused, 0, 0
@@ -116,8 +118,9 @@ func (r *ride) giveBack(wallet *walletRow, row *trancheRow) {
 	}
 }
 
-// more gives a tranche twice the amounts in use, because their cost is charged while as many calls come again, and credits for some calls of the
-// requesting size, within the share of all tranches of the wallet. It creates a missing tranche.
+// more raises the unused credits of a tranche to twice the amounts in use, because their cost is charged while as many calls come again, plus
+// credits for some calls of the requesting size, within the share of all tranches of the wallet. It creates a missing tranche if the credits are
+// enough for the requesting call.
 func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
 	t := r.tranche
 	var left int64
@@ -145,8 +148,8 @@ func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
 	return row
 }
 
-// recall requests unused credits from the processes with tranches of a wallet, because the free balance is below an amount. The own process
-// returns its credits immediately. recall reports whether other processes may still return some.
+// recall ends the expired tranches of a wallet, and own returns the unused credits of this process. If the free balance is still below
+// micros, recall requests the unused credits of all processes with tranches of the wallet. It reports whether some may still be returned.
 func (b *books) recall(id WalletID, micros int64, own *ride) (pending bool) {
 	wallet := b.wallets[id]
 	if wallet == nil {

@@ -24,12 +24,12 @@ const (
 	// trancheGood is the age of a lease from which no call is held from the tranche, because the lease must not end while a call
 	// has just begun.
 	trancheGood = 8 * time.Second
-	// trancheGrace is the time for which a call may use its part of a tranche after the end of its hold. Its settlement is given
-	// up before.
+	// trancheGrace is the time for which a call may use its part of a tranche after the end of its hold. The process gives up
+	// its settlement earlier.
 	trancheGrace = time.Minute
 	// trancheStop limits the return of all tranches when the process ends.
 	trancheStop = 2 * time.Second
-	// trancheTimeout limits every write for tranches. A failed write is repeated after the next pause.
+	// trancheTimeout limits the writes of one check. A failed write is repeated at the next check.
 	trancheTimeout = 5 * time.Second
 	// trancheSlow is the duration of a settlement from which no more calls are granted while slowCalls, a full transaction, are held from
 	// tranches. Otherwise calls would be granted faster than the store writes their ends, and a settlement that isn't written in time is lost. A
@@ -41,10 +41,10 @@ const (
 )
 
 // Tranches are parts of wallets that this process holds, to hold the amounts of its calls from them in memory. A call that is held from a tranche
-// needs one commit, its settlement, instead of two. A wallet's first call within a second holds by itself, so that rare calls open no tranche. So
-// do calls with an Idempotency-Key, and calls for which the tranche is too small. All of a tranche counts as held. Unused credits go back a second
-// after the last call, when another process needs them, and when the process ends. If the process was killed or hangs, [Book.Sweep] or a process
-// that needs the credits releases the tranche after its lease of 10 s.
+// needs one commit, its settlement, instead of two. The first call of a wallet after a second without calls has a hold of its own, so that rare
+// calls open no tranche. So have calls with an Idempotency-Key, and calls for which the tranche is too small. All of a tranche counts as held.
+// Unused credits go back a second after the last call, when another process needs them, and when the process ends. If the process was killed or
+// hangs, [Book.Sweep] or a process that needs the credits releases the tranche after its lease of 10 s.
 //
 // The need of a process is not sent to the store. The decision on an operation reads this memory under the wallet's lock ([ride]). The memory may
 // be lost at any moment without harm to a wallet, because a call of a tranche that has ended pays from the free balance.
@@ -92,7 +92,7 @@ type grant struct {
 	tranche *tranche
 	micros  int64
 	until   time.Time
-	// ended is the first settlement that was decided. The amount is then no longer in use.
+	// ended is the first settlement that was decided, or gaveUp. After that the amount is no longer in use.
 	ended *ride
 }
 
@@ -201,7 +201,7 @@ func (t *Tranches) returning(wallet WalletID) *ride {
 }
 
 // settle returns the ride of a call's settlement, or nil if the call isn't held from a tranche. The ride requests credits for a tranche with less
-// unused than in use. After tranches were switched off it returns the rest, because no later operation might do so.
+// unused than in use. After tranches were switched off it returns the unused part, because no later operation might do so.
 func (t *Tranches) settle(call Call) *ride {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -331,7 +331,7 @@ func (t *Tranches) round(ctx context.Context) {
 	t.awaitTranche(ctx)
 }
 
-// tend returns idle tranches and renews the other leases.
+// tend returns idle tranches and renews other leases that are old enough.
 func (t *Tranches) tend(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, trancheTimeout)
 	defer cancel()
