@@ -36,8 +36,8 @@ const busyRetryAfter = time.Second
 // it. All its errors are answers of the contract. It is safe for concurrent use.
 //
 // A person can sign in over https, or over plain http when the request names this machine itself (localhost, a loopback
-// address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. Https is what the
-// connection says, or a base_url with https, behind a proxy that ends TLS.
+// address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. A request counts
+// as https if its connection has TLS or if base_url is https, which is for a proxy that ends TLS.
 type Sessions struct {
 	sessions *identity.Sessions
 	https    bool

@@ -67,7 +67,7 @@ func addCommands(root *cobra.Command) {
 	)
 }
 
-// helpCommand is `caddy svc help COMMAND`, which is `caddy svc COMMAND --help`. Cobra has such a command only for Caddy itself.
+// helpCommand is `caddy svc help COMMAND`, which is `caddy svc COMMAND --help`. Cobra has a help command only for Caddy itself.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [command]", Short: "Prints the help of a command", DisableFlagsInUseLine: true,

@@ -78,7 +78,7 @@ func (f *commandFlags) adapt() ([]byte, error) {
 	return adapted, nil
 }
 
-// adapterName returns the adapter that `caddy run` would use for the same flags, "" for JSON.
+// adapterName returns the adapter that `caddy run` would use for the same flags. It is empty for JSON.
 func (f *commandFlags) adapterName() string {
 	base := strings.ToLower(filepath.Base(f.config))
 	switch {
@@ -134,7 +134,7 @@ func parseEnvFile(text string) (map[string]string, error) {
 		case strings.HasPrefix(value, " ") || strings.HasPrefix(value, "\t"):
 			return nil, fmt.Errorf("line %d: there is a space before the value", i+1)
 		}
-		// Caddy ends a value at the first #, inside quotes, too; the server must read the same value.
+		// Caddy ends a value at the first #, even inside quotes. The server must read the same value.
 		if before, _, comment := strings.Cut(value, "#"); comment {
 			value = strings.TrimRight(before, " \t")
 		}

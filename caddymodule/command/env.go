@@ -138,8 +138,8 @@ func configured(kind, name string, names []string) error {
 	}
 }
 
-// readInput reads a file or, for "-", standard input. what is its name in errors. It reads at most one byte more than most, so
-// that the caller can refuse longer input without reading all of it.
+// readInput reads a file or, for "-", standard input. Errors name the input by the text in what. It reads up to one byte
+// more than most, so that the caller can refuse longer input without reading all of it.
 func (e *commandEnv) readInput(file, what string, most int64) ([]byte, error) {
 	source := e.stdin
 	if file == "-" {

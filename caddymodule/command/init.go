@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// firstCredits is what the first organization gets, in micros.
+	// firstCredits are the credits of the first organization, in micros.
 	firstCredits = 10_000_000
-	// defaultPort is the port of a service without a domain. The private listener has the next one, and the worker's probe the one
-	// after that.
+	// defaultPort is the port of a service without a domain. The private listener has the next port, and the worker's probe the
+	// port after that.
 	defaultPort = 8080
 	lastPort    = 65533
 )
@@ -158,7 +158,7 @@ type setup struct {
 	secrets [][2]string
 }
 
-// plan asks for what no flag gives and checks everything that can be checked before a file is written.
+// plan prompts for each value that no flag gives, and checks everything that can be checked before a file is written.
 func (f *commandFlags) plan(cmd *cobra.Command, wanted initOptions) (*setup, error) {
 	dir, err := filepath.Abs(filepath.Dir(f.config))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 //go:embed vendors/*.caddyfile
 var vendorFiles embed.FS
 
-// longestSocket is the longest path of a Unix socket that every system takes.
+// longestSocket is the longest path of a Unix socket that every system accepts.
 const longestSocket = 100
 
 var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
@@ -107,12 +107,12 @@ func (s *setup) caddyfile() (string, error) {
 	return text.String(), nil
 }
 
-// indented is text with two tabs before each line, as it stands in the svc block.
+// indented returns text with two tabs before each line, for the svc block.
 func indented(text string) string {
 	return "\t\t" + strings.Join(slices.Collect(strings.Lines(text)), "\t\t")
 }
 
-// write writes the files and returns those that it wrote, also with an error. An existing one is an error.
+// write writes the files. It returns the written files, also with an error. An existing file is an error.
 func (s *setup) write() (written []string, err error) {
 	caddyfile, err := s.caddyfile()
 	if err != nil {

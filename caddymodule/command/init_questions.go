@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// questions asks for values on a terminal.
+// questions prompts for values on a terminal.
 type questions struct {
 	// terminal is nil if the input is not a terminal.
 	terminal *term.Terminal
@@ -23,7 +23,7 @@ type questions struct {
 	failed error
 }
 
-// askOn returns questions on the command's terminal and a function that gives the terminal back as it was. While it asks, the
+// askOn returns questions on the command's terminal and a function that restores the terminal. During the questions the
 // terminal is raw: Ctrl-C ends the questions, and no key is ever shown.
 func askOn(cmd *cobra.Command) (q *questions, done func(), err error) {
 	terminal, ok := cmd.InOrStdin().(*os.File)
@@ -88,7 +88,7 @@ func (q *questions) until(given, otherwise string, check func(string) error, rea
 	}
 }
 
-// checkVendor checks an answer, as the functions after it do. The error tells the person what to enter.
+// checkVendor checks an answer, as the functions after it do. The error names the allowed input.
 func checkVendor(name string) error {
 	if names := vendorNames(); !slices.Contains(names, name) {
 		return fmt.Errorf("there is no vendor %q; choose one of: %s", name, strings.Join(names, ", "))
@@ -190,8 +190,8 @@ func (s *setup) readVendor() (variable string, err error) {
 	return variable, nil
 }
 
-// nameModel sets the public id of the model and returns the line with which its block begins. known is the id in the vendor's file,
-// whose window and prices another model gets.
+// nameModel sets the public id of the model and returns the line with which its block begins. known is the id in the vendor's file.
+// Another model gets the window and prices of known.
 func (s *setup) nameModel(known string) (line string) {
 	wanted := s.modelName
 	s.model = s.vendor + "/" + strings.TrimPrefix(wanted, s.vendor+"/")

@@ -78,7 +78,7 @@ func (o *operation) has(name string) bool {
 	return slices.ContainsFunc(o.fields, func(field endpoint.Field) bool { return field.Name == name })
 }
 
-// given has what a command was given besides its arguments.
+// given has the input of a command besides its arguments.
 type given struct {
 	command    *cobra.Command
 	flags      map[string]*fieldFlag // by field

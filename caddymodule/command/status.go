@@ -26,7 +26,7 @@ import (
 const (
 	// probeWait bounds each attempt to reach a part of the service.
 	probeWait = 3 * time.Second
-	// mostStalled bounds the turns that are read to say why they stand still.
+	// mostStalled limits the stalled turns that are read to report their reasons.
 	mostStalled = 1000
 	// longQueue is how long a conversation waits for a worker before status calls it wrong.
 	longQueue = time.Minute
@@ -34,7 +34,7 @@ const (
 	localReadiness = "http://127.0.0.1:8081/health/ready"
 )
 
-// statusAnswer is the state of the service as one command sees it, on this machine and in the store.
+// statusAnswer is the state of the service, on this machine and in the store.
 type statusAnswer struct {
 	Running []partAnswer   `json:"running"`
 	Stored  storedAnswer   `json:"stored"`
@@ -75,7 +75,7 @@ type waitingAnswer struct {
 	// Attention are answers that wait for a change, such as credits; GivenUp failed too often.
 	Attention int64 `json:"attention"`
 	GivenUp   int64 `json:"givenUp"`
-	// OpenHolds are model calls that run, or whose process ended before they were settled.
+	// OpenHolds are model calls that run, or that were not settled before their process ended.
 	OpenHolds int64 `json:"openHolds"`
 }
 
@@ -169,7 +169,7 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 	return a, nil
 }
 
-// judge returns what needs the operator, never nil. masterKey is what is wrong with the master key, "" for nothing.
+// judge returns the problems that need the operator, never nil. masterKey is the problem with the master key, or empty.
 func (a statusAnswer) judge(counts store.Counts, masterKey string) []string {
 	found := []string{}
 	wrong := func(condition bool, format string, args ...any) {
@@ -195,7 +195,7 @@ func (a statusAnswer) judge(counts store.Counts, masterKey string) []string {
 	return found
 }
 
-// masterKeyFault returns what is wrong with the master key, "" for nothing.
+// masterKeyFault returns the problem with the master key, or an empty text.
 func (e *commandEnv) masterKeyFault(ctx context.Context) string {
 	ring, err := e.app.Ring(e.repl)
 	if err == nil {
@@ -224,7 +224,7 @@ func (e *commandEnv) probe(ctx context.Context, listeners []string) []partAnswer
 	return append(parts, probeWorker(ctx, e.app.Worker.Listen))
 }
 
-// probeService asks for the models as a client would, without a key, which ends with 401 if the service works.
+// probeService requests the models as a client would, without a key. If the service works, the response is 401.
 func probeService(ctx context.Context, baseURL string) partAnswer {
 	part := partAnswer{Part: "service", Address: baseURL}
 	transport := &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment}

@@ -47,7 +47,7 @@ func workerCommand(command *cobra.Command) {
 	command.Args = noArguments
 	command.Example = workerExample
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		// The first signal stops, the second ends the process at once.
+		// The first signal stops the worker gracefully. The second ends the process immediately.
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(ctx, stop)

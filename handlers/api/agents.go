@@ -218,7 +218,7 @@ func showAgentSummary(agent *store.Agent) AgentSummaryObject {
 	return object
 }
 
-// showPause returns the minutes of an agent's pause, nil for the default.
+// showPause returns the minutes of an agent's pause, or nil if the pause is the default.
 func showPause(ms int64) *float64 {
 	minutes := float64(ms) / minuteMS
 	switch ms {
@@ -249,7 +249,7 @@ func (c agentCreation) change() AgentChange {
 	return change
 }
 
-// AgentChange is the body of PATCH /agents/{id}: what is absent stays as it is.
+// AgentChange is the body of PATCH /agents/{id}. An absent member changes nothing.
 type AgentChange struct {
 	Name         *string `json:"name,omitempty"         minLength:"1" maxLength:"100"`
 	Model        *string `json:"model,omitempty"        minLength:"1" maxLength:"200"`
@@ -398,8 +398,8 @@ type playgroundMessage struct {
 	Content string `json:"content" minLength:"1" maxLength:"200000"`
 }
 
-// tryAgent answers the texts after the last answer, as the worker would. The live wallet pays, but
-// for a test key, which never spends live credits. The operation needs the scope chat:write, because its call is charged.
+// tryAgent answers the texts after the last answer, as the worker would. The live wallet pays, except that a test key
+// never spends live credits. The operation needs the scope chat:write, because its call is charged.
 func (d *Deps) tryAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[playgroundInput]) (*endpoint.Stream, error) {
 	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
@@ -426,7 +426,7 @@ func (d *Deps) tryAgent(ctx context.Context, principal *identity.Principal, in *
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return d.Chat.Answer(w, r, call) }), nil
 }
 
-// snippetsFor finds what the agent's documents say about the waiting texts.
+// snippetsFor finds the passages of the agent's documents that concern the waiting texts.
 func (d *Deps) snippetsFor(ctx context.Context, agent *store.Agent, waiting []inbox.Message) ([]knowledge.Snippet, error) {
 	if len(agent.KnowledgeBaseIDs) == 0 {
 		return nil, nil

@@ -5,7 +5,7 @@
 // Invariants:
 //   - An operation reads and writes rows of the principal's organization only; an id of another organization is forbidden and
 //     an unknown one not_found, decided by one shared helper.
-//   - Secrets that come in are sealed or hashed at once and are never shown again.
+//   - Secrets that come in are sealed or hashed immediately and are never shown again.
 //
 // It keeps no state but lists of templates, for a minute. It calls a platform to find the account of new credentials and to read templates,
 // and the gateway for the playground.
@@ -45,7 +45,7 @@ import (
 // Deps are the dependencies of the endpoint groups. All are required, unless a field says otherwise.
 type Deps struct {
 	Authenticator handlers.Authenticator
-	// Sessions are those of people; nil makes them anew, over DB.
+	// Sessions are the login sessions of people. Nil means new ones over DB.
 	Sessions *handlers.Sessions
 	Wallets  Wallets
 	// Book posts for the operator; only the operator's operations need it.
@@ -54,31 +54,31 @@ type Deps struct {
 	Conversations Conversations
 	// Ring seals the credentials of channels.
 	Ring *vault.Ring
-	// Models are those of the configuration: [gateway.Catalog].
+	// Models are the models of the configuration: [gateway.Catalog].
 	Models ModelCatalog
-	// Platforms asks the platforms of channels: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
-	// Commands have none, so no account is found.
+	// Platforms calls the platforms of channels: [messaging.Set]. Commands have none, so they find no accounts. Catalog
+	// has the channel types; nil means only the widget's type.
 	Platforms Platforms
 	Catalog   *messaging.Catalog
 	Plans     PlanLimits
 	// Knowledge are the documents of the database; nil makes it anew, over DB.
 	Knowledge *knowledge.Library
-	// Chat streams what agents answer in the playground, and PlaygroundCall makes the call for it.
+	// Chat streams the answers of agents in the playground, and PlaygroundCall makes the calls for them.
 	Chat           *v1.Chat
 	PlaygroundCall PlaygroundCall
 	// EventTargets decides which addresses event endpoints may have.
 	EventTargets egress.Policy
-	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
+	// Providers are the names of the configuration's providers. An organization may have a key of its own for each.
 	Providers []string
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
 	// Rates bounds how often the operations are used, and, by its Windows, how often platforms are asked; the zero value doesn't.
 	Rates endpoint.Rates
-	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
+	// Bodies is the budget that all buffered request bodies share. Nil means unlimited.
 	Bodies *handlers.ByteBudget
 	// Now is time.Now when it is nil.
 	Now func() time.Time
-	// Logger gets what platforms say about credentials; nil discards it.
+	// Logger gets the platforms' errors about credentials. Nil discards them.
 	Logger *slog.Logger
 
 	questions     *questions
@@ -91,7 +91,7 @@ type ModelCatalog interface {
 	Model(id string) (*gateway.Model, bool)
 }
 
-// Platforms asks the platforms of channels, as [messaging.Set] does.
+// Platforms calls the platforms of channels, as [messaging.Set] does.
 type Platforms interface {
 	Templates
 
@@ -99,14 +99,14 @@ type Platforms interface {
 	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
 }
 
-// PlanLimits returns the configured plans and what they allow an organization to have.
+// PlanLimits returns the configured plans and their limits for an organization.
 type PlanLimits interface {
 	PlanNames() []string
 	// DefaultPlan is the plan of a new organization. Empty means that no plan is configured.
 	DefaultPlan() string
-	// ChannelLimit is how many channels a plan allows; 0 is no limit.
+	// ChannelLimit is the number of channels that a plan allows. 0 means unlimited.
 	ChannelLimit(plan string) int64
-	// KnowledgeLimit is how many bytes of documents a plan allows; less than 0 is no limit.
+	// KnowledgeLimit is the number of bytes of documents that a plan allows. Less than 0 means unlimited.
 	KnowledgeLimit(plan string) int64
 }
 
@@ -222,7 +222,7 @@ func acting(o endpoint.Operation) endpoint.Operation {
 	return o
 }
 
-// streaming describes an operation whose answer is a stream of chunks.
+// streaming describes an operation that answers with a stream of chunks.
 func streaming(o endpoint.Operation) endpoint.Operation {
 	o.Stream = true
 	return acting(o)
@@ -304,7 +304,7 @@ type pageInput = struct{ endpoint.PageQuery }
 // pageOf is the answer of a list.
 type pageOf[T any] = endpoint.JSON[endpoint.ListObject[T]]
 
-// listRows answers a page of the organization's rows.
+// listRows returns a page of the organization's rows.
 func listRows[Row, T any](
 	ctx context.Context, principal *identity.Principal, in *pageInput,
 	list func(ctx context.Context, orgID string, page store.Page) ([]Row, error), id func(*Row) string, show func(*Row) T,
@@ -320,7 +320,7 @@ func listRows[Row, T any](
 	return endpoint.Listed(in.PageQuery, rows, id, show), nil
 }
 
-// getRow answers one row of the organization.
+// getRow returns one row of the organization.
 func getRow[Row, T any](
 	ctx context.Context, d *Deps, principal *identity.Principal, kind store.OwnedKind, id string,
 	byID func(ctx context.Context, orgID, id string) (Row, error), show func(*Row) T,
@@ -357,13 +357,13 @@ func setMillis(into *int64, value *float64, unit float64) {
 	}
 }
 
-// clearable is a member of a PATCH body that can be taken away: absent leaves it, null takes it away.
+// clearable is a member of a PATCH body that can be removed. An absent member changes nothing, null removes the value.
 type clearable[T any] struct {
 	given bool
 	value *T
 }
 
-// UnmarshalJSON implements json.Unmarshaler; it runs for null, too.
+// UnmarshalJSON implements json.Unmarshaler. It also runs for null.
 func (c *clearable[T]) UnmarshalJSON(text []byte) error {
 	c.given, c.value = true, nil
 	return json.Unmarshal(text, &c.value)

@@ -37,8 +37,7 @@ func (d *Deps) dismissConversation(
 	return d.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
 }
 
-// afterCare answers the conversation as it is after a change that ended with err; nothing is the message when there was nothing to
-// change.
+// afterCare returns the conversation after a change that ended with err. nothing is the message if there was nothing to change.
 func (d *Deps) afterCare(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
 ) (*endpoint.JSON[ConversationObject], error) {
@@ -187,7 +186,7 @@ func (d *Deps) unblockCustomer(
 	return d.getConversation(ctx, principal, in)
 }
 
-// exportContent describes the export of a conversation, whose form is [inbox.Queue.Export]'s.
+// exportContent describes the export of a conversation. [inbox.Queue.Export] defines its form.
 var exportContent = map[string]*huma.MediaType{
 	"application/json": {Schema: &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: true,

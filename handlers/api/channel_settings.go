@@ -20,8 +20,8 @@ const (
 	answersDraft     = "draft"
 )
 
-// AnswerRulesChange is the part of a channel's body that says when its assistant answers: what is absent stays as it is, or has its
-// default in a new channel. It is exported because the framework passes over what isn't.
+// AnswerRulesChange is the part of a channel's body that says when its assistant answers. An absent member changes nothing, or has
+// its default in a new channel. The type is exported because the framework skips unexported ones.
 type AnswerRulesChange struct {
 	AnswerMode    *string           `json:"answerMode,omitempty" enum:"automatic,draft" doc:"automatic, the default: the agent answers by itself; draft: it proposes, and a person sends"`                                                                                                              //nolint:lll // a struct tag can't be broken
 	MaxAgeMinutes clearable[int64]  `json:"maxAgeMinutes,omitzero" minimum:"1" maximum:"10080" doc:"For how long after the customer's last message the agent still answers; later the conversation has the attention message_too_old. null, the default: at any time"`                                  //nolint:lll // as above
@@ -128,16 +128,16 @@ func showAnswerRules(rules *store.AnswerRules) AnswerRulesObject {
 	return object
 }
 
-// WidgetChange is the part of a channel's body that only widgets have: what is absent stays as it is, or has its default
-// in a new channel. It is exported because the framework passes over what isn't.
+// WidgetChange is the part of a channel's body that only widgets have. An absent member changes nothing, or has its
+// default in a new channel. The type is exported because the framework skips unexported ones.
 type WidgetChange struct {
 	Origins           *[]string         `json:"origins,omitempty" maxItems:"20" doc:"widget: the sites that may show it, each scheme://host[:port] or https://*.example.com; none: nobody yet"`                                                     //nolint:lll // a struct tag can't be broken
 	DailySpendMicros  clearable[string] `json:"dailySpendMicros,omitzero" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"widget: what the answers of one day (UTC) may cost; null, the default: a tenth of the wallet"` //nolint:lll // as above
 	RequestsPerMinute *int64            `json:"requestsPerMinute,omitempty" minimum:"1" maximum:"6000" doc:"widget: how many messages a minute it takes from all visitors together; 30 unless it is said"`                                          //nolint:lll // as above
 }
 
-// of is what a channel of the type has after the change; was is what it had, nil for a new one or one without. It is nil
-// when nothing changes, and for other types, which must not be given any of it.
+// of returns the widget settings of a channel of the type after the change. was are its settings before, nil if it had
+// none. of returns nil if nothing changes, and for other types, which must not have any of these members.
 func (c *WidgetChange) of(kind string, was *store.WidgetSettings) (*store.WidgetSettings, error) {
 	field := c.given()
 	if kind != string(messaging.Widget) {
@@ -174,7 +174,7 @@ func (c *WidgetChange) of(kind string, was *store.WidgetSettings) (*store.Widget
 	return &settings, nil
 }
 
-// given is the first member that the body has, "" for none.
+// given returns the first member that the body has, or an empty text.
 func (c *WidgetChange) given() string {
 	switch {
 	case c.Origins != nil:

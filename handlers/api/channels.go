@@ -42,8 +42,8 @@ var (
 
 var channelOperations = []Operation{CreateChannel, ListChannels, GetChannel, UpdateChannel, DeleteChannel, ListTemplates, VerifyChannel}
 
-// createChannel stores the channel before it asks the platform, so that a request beyond the plan's limit or with a taken name causes
-// no call.
+// createChannel stores the channel before it calls the platform, so that a request beyond the plan's limit or with a taken name
+// causes no call.
 func (d *Deps) createChannel(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
 ) (*endpoint.JSON[ChannelObject], error) {
@@ -167,7 +167,7 @@ func (d *Deps) deleteChannel(ctx context.Context, principal *identity.Principal,
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedChannels, in.ID, d.DB.Channels.Delete)
 }
 
-// verifyChannel asks the platform again for a channel that isn't active. The result is the state in the answer.
+// verifyChannel calls the platform again for a channel that isn't active. The result is the state in the answer.
 func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
@@ -193,7 +193,7 @@ func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal,
 	return d.getChannel(ctx, principal, in)
 }
 
-// checkAgent refuses an agent that isn't the organization's; "" is none.
+// checkAgent refuses an agent that isn't the organization's. An empty id means no agent.
 func (d *Deps) checkAgent(ctx context.Context, principal *identity.Principal, id string) error {
 	if id == "" {
 		return nil
@@ -239,7 +239,7 @@ type ChannelObject struct {
 	Type       string  `json:"type"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"externalId" doc:"The platform's id of the page, account, number or shop"`
-	// LostExternalID is set in a pending channel that can't become active any more.
+	// LostExternalID is set in a pending channel that can no longer become active.
 	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform, or the operator, confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
 	State          string  `json:"state"      enum:"pending,active,expiring,throttled,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. expiring: it works, and the platform doesn't renew its token, which ends in some days. throttled: it works, and the platform has asked for a pause before anything more is sent. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
@@ -279,13 +279,13 @@ func (d *Deps) showChannel(channel *store.Channel) ChannelObject {
 	return object
 }
 
-// stateThrottled is shown for an active channel whose platform has asked for a pause.
+// stateThrottled is shown for an active channel while its platform demands a pause.
 const stateThrottled = "throttled"
 
-// stateExpiring is shown for an active channel whose token ends soon because the platform doesn't renew it.
+// stateExpiring is shown for an active channel if its token ends soon because the platform doesn't renew it.
 const stateExpiring = "expiring"
 
-// missingPlatform is the text for a channel whose platform is not built in.
+// missingPlatform is the text for a channel of a platform that is not built in.
 func missingPlatform(channelType string) string {
 	return "The platform of channels of type " + channelType + " is not part of this installation."
 }
@@ -302,11 +302,11 @@ type channelCreation struct {
 	WidgetChange
 }
 
-// credentialsInput are credentials on their way in, by the names of the type's fields. They are sealed at once and never
-// shown.
+// credentialsInput are the credentials of a request, by the names of the type's fields. They are sealed immediately and
+// never shown.
 type credentialsInput map[string]string
 
-// checked returns the credentials if they are those that a channel of the type needs.
+// checked returns the credentials if they are the credentials that a channel of the type needs.
 func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string) (platforms.Credentials, error) {
 	of, ok := catalog.Find(channelType)
 	switch {
@@ -357,7 +357,7 @@ func (d *Deps) describeCredentials(s *endpoint.Server) {
 }
 
 // channel is the row for the body, without the credentials. A channel with a webhook address and a secret of its own is active
-// at once, and so is a widget, which claims nothing. Others wait for the proof that the external id is the organization's.
+// immediately, and so is a widget, which claims nothing. Others wait for the proof that the external id is the organization's.
 func (c channelCreation) channel(catalog *messaging.Catalog, orgID string) (store.Channel, platforms.Credentials, error) {
 	name, err := identity.CleanName("name", c.Name)
 	if err != nil {
@@ -401,7 +401,7 @@ func (c channelCreation) channel(catalog *messaging.Catalog, orgID string) (stor
 	return channel, credentials, err
 }
 
-// channelChange is the body of PATCH /channels/{id}: what is absent stays as it is.
+// channelChange is the body of PATCH /channels/{id}. An absent member changes nothing.
 type channelChange struct {
 	Name        *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
 	AgentID     clearable[string] `json:"agentId,omitzero" minLength:"1" maxLength:"64" doc:"Who answers; null: nobody"`
@@ -414,11 +414,11 @@ type channelChange struct {
 // firstCredentials is the version of a new channel's credentials.
 const firstCredentials = 1
 
-// identifyTimeout bounds the question whose account a token belongs to; a client waits for it.
+// identifyTimeout limits the call that finds the account of a token. A client waits for it.
 const identifyTimeout = 10 * time.Second
 
-// proven asks the platform the question whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever
-// the reason: the channel can be verified again.
+// proven reports whether the platform confirms that the credentials belong to the channel's external id. Any other outcome of the call
+// counts as no, because the channel can be verified again.
 func (d *Deps) proven(ctx context.Context, question *question, channel *store.Channel, credentials platforms.Credentials) bool {
 	if d.Platforms == nil {
 		return false

@@ -19,8 +19,8 @@ import (
 )
 
 // Conversations reads and changes conversations, as [inbox.Queue] does. The error is [store.ErrNotFound] for a conversation that
-// the organization doesn't have, and [inbox.ErrConversationClosed] for a change, other than deletion, of one whose customer has
-// blocked the channel.
+// the organization doesn't have, and [inbox.ErrConversationClosed] for a change, other than deletion, of a conversation after
+// its customer has blocked the channel.
 type Conversations interface {
 	CustomerRights
 	OutgoingMessages
@@ -53,15 +53,16 @@ type CustomerRights interface {
 type OutgoingMessages interface {
 	Drafts
 
-	// SendAsHuman queues the parts in order, and returns a message for each. SendKeyed does so once for a key, and SentUnder returns what
-	// it has sent.
+	// SendAsHuman queues the parts in order, and returns a message for each. SendKeyed does so once for a key, and SentUnder returns the
+	// messages that it has sent.
 	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
 	SendKeyed(ctx context.Context, actor, orgID, conversationID string, parts []string, key inbox.SendKey) ([]inbox.Message, bool, error)
 	SentUnder(ctx context.Context, orgID string, key inbox.SendKey) ([]inbox.Message, error)
-	// SendTemplate queues a template, once for a key; nil is none.
+	// SendTemplate queues a template, once for a key. Nil means no key.
 	SendTemplate(ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *inbox.SendKey) (
 		sent []inbox.Message, replayed bool, err error)
-	// SendFile stores a file and queues it, once for a key; nil is none. It also returns [media.ErrFull] and [media.ErrBusy].
+	// SendFile stores a file and queues it, once for a key. Nil means no key. It also returns [media.ErrFull] and
+	// [media.ErrBusy].
 	SendFile(ctx context.Context, actor, orgID, conversationID string, file *media.Upload, key *inbox.SendKey) (
 		sent []inbox.Message, replayed bool, err error)
 	// Outgoing reads a message that goes to the customer, and Resend queues it again.
@@ -69,7 +70,8 @@ type OutgoingMessages interface {
 	Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error
 }
 
-// StandingConversations takes care of what stands in conversations, as [inbox.Queue] does.
+// StandingConversations counts the conversations that wait for people, and retries and dismisses turns that stand, as
+// [inbox.Queue] does.
 type StandingConversations interface {
 	// WaitingForPeople counts the conversations that wait for a person, to [inbox.MaxWaiting].
 	WaitingForPeople(ctx context.Context, orgID string) (int, error)
@@ -93,7 +95,7 @@ type ConversationObject struct {
 	PausedUntil    *string `json:"pausedUntil"    format:"date-time" doc:"The agent is silent until then, because a human wrote from the platform's own app"`                         //nolint:lll // a struct tag can't be broken
 	BlockedAt      *string `json:"blockedAt"      format:"date-time" doc:"When somebody of the business blocked the customer: the agent answers nothing of theirs; null: nobody has"` //nolint:lll // a struct tag can't be broken
 	LastCustomerAt *string `json:"lastCustomerAt" format:"date-time" doc:"When the customer wrote last"`
-	// UnansweredSince and HandoverReason are for people who look after what waits.
+	// UnansweredSince and HandoverReason are for people who look after waiting conversations.
 	UnansweredSince *string `json:"unansweredSince" format:"date-time" doc:"When the first text came that neither the agent nor a person has answered; null: there is none"`                                                                                                                                                         //nolint:lll // a struct tag can't be broken
 	HandoverReason  *string `json:"handoverReason"  enum:"person,assistant,words,failures" doc:"Why a person has the conversation, or had it last; person: one took it over; assistant: the agent asked for one; words: the customer wrote one of handoverWords; failures: the agent failed twice in a row; null: none ever had it"` //nolint:lll // a struct tag can't be broken
 	CreatedAt       string  `json:"createdAt"      format:"date-time"`
@@ -284,8 +286,8 @@ type messageInput struct {
 	Body messageCreation
 }
 
-// sendMessage queues a message. Whatever would make the platform refuse it is checked before, but for one that was queued before under
-// the same key.
+// sendMessage queues a message. It first checks everything the platform would reject, except for a repeated request with a known
+// Idempotency-Key.
 func (d *Deps) sendMessage(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 ) (*endpoint.Replayable[sentMessage], error) {
@@ -320,7 +322,7 @@ type queueMessage func(
 	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
 ) (messages []inbox.Message, replayed bool, err error)
 
-// queueOf returns what queues the message, or refuses one that has not exactly one content.
+// queueOf returns the function that queues the message. It refuses a message that doesn't have exactly one content.
 func (d *Deps) queueOf(body *messageCreation) (queueMessage, error) {
 	switch {
 	case body.Text == "" && body.Template == nil && body.File == nil:
@@ -395,7 +397,7 @@ func (d *Deps) placeMessage(
 	return conversation, channel, err
 }
 
-// content is what the key of a message stands for.
+// content returns the content that a message's Idempotency-Key identifies.
 func (in *messageInput) content() string {
 	switch {
 	case in.Body.Template != nil:
@@ -406,7 +408,7 @@ func (in *messageInput) content() string {
 	return "text\n" + in.ID + "\n" + in.Body.Text
 }
 
-// sendKey returns the key of a message with this content, nil without one.
+// sendKey returns the key of a message with this content, or nil if the request has no key.
 func sendKey(in *endpoint.KeyHeader, content string) (*inbox.SendKey, error) {
 	key, err := in.IdempotencyKey()
 	if key == "" || err != nil {

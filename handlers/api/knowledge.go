@@ -150,7 +150,7 @@ type knowledgeBaseCreation struct {
 	Description string `json:"description,omitempty" maxLength:"1000"`
 }
 
-// knowledgeBaseChange is the body of PATCH /knowledge-bases/{id}: what is absent stays as it is.
+// knowledgeBaseChange is the body of PATCH /knowledge-bases/{id}. An absent member changes nothing.
 type knowledgeBaseChange struct {
 	Name        *string `json:"name,omitempty"        minLength:"1" maxLength:"100"`
 	Description *string `json:"description,omitempty" maxLength:"1000"`

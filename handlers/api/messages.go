@@ -81,7 +81,7 @@ func fileError(err error) error {
 // Drafts are answers that wait for a person, as [inbox.Queue] has them.
 type Drafts interface {
 	Drafts(ctx context.Context, orgID, conversationID string) ([]inbox.Draft, error)
-	// SendDraft queues a draft as a person's message, once for a key; nil is none.
+	// SendDraft queues a draft as a person's message, once for a key. Nil means no key.
 	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *inbox.SendKey) (
 		sent []inbox.Message, replayed bool, err error)
 	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
@@ -127,8 +127,8 @@ type draftWish struct {
 	Text string `json:"text,omitempty" minLength:"1" maxLength:"20000" doc:"What is sent in place of the proposed text; absent: that text"`
 }
 
-// sendDraft queues a draft as a message of the person who sends it. Whatever would make the platform refuse it is checked before, but for
-// one that was queued before under the same key.
+// sendDraft queues a draft as a message of the person who sends it. It first checks everything the platform would reject, except for a
+// repeated request with a known Idempotency-Key.
 func (d *Deps) sendDraft(
 	ctx context.Context, principal *identity.Principal, in *draftInput,
 ) (*endpoint.Replayable[sentMessage], error) {
@@ -160,7 +160,7 @@ func (d *Deps) sendDraft(
 	return d.showSent(ctx, principal, in.ID, messages, replayed, err)
 }
 
-// draftParts returns the messages that the draft is sent as: the text of the body, or what was proposed.
+// draftParts returns the messages that the draft is sent as: the text of the body, or the proposed text.
 func (d *Deps) draftParts(
 	ctx context.Context, principal *identity.Principal, in *draftInput, channel *store.Channel,
 ) (parts []string, changed bool, err error) {
@@ -207,7 +207,7 @@ func (d *Deps) discardDraft(ctx context.Context, principal *identity.Principal, 
 	return &endpoint.Empty{}, nil
 }
 
-// draftGone is the refusal for a draft that doesn't wait any more.
+// draftGone is the refusal for a draft that no longer waits.
 func draftGone(cause error) error {
 	return &handlers.Error{
 		Code:    errcode.Conflict,
@@ -216,7 +216,7 @@ func draftGone(cause error) error {
 	}
 }
 
-// CustomerFiles are those that customers sent, or were sent, as [inbox.Queue] has them.
+// CustomerFiles reads the files that customers sent or received, as [inbox.Queue] does.
 type CustomerFiles interface {
 	File(ctx context.Context, orgID, conversationID, id string) (media.File, error)
 	// WriteFile writes the content of a stored file; after an error w may have got a part.

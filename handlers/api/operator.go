@@ -77,7 +77,7 @@ func service(id, route, summary string) endpoint.Operation {
 // OfService reports whether an operation concerns the whole service. Its principal is [Deps.Operator] without an organization.
 func OfService(o Operation) bool { return o.Spec().Role == roleService }
 
-// customerObject is an organization as the operator sees it.
+// customerObject is an organization in the operator's view.
 type customerObject struct {
 	OrganizationObject
 
@@ -186,7 +186,7 @@ func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, mode
 	return endpoint.Answer(model), nil
 }
 
-// actionObject is an entry of the audit log as the operator sees it.
+// actionObject is an entry of the audit log in the operator's view.
 type actionObject struct {
 	AuditObject
 
@@ -311,8 +311,8 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*end
 	}
 }
 
-// connectChannel creates an active channel, because the operator knows that the external id is the organization's. A pending channel of another
-// organization loses the external id. The plan's number of channels doesn't bind the operator.
+// connectChannel creates an active channel, because the operator vouches that the external id is the organization's. A pending channel of
+// another organization loses the external id. The plan's number of channels doesn't bind the operator.
 func (d *Deps) connectChannel(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
 ) (*endpoint.JSON[ChannelObject], error) {

@@ -21,11 +21,11 @@ import (
 // Bounds of the questions to platforms within one minute of the clock, by one process. A tenant causes them with tokens of its choice, while
 // platforms count calls by the operator's application and address: without bounds one tenant could have all of them throttled.
 const (
-	// AccountQuestionsPerMinute bounds how often an organization has platforms asked whose account credentials belong to. The same
-	// credentials of a channel are asked for once.
+	// AccountQuestionsPerMinute limits the calls that find the account of credentials, per organization. The limit for the same
+	// credentials of a channel is one.
 	AccountQuestionsPerMinute = 10
-	// TemplatePagesPerMinute bounds the pages of templates that an organization has platforms asked for, without those in which a template was
-	// found to be sent.
+	// TemplatePagesPerMinute limits the pages of templates that are read from platforms, per organization. Pages in which a template to be
+	// sent was found don't count.
 	TemplatePagesPerMinute = 60
 )
 
@@ -35,14 +35,14 @@ type questions struct {
 	running sync.Map // the ids of channels whose account is being asked for
 }
 
-// question is one that may be asked about a channel. It counts when it is asked.
+// question is a permitted question about a channel. It counts when it is asked.
 type question struct {
 	asked   bool
 	counted []func() // uncount it
 	done    func()
 }
 
-// account begins the question whose account a channel's credentials of that version belong to. The caller ends it.
+// account begins the question to which account a channel's credentials of that version belong. The caller ends it.
 func (q *questions) account(ctx context.Context, channel *store.Channel, version int64) (*question, error) {
 	if _, runs := q.running.LoadOrStore(channel.ID, true); runs {
 		return nil, &handlers.Error{
@@ -93,7 +93,7 @@ type keptTemplates struct {
 	bytes int
 }
 
-// templatesKey names a page as it was asked for. Other credentials may see other templates.
+// templatesKey identifies a page by its request. Other credentials may have access to other templates.
 type templatesKey struct {
 	channelID string
 	version   int64
@@ -138,8 +138,8 @@ type Templates interface {
 const (
 	// templatesTimeout bounds the reading of templates from a platform; a client waits for it.
 	templatesTimeout = 10 * time.Second
-	// maxTemplatePages bounds the pages in which a template is looked for by its name. A platform returns those of other names that
-	// contain it, too.
+	// maxTemplatePages bounds the pages in which a template is looked for by its name. A platform also returns templates of longer
+	// names that contain it.
 	maxTemplatePages = 4
 )
 

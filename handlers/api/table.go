@@ -13,7 +13,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 )
 
-// TableQuery is the parameter of lists that are answered as CSV, too. It is exported for the framework, see [endpoint.PathID].
+// TableQuery is the parameter of lists that are also available as CSV. It is exported for the framework, see
+// [endpoint.PathID].
 type TableQuery struct {
 	Format string `query:"format" enum:"json,csv" doc:"csv: all rows from the cursor on, as a file, whatever the limit; so does Accept: text/csv"` //nolint:lll // a struct tag can't be broken
 }
@@ -26,19 +27,19 @@ type table[Row, T any] struct {
 	read  func(ctx context.Context, stretch billing.Stretch) ([]Row, error)
 	place func(*Row) billing.Place
 	show  func(*Row) T
-	// columns are named as T's members are, and cells are what stands in them. Texts that aren't ours to choose go
-	// through [csvText].
+	// columns have the names of T's members, and cells are their contents. Texts that others have chosen go through
+	// [csvText].
 	columns []string
 	cells   func(*T) []string
 }
 
-// tableOf describes an operation whose answer is a page of T, or the whole list as CSV.
+// tableOf describes an operation that answers with a page of T, or with the whole list as CSV.
 func tableOf[T any](o endpoint.Operation) endpoint.Operation {
 	o.Table = reflect.TypeFor[endpoint.ListObject[T]]()
 	return o
 }
 
-// tableBody returns a table in the form that the client asks for.
+// tableBody returns a table in the form that the client requested.
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
 	page := func(rows []Row) *pageOf[T] {
 		return endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
@@ -128,9 +129,9 @@ func (f *csvFile) flush() bool {
 	return true
 }
 
-// csvText is a text, or nothing for nil, such that no spreadsheet takes it for a formula: one that begins like a formula, or
-// would once what can't be seen is cut off, gets an apostrophe in front (OWASP "CSV Injection"; East Asian versions take the
-// wide forms of the signs, too). Programs without this convention show the apostrophe.
+// csvText returns a text in a form that no spreadsheet evaluates as a formula, and an empty text for nil. A text that begins
+// like a formula, perhaps after invisible characters, gets an apostrophe in front (OWASP "CSV Injection"; East Asian
+// versions also accept the wide forms of the signs). Programs without this convention show the apostrophe.
 func csvText(text *string) string {
 	if text == nil {
 		return ""

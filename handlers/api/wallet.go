@@ -49,7 +49,7 @@ type WalletQuery struct {
 	Environment store.Env `query:"environment" enum:"live,test" doc:"For login sessions: live when it is absent. A key has one environment"` //nolint:lll // a struct tag can't be broken
 }
 
-// wallet returns the id of the selected wallet. An API key sees only the wallet that it spends from.
+// wallet returns the id of the selected wallet. An API key may read only the wallet that it spends from.
 func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, error) {
 	id := billing.WalletID{OrgID: principal.OrgID, Env: principal.Env}
 	switch {
@@ -91,8 +91,8 @@ type HistoryQuery struct {
 	To   string `query:"to"   format:"date" doc:"The last UTC day"`
 }
 
-// rows returns the wallet and the rows of it to read, calls or transactions: from the query's cursor on, and one more than the client wants
-// ([endpoint.PageQuery.Page]).
+// rows returns the wallet and the rows of it to read, calls or transactions: from the query's cursor on, and one more than the client's
+// limit ([endpoint.PageQuery.Page]).
 func (q HistoryQuery) rows(principal *identity.Principal, calls bool) (wallet billing.WalletID, stretch billing.Stretch, err error) {
 	if wallet, err = q.wallet(principal); err != nil {
 		return wallet, stretch, err

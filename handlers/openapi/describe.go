@@ -30,8 +30,8 @@ type describer struct {
 	faults   []error
 }
 
-// describe returns the description of all routes: those of server, [v1.Routes], [webhook.Routes], docsRoutes and widgetRoutes. The
-// error names routes without a description and descriptions without a route.
+// describe returns the description of all routes: the routes of server, [v1.Routes], [webhook.Routes], docsRoutes and
+// widgetRoutes. The error names routes without a description and descriptions without a route.
 func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
 	groups := server.Description().Components.Schemas
 	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(endpoint.SchemaPrefix, endpoint.SchemaName)}

@@ -29,7 +29,7 @@ type Config struct {
 	BaseURL string
 	// SignatureHeaders has the header with the signature, by the name of each platform for which the operator changed it.
 	SignatureHeaders map[string]string
-	// Catalog has the platforms whose webhooks are described; nil has none.
+	// Catalog has the platforms with webhooks to describe. Nil means none.
 	Catalog *messaging.Catalog
 	// FailureModes is docs/failure-modes.md.
 	FailureModes string
@@ -42,7 +42,8 @@ type Config struct {
 // concurrent use.
 type Docs struct {
 	page, json, yaml *rendition
-	// assets are what the page loads, by paths with the content's hash, so that they may be kept for ever.
+	// assets are the files that the page loads, by paths with the content's hash, so that clients may cache them
+	// without end.
 	assets map[string]*rendition
 }
 
@@ -55,8 +56,8 @@ type rendition struct {
 // URL returns the address of the page of the service with this base URL. With # and a code it leads to the text of an error.
 func URL(baseURL string) string { return baseURL + docsPath }
 
-// New describes the routes of server, which may serve meanwhile, and those with hand-written handlers. The error names
-// routes without a description and error codes without an entry in docs/failure-modes.md.
+// New describes the routes of server, which may already be serving, and the routes with hand-written handlers. The
+// error names routes without a description and error codes without an entry in docs/failure-modes.md.
 func New(server *endpoint.Server, config Config) (*Docs, error) {
 	if config.Catalog == nil {
 		config.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
@@ -103,8 +104,8 @@ func newRendition(mediaType, cache string, text []byte) *rendition {
 	return &rendition{mediaType: mediaType, etag: `"` + hashOf(text) + `"`, cache: cache, text: text}
 }
 
-// Serve answers GET /docs, /docs/openapi.json, /docs/openapi.yaml and the page's style and script. Other paths and methods are
-// not_found.
+// Serve responds to GET /docs, /docs/openapi.json, /docs/openapi.yaml and the page's style and script. Other paths and methods
+// are not_found.
 func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
 	answer := d.find(w, r)
@@ -130,7 +131,7 @@ func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// find returns the rendition for the path and the Accept header, nil for none.
+// find returns the rendition for the path and the Accept header, or nil if there is none.
 func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
 	switch r.URL.Path {
 	case docsPath:

@@ -46,8 +46,8 @@ func addCode(response *huma.Response, code errcode.Code) {
 	response.Description = "`" + strings.Join(codes, "`, `") + "`"
 }
 
-// codesOf returns the errors that an operation can answer, in the order of package errcode: those that follow from its access and
-// its input, and its specific ones.
+// codesOf returns the errors of an operation, in the order of package errcode: the errors that follow from its access and its
+// input, and its specific errors.
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	codes := []errcode.Code{errcode.InternalError}
 	codes = append(codes, specificCodes[operation.OperationID]...)
@@ -82,7 +82,7 @@ func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	return slices.Compact(codes)
 }
 
-// ofCalls are the errors of a model call, without those of its request.
+// ofCalls are the errors of a model call, without the errors of its request.
 var ofCalls = []errcode.Code{
 	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.RateLimited,
 	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,

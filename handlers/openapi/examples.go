@@ -21,12 +21,12 @@ type Example struct {
 	// Operation is the operation's id, Name distinguishes several examples of one operation.
 	Operation string `json:"operation"`
 	Name      string `json:"name,omitempty"`
-	// Parameters are those of the path, the query and the headers, by name.
+	// Parameters are the parameters of the path, the query and the headers, by name.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// Request is the body, nil for none.
+	// Request is the body. Nil means no body.
 	Request any `json:"request,omitempty"`
 	Status  int `json:"status"`
-	// Response is the body: JSON, or the text of another media type; nil for none.
+	// Response is the body: JSON, or the text of another media type. Nil means no body.
 	Response any `json:"response,omitempty"`
 }
 

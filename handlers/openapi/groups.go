@@ -57,10 +57,10 @@ func tagOf(path string) string {
 // rateLimitHeaders are on every answer of /v1.
 var rateLimitHeaders = []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}
 
-// replayedHeader is on answers of model calls that are given again.
+// replayedHeader is on replayed answers of model calls.
 const replayedHeader = handlers.HeaderReplayed
 
-// headers are those of answers that routes share.
+// headers are the response headers that routes share.
 var headers = map[string]*huma.Param{
 	handlers.RequestIDHeader: textHeader("The id of the request, in the body of an error, too. It starts with req_."),
 	"Retry-After":            {Description: "Seconds until a retry makes sense, 1 to 60.", Schema: &huma.Schema{Type: huma.TypeInteger}},

@@ -26,7 +26,7 @@ type docsPage struct {
 	Schemes                      []docsScheme
 	Schemas                      []docsSchema
 	Codes                        []docsCode
-	// First is the shell command of the first operation that asks a model, empty if there is none.
+	// First is the shell command of the first operation that calls a model. It is empty if there is none.
 	First string
 }
 
@@ -110,7 +110,7 @@ type docsCode struct {
 // firstOperation is the operation that a newcomer tries first.
 const firstOperation = "createChatCompletion"
 
-// renderDocsPage renders the page of the description. style and script are the paths of what it loads.
+// renderDocsPage renders the page of the description. style and script are the paths of the files that it loads.
 func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style, script string) ([]byte, error) {
 	page := docsPage{
 		Title: document.Info.Title, Summary: headline, Introduction: document.Info.Description,

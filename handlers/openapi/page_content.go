@@ -45,7 +45,8 @@ func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOp
 	return shown
 }
 
-// docsTryOf returns the form of an operation, nil for one that a key can't call. The body is the shortest of the examples.
+// docsTryOf returns the form of an operation, or nil if a key can't call the operation. The body is the shortest of the
+// examples.
 func docsTryOf(operation *huma.Operation) *docsTry {
 	byKey := func(way map[string][]string) bool { return way[schemeBearer] != nil }
 	if !slices.ContainsFunc(operation.Security, byKey) {

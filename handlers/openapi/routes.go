@@ -40,7 +40,7 @@ func widgetRoutes() []handlers.Route {
 	}
 }
 
-// visitorOperations are those of the widget that need a visitor's token.
+// visitorOperations are the widget's operations that need a visitor's token.
 var visitorOperations = map[string][]map[string][]string{
 	"writeAsVisitor": {{schemeVisitor: {}}},
 	"listVisit":      {{schemeVisitor: {}}},

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 )
 
-// schemas joins the schemas of the groups and those of the hand-written handlers.
+// schemas joins the schemas of the groups and of the hand-written handlers.
 type schemas struct {
 	huma.Registry
 
@@ -50,7 +50,7 @@ func (s schemas) MarshalJSON() ([]byte, error) {
 }
 
 // standard returns a member's schema in words of JSON Schema that generators of clients understand: a word or null is described as
-// either, because an enum holds for null, too, and patternDescription, the framework's own, begins the description.
+// either, because an enum also holds for null, and patternDescription, the framework's own, begins the description.
 func standard(property *huma.Schema) *huma.Schema {
 	if property.Nullable && len(property.Enum) > 0 {
 		return &huma.Schema{

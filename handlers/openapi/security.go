@@ -19,7 +19,7 @@ const (
 )
 
 // securitySchemes returns the kinds of credentials: keys, sessions and the signatures of the platforms under the header names in
-// use; signatureHeaders has those that the operator changed.
+// use; signatureHeaders has the headers that the operator changed.
 func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]string) map[string]*huma.SecurityScheme {
 	header := func(configured, usual, text string) *huma.SecurityScheme {
 		if configured == "" {

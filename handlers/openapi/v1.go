@@ -56,7 +56,7 @@ type chatUsage struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// chatCharge is the member svc: what the call cost.
+// chatCharge is the member svc: the charge of the call.
 type chatCharge struct {
 	ChargedMicros string `json:"charged_micros" pattern:"^[0-9]+$" doc:"What the wallet paid, in micros"`
 	BYOK          bool   `json:"byok"           doc:"The organization's own provider key was used"`

@@ -18,7 +18,7 @@ type acknowledgement struct {
 	Queued int64 `json:"queued" minimum:"0" doc:"How many messages were put on the queue; 0 when the event matches no channel"`
 }
 
-// delivery describes a webhook. The body is the platform's own; what is read of it is in docs/channels.md.
+// delivery describes a webhook. The body is the platform's own; docs/channels.md lists the members that are read.
 func (d *describer) delivery(id, scheme string, parameters ...*huma.Param) *huma.Operation {
 	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "The event as the platform sends it"}
 	return &huma.Operation{

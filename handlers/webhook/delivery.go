@@ -25,8 +25,8 @@ type receiver struct {
 	ackEmpty bool
 	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
 	extract func(body []byte) ([]platforms.Inbound, error)
-	// prove reads a body whose verification failed and that channels may have signed themselves; nil for platforms without such
-	// channels.
+	// prove reads a body after its verification failed, because channels may have signed it themselves. It is nil for platforms
+	// without channels that sign.
 	prove func(ctx context.Context, body []byte) ([]platforms.Inbound, error)
 	// keep returns how many texts were handed to the queue, of no items also.
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
@@ -94,10 +94,10 @@ func acknowledge(w http.ResponseWriter, empty bool, queued int) {
 	handlers.WriteJSON(w, http.StatusOK, append(text, '}'))
 }
 
-// route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
+// route finds the channels of a delivery by the ids in it, with one read, and hands the delivery over.
 //
-// The operator's secrets prove nothing for channels with a secret of their own: what is for them is left out, and a delivery for
-// no other channel is refused.
+// The operator's secrets prove nothing for channels with a secret of their own: their items are left out, and a delivery for no
+// other channel is refused.
 func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued int, _ error) {
 	keys := routeKeys(items, nil)
 	if routes := h.routes.RememberedByKeys(keys); routes != nil && h.withoutSigners(ctx, routes) == 0 {
@@ -140,7 +140,7 @@ func within(routes map[store.RouteKey]*store.Route) func(*platforms.Inbound) (*s
 	}
 }
 
-// routeKeys are the keys of the items' channels, each once, without those that are known.
+// routeKeys returns the keys of the items' channels, each once, without known keys.
 func routeKeys(items []platforms.Inbound, known map[store.RouteKey]*store.Route) []store.RouteKey {
 	seen := make(map[store.RouteKey]bool, 1)
 	keys := make([]store.RouteKey, 0, 1)
@@ -154,8 +154,8 @@ func routeKeys(items []platforms.Inbound, known map[store.RouteKey]*store.Route)
 	return keys
 }
 
-// channels returns the channels of the keys, without pending ones: anyone may claim an external id, so a claim that nobody has confirmed
-// must change nothing for the others of a delivery.
+// channels returns the channels of the keys, without pending ones: anyone may claim an external id, so an unconfirmed claim must change
+// nothing for the other channels of a delivery.
 func (h *Webhooks) channels(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]*store.Route, error) {
 	routes, err := h.routes.ByKeys(ctx, keys)
 	if err != nil {
@@ -169,8 +169,8 @@ func routeKeyOf(item *platforms.Inbound) store.RouteKey {
 	return store.RouteKey{Type: string(item.Type), ExternalID: item.ExternalID}
 }
 
-// enqueue hands what has a channel to add, in the order of the delivery, and counts the texts. Without an error, stored is false if nothing
-// had a channel.
+// enqueue passes the items that have a channel to add, in the order of the delivery, and counts the texts. Without an error, stored is
+// false if no item had a channel.
 func (h *Webhooks) enqueue(
 	ctx context.Context, items []platforms.Inbound,
 	add func(context.Context, []inbox.Arrival) error, routeOf func(*platforms.Inbound) (*store.Route, bool),
@@ -222,7 +222,7 @@ func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
 	}
 }
 
-// item returns the queue's form of a delivered message or event; wanted is false for one that the queue doesn't store.
+// item returns the queue's form of a delivered message or event. wanted is false if the queue doesn't store the item.
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
 		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,

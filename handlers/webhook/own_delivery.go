@@ -13,11 +13,11 @@ import (
 // Bounds of a delivery that a tenant's own secret signed, in messages and events. The tenant can sign deliveries of any content, and all
 // deliveries share one writer, so that a transaction with 50,000 messages would hold up everyone's for seconds.
 const (
-	// maxOwn is how many a delivery may contain. Platforms put at most 1,000 into one.
+	// maxOwn is the limit for a whole delivery. Platforms put up to 1,000 into one.
 	maxOwn = 1000
-	// maxOwnWrite is how many one transaction stores.
+	// maxOwnWrite is the limit for one transaction.
 	maxOwnWrite = 100
-	// shortOwn is how many a delivery may contain that waits for no turn.
+	// shortOwn is the limit for a delivery that waits for no turn.
 	shortOwn = 10
 )
 
@@ -26,7 +26,7 @@ var longDeliveries = dispatch.Bounds{Places: 2, Each: 1, Line: 2, Lines: 16}
 
 // enqueueOwn stores a delivery that a tenant's own secret signed. It stores a long one in several transactions, between which other
 // organizations have their turns. After an error a part of it may be stored, which the platform's repetition completes, because the queue
-// merges what it has.
+// merges items that it already has.
 func (h *Webhooks) enqueueOwn(ctx context.Context, arrivals []inbox.Arrival) error {
 	count := 0
 	for i := range arrivals {
@@ -72,7 +72,7 @@ func waitRefusal(err error) error {
 	return fmt.Errorf("waiting for the organization's turn: %w", err)
 }
 
-// cut splits arrivals after so many items.
+// cut splits arrivals after most items.
 func cut(arrivals []inbox.Arrival, most int) (first, rest []inbox.Arrival) {
 	for i, arrival := range arrivals {
 		if n := len(arrival.Items); n < most {

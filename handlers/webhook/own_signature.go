@@ -34,8 +34,8 @@ func (d *sharedDelivery) extract(body []byte) ([]platforms.Inbound, error) {
 	return d.webhook.extract(body)
 }
 
-// prove reads a delivery that the operator's secret didn't sign: it may come from an application of a channel's owner. What remains
-// of it are the items for channels whose own secret signed it.
+// prove reads a delivery that the operator's secret didn't sign: it may come from an application of a channel's owner. prove
+// returns only the items for channels with a secret of their own that signed it.
 func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platforms.Inbound, err error) {
 	keys, named, err := d.named(ctx, body)
 	if err != nil {
@@ -96,8 +96,9 @@ func (d *sharedDelivery) named(ctx context.Context, body []byte) (keys []store.R
 	return keys, found, err
 }
 
-// compare adds those of the channels to proven whose own secret signed the body, in the order of keys. The body is compared with
-// [platforms.MaxNamed] different secrets at most: hashing it takes 5 ms for 8 MiB, and a delivery may be for any number of channels.
+// compare adds to proven, in the order of keys, the channels with a secret of their own that signed the body. The body is compared
+// with up to [platforms.MaxNamed] different secrets, because hashing 8 MiB lasts 5 ms, and a delivery may be for any number of
+// channels.
 func (d *sharedDelivery) compare(ctx context.Context, body []byte, keys []store.RouteKey, channels map[store.RouteKey]*store.Route) error {
 	delivery := d.of(body)
 	for _, key := range keys {
@@ -132,8 +133,9 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 	return queued, err
 }
 
-// ownSigner returns the credentials and the secret that sign a channel's deliveries, "" if the operator's do. A channel whose credentials
-// don't open counts as one without a secret, so that what the operator's secret signed isn't lost.
+// ownSigner returns the credentials and the secret that sign a channel's deliveries. The secret is empty if the operator's secret signs
+// them. A channel with credentials that don't open counts as a channel without a secret, so that deliveries under the operator's secret
+// aren't lost.
 func (h *Webhooks) ownSigner(ctx context.Context, route *store.Route) (credentials platforms.Credentials, secret string) {
 	if route.Credentials == nil || h.unsigned.has(route.ChannelID, route.Credentials) {
 		return nil, ""

@@ -2,13 +2,14 @@
 //
 // Invariants:
 //   - A delivery is acknowledged only when all of it that has a channel is in the queue.
-//   - One delivery costs at most one read of the store and one write, and no call to the outside. One that the operator's secrets
-//     don't prove costs a read if it is signed and names channels, and another one if one of their own secrets proves it.
-//   - A remembered route accepts only what the queue stores, which compares it with its channel in the same transaction. Before
+//   - One delivery costs up to one read of the store and one write, and no call to the outside. A delivery that the operator's
+//     secrets don't prove costs a read if it is signed and names channels, and another read if one of their own secrets proves
+//     it.
+//   - A remembered route serves only to store items: the queue compares it with its channel in the same transaction. Before
 //     anything is refused or dropped, and when the channel has changed, the route is read.
-//   - What a tenant's own secret signed delays others' deliveries by few messages at a time: see own_delivery.go.
-//   - A body is extracted only after its signature was verified. What a channel's own secret signed is for channels with that
-//     secret only, and what the operator's secrets signed is for those without a secret of their own.
+//   - A delivery under a tenant's own secret delays others' deliveries by few messages at a time: see own_delivery.go.
+//   - A body is extracted only after its signature was verified. A delivery under a channel's own secret is for channels with
+//     that secret only, and a delivery under the operator's secrets is for channels without a secret of their own.
 //
 // It contains no platform: their signatures and formats are behind [messaging.Set].
 package webhook
@@ -40,7 +41,7 @@ import (
 const MaxBody = 8 << 20
 
 // webhookRetryAfter is the Retry-After of a delivery that was not stored because of a fault; some platforms honour it. When the
-// store is busy, [store.RetryAfter] takes its place.
+// store is busy, [store.RetryAfter] replaces it.
 const webhookRetryAfter = 5 * time.Second
 
 // webhookBodyTime bounds how long a delivery may take to arrive: its sender is unverified, and must not hold a part of the shared
@@ -67,8 +68,8 @@ type Config struct {
 	BaseURL string
 	// Platforms verifies and extracts the deliveries.
 	Platforms *messaging.Set
-	// AckEmpty has the names of the platforms whose accepted deliveries are answered with 200 and no body instead of
-	// {"ok":true,"queued":n}: some take anything else for a failure.
+	// AckEmpty has the names of the platforms that get 200 and no body for accepted deliveries instead of
+	// {"ok":true,"queued":n}: some treat any other response as a failure.
 	AckEmpty map[string]bool
 }
 
@@ -87,16 +88,17 @@ type Webhooks struct {
 
 	bodyTime time.Duration
 
-	// turns are those of organizations with long deliveries.
+	// turns are the turns of organizations with long deliveries.
 	turns *dispatch.Turns
 
-	// ownSigned has the channel types of which a channel with a secret of its own was seen, unsigned the channels without such a secret.
+	// ownSigned has the channel types of which a channel with a secret of its own was seen, unsigned the channels without a secret of
+	// their own.
 	ownSigned sync.Map
 	unsigned  channelsSeen
 }
 
 // New returns the webhooks of one configuration. ring opens the credentials of channels with a secret of their own;
-// bodies is the budget of all buffered request bodies, nil is unlimited; log may be nil.
+// bodies is the budget of all buffered request bodies; nil means unlimited. log may be nil.
 func New(
 	config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger,
 ) *Webhooks {
@@ -240,7 +242,7 @@ func (h *webhook) channelCredentials(route *store.Route) (platforms.Credentials,
 	return OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
 }
 
-// serveShared serves the address of all channels: POST for deliveries, whose signature is over the body, and GET for the
+// serveShared serves the address of all channels: POST for deliveries, which are signed over the body, and GET for the
 // handshake of platforms that have one. Until the signature was checked the body is its sender's.
 func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
@@ -259,7 +261,7 @@ func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// unproven returns the public error of a failed verification; nil for nil.
+// unproven returns the public error of a failed verification, or nil if err is nil.
 func unproven(err error) error {
 	switch {
 	case err == nil:
@@ -287,7 +289,7 @@ func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {
 	return nil, handlers.Internal(err)
 }
 
-// handshake answers with the platform's challenge. It is reflected input, so it is sent as plain text that no browser interprets
+// handshake returns the platform's challenge. It is reflected input, so it is sent as plain text that no browser interprets
 // otherwise.
 func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
 	challenge, err := h.platform.Answer(r.URL.Query())

@@ -22,20 +22,22 @@ import (
 
 const (
 	// maxVisitorBody is the largest body of a message in bytes: room for 4,000 characters that are escaped to 12 bytes each.
-	// It is read only from visitors whose token was checked.
+	// It is read only after the visitor's token was checked.
 	maxVisitorBody = 64 << 10
-	// takeOver is how long a message waits in the queue for the request that brought it before any worker takes it.
+	// takeOver is how long the queue keeps a message for the request that brought it before any worker leases it.
 	takeOver = 5 * time.Second
-	// shownMessages bounds what a visitor sees of the conversation.
+	// shownMessages limits the messages of the conversation that a visitor gets.
 	shownMessages = 100
-	// streamsPerChannel bounds the answers of a channel that are written, or waited for, at once in this process.
+	// streamsPerChannel limits the answers of a channel that are written, or waited for, at a time in this process.
 	streamsPerChannel = 50
-	// streamsPerSource bounds those of one address, and of one visitor.
+	// streamsPerSource is the same limit for one address, and for one visitor.
 	streamsPerSource = 10
-	// listsWaiting is how many readings of an organization's conversations wait for their turn, each for listWait at most.
+	// listsWaiting is how many readings of an organization's conversations may wait for their turn, each for up to
+	// listWait.
 	listsWaiting = 100
 	listWait     = 2 * time.Second
-	// longList is the memory in bytes that there must be before a conversation is read: about that of the largest list.
+	// longList is the memory in bytes that must be free before a conversation is read: about the size of the largest
+	// list.
 	longList = 1 << 20
 )
 
@@ -45,7 +47,8 @@ func listBounds() dispatch.Bounds {
 	return dispatch.Bounds{Places: max(1, runtime.GOMAXPROCS(0)/2), Each: 1, Line: listsWaiting, Lines: 10 * listsWaiting}
 }
 
-// waitingNotice is shown to a visitor when there is no answer at once. The reason isn't shown: it is the business's own.
+// waitingNotice is shown to a visitor when there is no immediate answer. The reason isn't shown: it is the business's
+// own.
 const waitingNotice = "Your message has arrived. The answer will appear here."
 
 // visitMessageCreation is the body of POST /widget/{channelId}/messages.
@@ -54,14 +57,14 @@ type visitMessageCreation struct {
 	Text string `json:"text" minLength:"1" maxLength:"4000"`
 }
 
-// visitReceipt acknowledges a message that gets no answer at once.
+// visitReceipt acknowledges a message that gets no immediate answer.
 type visitReceipt struct {
 	ID     string `json:"id"`
 	State  string `json:"state"  enum:"waiting" doc:"The message is stored; its answer comes with GET …/messages"`
 	Notice string `json:"notice" doc:"A sentence for the visitor"`
 }
 
-// VisitMessageObject is one line of the conversation as its visitor sees it.
+// VisitMessageObject is one line of the conversation in the visitor's view.
 type VisitMessageObject struct {
 	ID     string `json:"id"     doc:"Of the visitor's own messages the id that the client made"`
 	Author string `json:"author" enum:"visitor,assistant,human"`
@@ -79,14 +82,15 @@ type visitMessageInput struct {
 	Body visitMessageCreation
 }
 
-// writeAsVisitor stores the message and answers it while the visitor waits. The same message again finds what became of
-// the first: it is stored, asked and charged once.
+// writeAsVisitor stores the message and answers it while the visitor waits. A repeated message gets the outcome of the
+// first: it is stored, answered and charged once.
 func writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessageInput) (*endpoint.Stream, error) {
 	v := visitFrom(ctx)
 	if strings.TrimSpace(in.Body.Text) == "" {
 		return nil, handlers.InvalidRequest("text", "text is blank.")
 	}
-	// One visitor and one address are counted first, and have two thirds of the channel's rate at most: the rest is for others.
+	// The visitor and the address are counted first. Each has up to two thirds of the channel's rate, so that the rest is left
+	// for others.
 	perMinute := v.channel.Settings.RequestsPerMinute
 	if err := v.admitSource(ctx, "messages", min(messagesPerMinute, max(perMinute*2/3, 1))); err != nil {
 		return nil, err
@@ -100,7 +104,8 @@ func writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessage
 // taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
 func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
 
-// openStream takes a place among the streams of the visitor, of their address and of the channel, and returns how to leave them.
+// openStream occupies a place among the streams of the visitor, of their address and of the channel, and returns a function that
+// frees the places.
 func (v *visitRequest) openStream() (leave func(), err error) {
 	var left []func()
 	leave = func() {
@@ -145,7 +150,8 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	}
 	route := store.Route{
 		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(messaging.Widget),
-		// In place of the agent's quiet window: this request answers the message, and a worker only when it can't.
+		// In place of the agent's quiet window: this request answers the message. A worker does only if the request
+		// can't.
 		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
 	}
 	err = v.Inbox.Enqueue(r.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
@@ -176,8 +182,8 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	return nil
 }
 
-// listVisit shows a visitor the conversation: what was said and what was sent, and nothing of what the business decides
-// about it.
+// listVisit returns the conversation to its visitor: received and sent messages, and nothing about the business's
+// decisions.
 func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*endpoint.JSON[visitMessageList], error) {
 	v := visitFrom(ctx)
 	if err := v.admitSource(ctx, "reads", readsPerMinute); err != nil {
@@ -216,7 +222,7 @@ func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*end
 	return endpoint.Answer(said), nil
 }
 
-// show returns a message as the visitor sees it. Answers that failed, wait or were discarded aren't visible.
+// show returns the visitor's view of a message. Answers that failed, wait or were discarded aren't visible.
 func (v *visitRequest) show(m *inbox.Message) (object VisitMessageObject, visible bool) {
 	object = VisitMessageObject{ID: m.ID, Author: m.Author, Text: m.Text, At: endpoint.Timestamp(m.At)}
 	switch {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxOrigins and maxOrigin bound what a channel of type widget names: its page lists all of them in a header.
+	// maxOrigins and maxOrigin limit the origins of a widget channel, because its page lists all of them in a header.
 	maxOrigins = 20
 	maxOrigin  = 300
-	// anySubdomain begins an origin that stands for every subdomain, at any depth, as in a Content-Security-Policy.
+	// anySubdomain begins an origin that matches every subdomain, at any depth, as in a Content-Security-Policy.
 	anySubdomain = "https://*."
 )
 
-// cleanOrigin is an origin as browsers spell it, or what is wrong with it. Allowed are scheme://host[:port] of http and
-// https, and https://*.example.com.
+// cleanOrigin returns an origin in the spelling of browsers. It returns an error unless the text is
+// scheme://host[:port] of http or https, or https://*.example.com.
 func cleanOrigin(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxOrigin {
@@ -126,7 +126,8 @@ func allows(allowed []string, origin string) bool {
 	return false
 }
 
-// originOf is the request's Origin header, "" without one; two are none that could be allowed.
+// originOf returns the request's Origin header. It is empty if the request has none, and "null", which is never
+// allowed, if it has several.
 func originOf(r *http.Request) string {
 	values := r.Header.Values("Origin")
 	switch len(values) {

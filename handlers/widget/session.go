@@ -88,7 +88,7 @@ func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*en
 	}), nil
 }
 
-// admitSource counts a request of the visitor and of their address, each of which has so many a minute: a token can be used from many
+// admitSource counts a request of the visitor and of their address. Each may make perMinute, because a token can be used from many
 // addresses, and an address gets many tokens.
 func (v *visitRequest) admitSource(ctx context.Context, what string, perMinute int64) error {
 	if err := v.admit(ctx, what+" "+v.visit.Visitor, perMinute); err != nil {

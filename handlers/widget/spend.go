@@ -16,14 +16,14 @@ const (
 	// defaultSpendShare is the part of the wallet, one tenth, that a widget may spend in a day (UTC) unless its
 	// organization says otherwise. It is a part because the operator's currency isn't known here.
 	defaultSpendShare = 10
-	// firstWait bounds how long a message waits until it is known what is held for the first answers of a day.
+	// firstWait limits the wait of a message for the holds of the first answers of a day.
 	firstWait = 5 * time.Second
 )
 
 // channelAnswers are the answers to new messages of a channel that this process makes.
 type channelAnswers struct {
 	making int
-	// first has room for one: the answer for which it isn't known yet what is held, while no answer of the day has ended.
+	// first has room for one: while no answer of the day has ended, the answer before its hold.
 	first chan struct{}
 }
 
@@ -33,7 +33,7 @@ type answerPlaces struct {
 	channels map[string]*channelAnswers
 }
 
-// answerPlace is the place of one answer. The zero value is that of an answer that is counted elsewhere.
+// answerPlace is the place of one answer. The zero value belongs to an answer that is counted elsewhere.
 type answerPlace struct {
 	// others is how many answers of the channel had a place before. All that had ended by then are in the channel's sum.
 	others int64
@@ -65,7 +65,7 @@ func (p *answerPlaces) join(channelID string) *answerPlace {
 	return place
 }
 
-// beFirst waits until no other answer of the channel is before its hold, for [firstWait] at most.
+// beFirst waits for up to [firstWait] until no other answer of the channel is before its hold.
 func (p *answerPlace) beFirst(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
@@ -93,7 +93,7 @@ func (p *answerPlace) end() {
 	}
 }
 
-// place takes a place for the answer to a message, which one that was sent before doesn't need.
+// place occupies a place for the answer to a message. A message that was sent before needs none.
 func (v *visitRequest) place(ctx context.Context, taskID string) (*answerPlace, error) {
 	_, err := v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
 	switch {
@@ -105,9 +105,9 @@ func (v *visitRequest) place(ctx context.Context, taskID string) (*answerPlace, 
 	return v.answers.join(v.channel.ChannelID), nil
 }
 
-// checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. An answer that is being
-// made counts as much as the dearest one of the day. Until the first one of the day has ended each counts as much as is
-// held for it, and one waits for another's hold.
+// checkSpend refuses a new message when the cost of the day's (UTC) answers has reached the limit. A running answer
+// counts as much as the most expensive answer of the day. Until the first answer of the day has ended, each counts as
+// much as is held for it, and only one at a time may be before its hold.
 func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error {
 	if place.leave == nil {
 		return nil // the message was checked when it came first

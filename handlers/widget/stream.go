@@ -13,8 +13,8 @@ import (
 // visitModel replaces the model in a visitor's stream: a business doesn't show its visitors which model it uses.
 const visitModel = "assistant"
 
-// visitStream writes an answer to a visitor in the form of [v1.ChunkWriter]. Model, usage and charge are
-// the business's: a visitor sees a word for the first and zeros for the others. It implements [gateway.Sink].
+// visitStream writes an answer to a visitor in the form of [v1.ChunkWriter]. Model, usage and charge are the
+// business's: a visitor gets a word for the first and zeros for the others. It implements [gateway.Sink].
 type visitStream struct {
 	*v1.ChunkWriter
 

@@ -31,7 +31,7 @@ var (
 // read or changed, every node opens it, and nothing of it is stored.
 type visit struct {
 	Visitor string `json:"v"`
-	// Origin is the page's. When the channel stops to allow it, its tokens are of no use any more.
+	// Origin is the page's origin. When the channel no longer allows it, its tokens are useless.
 	Origin string `json:"o"`
 	// Ends is in Unix seconds.
 	Ends int64 `json:"e"`

@@ -3,7 +3,7 @@
 // Invariants:
 //   - Sessions are given to pages of the channel's origins only, and a visitor's token opens that visitor's conversation only.
 //   - Messages are bounded per address and per channel, and what answers cost per day is bounded for each channel.
-//   - Visitors' streams take no place from the organization's own calls.
+//   - Visitors' streams use no places of the organization's own calls.
 //
 // It does not make answers: [LiveAnswers] does. The settings of widget channels are changed through package api.
 package widget
@@ -60,9 +60,9 @@ type Deps struct {
 	// Streams counts the concurrent streams of the channels. It is the widget's own: visitors take no place from the
 	// organization's calls.
 	Streams *v1.Streams
-	// Bodies is the budget of the server's answers; nil is unlimited.
+	// Bodies is the budget of the server's answers. Nil means unlimited.
 	Bodies *handlers.ByteBudget
-	// Now is the clock of tokens and of the days of spending; nil is [time.Now].
+	// Now is the clock of tokens and of the days of spending. Nil means [time.Now].
 	Now func() time.Time
 	// Logger gets failures that visitors don't see; nil discards them.
 	Logger *slog.Logger
@@ -72,7 +72,7 @@ type Deps struct {
 // embeds, the page in its frame, and the JSON operations that both use, which are registered by [Register].
 //
 // A channel names its allowed origins. Only their pages get sessions and can show the page in the frame. Browsers enforce that,
-// but any other client can claim any origin, so a channel's rate and daily spend are bounded, too.
+// but any other client can claim any origin, so a channel's rate and daily spend are also bounded.
 type Widget struct {
 	Deps
 
@@ -82,7 +82,7 @@ type Widget struct {
 	lists    *dispatch.Turns // the readings of conversations, by organization
 }
 
-// New returns a widget whose JSON operations are those of server.
+// New returns a widget with the JSON operations of server.
 func New(server *endpoint.Server, deps Deps) *Widget {
 	if deps.Now == nil {
 		deps.Now = time.Now
@@ -93,7 +93,7 @@ func New(server *endpoint.Server, deps Deps) *Widget {
 	return &Widget{Deps: deps, server: server, bySource: new(v1.Streams), answers: new(answerPlaces), lists: dispatch.NewTurns(listBounds())}
 }
 
-// Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.
+// Serve handles one request. The order of the checks is: channel 404, origin 403, token 401, then the request itself.
 func (h *Widget) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
 	rest, ok := strings.CutPrefix(r.URL.Path, widgetPath)
@@ -144,13 +144,13 @@ type visitRequest struct {
 	channel *store.Widget
 	origin  string
 	address string // the client's, of IPv6 its network
-	// visit is the token's; of a session that begins it is the earlier one, nil without.
+	// visit is the token's visit. For a new session it is the earlier visit, or nil.
 	visit *visit
 }
 
 type visitRequestKey struct{}
 
-// visitFrom returns the request that [Widget.Serve] has checked, nil for one that it did not pass on.
+// visitFrom returns the request that [Widget.Serve] has checked and passed on, or nil if ctx has none.
 func visitFrom(ctx context.Context) *visitRequest {
 	v, _ := ctx.Value(visitRequestKey{}).(*visitRequest)
 	return v
@@ -179,8 +179,8 @@ func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store
 	return h.server.Serve(w, r.WithContext(context.WithValue(r.Context(), visitRequestKey{}, v)))
 }
 
-// checkOrigin refuses pages of other origins, and sets the header by which those of the channel may read the answer. The page in
-// the frame has the service's own origin; it gets its session from the page around it.
+// checkOrigin refuses pages of other origins, and sets the header by which pages of the channel's origins may read the answer.
+// The page in the frame has the service's own origin; it gets its session from the page around it.
 func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begins bool) error {
 	w.Header().Add("Vary", "Origin")
 	switch {
@@ -203,13 +203,13 @@ func foreignOrigin() *handlers.Error {
 	}
 }
 
-// allowOrigin lets a page of the origin read the answer and what a client needs of its headers.
+// allowOrigin lets a page of the origin read the answer and the headers that a client needs.
 func allowOrigin(header http.Header, origin string) {
 	header.Set("Access-Control-Allow-Origin", origin)
 	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms")
 }
 
-// preflight answers the CORS preflight of a request with a token or a JSON body.
+// preflight responds to the CORS preflight of a request with a token or a JSON body.
 func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
 	header := w.Header()
 	header.Add("Vary", "Origin")
@@ -225,7 +225,7 @@ func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.W
 	return nil
 }
 
-// checkToken reads the visitor's token. The error is the same for all invalid tokens, except one that has expired, which can be
+// checkToken reads the visitor's token. The error is the same for all invalid tokens, except for an expired token, which can be
 // exchanged for a new one.
 func (v *visitRequest) checkToken(r *http.Request) error {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
