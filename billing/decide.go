@@ -175,7 +175,11 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	if err != nil {
 		return Settled{}, err
 	}
-	wallet, claim := b.wallets[s.Call.Wallet], b.claimOf(s)
+	wallet := b.wallets[s.Call.Wallet]
+	var claim *claimRow // nil if the call has no key
+	if s.Claim != nil {
+		claim = b.claim(claimKey{s.Call.Wallet, s.Claim.KeyHash})
+	}
 	if wallet == nil && s.ReservedMicros > 0 && !s.Void {
 		return Settled{}, fmt.Errorf("hold of call %s: organization %q: %w", s.Call.ID, s.Call.Wallet.OrgID, store.ErrNotFound)
 	}

@@ -49,14 +49,6 @@ func (b *books) claim(key claimKey) *claimRow {
 	return claim
 }
 
-// claimOf returns the row of a settlement's key, or nil if the call has no key.
-func (b *books) claimOf(s *Settlement) *claimRow {
-	if s.Claim == nil {
-		return nil
-	}
-	return b.claim(claimKey{s.Call.Wallet, s.Claim.KeyHash})
-}
-
 // claimAndHold decides a hold with an Idempotency-Key. finished is the call to replay.
 func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	wallet, claim := b.wallets[h.Wallet], b.claim(claimKey{h.Wallet, h.Claim.KeyHash})

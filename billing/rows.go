@@ -91,14 +91,6 @@ func queueEntry(tx store.Tx, key entryKey, books *books) {
 	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
 }
 
-// makeWallets creates missing wallets, sorted by key. It skips organizations that don't exist.
-func makeWallets(tx store.Tx, ids []WalletID) {
-	slices.SortFunc(ids, WalletID.compare)
-	for _, id := range slices.Compact(ids) {
-		tx.Queue(store.AnyRows, insertWallet, id.OrgID, string(id.Env))
-	}
-}
-
 // OpenHolds counts the holds of running calls of all wallets, without the calls that are held from tranches.
 func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
 	return store.ReadRow(ctx, b.db, "count open holds", store.ScanValue[int64], `SELECT (SELECT count(*) FROM holds)

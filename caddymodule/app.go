@@ -282,7 +282,12 @@ func (a *App) Rules() []caddyfile.Rule {
 // without reading a secret, in the order of the options.
 func (a *App) faults() *config.Faults {
 	fs := new(config.Faults)
-	moduleFaults(fs)
+	// The Caddy modules of this build that were made to be platforms or protocols and can't be used.
+	_, _, faulty := messagingPlatforms.find()
+	_, _, others := protocols.find()
+	for _, fault := range append(faulty, others...) {
+		fs.Addf(string(fault.id), "%v", fault.err)
+	}
 	caddyfile.Faults(a.Rules(), fs, appName)
 	return fs
 }

@@ -89,7 +89,12 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if err != nil {
 		return err
 	}
-	setUser(passed)
+	// The placeholders for the organization and the key.
+	principal, authenticated := handlers.PrincipalFrom(passed.Context())
+	if repl, ok := passed.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok && authenticated {
+		repl.Set(orgPlaceholder, principal.OrgID)
+		repl.Set(keyPlaceholder, principal.KeyID)
+	}
 	return next.ServeHTTP(w, passed)
 }
 
@@ -158,16 +163,6 @@ const (
 	orgPlaceholder = "http.auth.user.id"
 	keyPlaceholder = "http.svc.key_id"
 )
-
-// setUser sets the placeholders for the organization and the key of an authenticated request.
-func setUser(r *http.Request) {
-	principal, authenticated := handlers.PrincipalFrom(r.Context())
-	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if authenticated && ok {
-		repl.Set(orgPlaceholder, principal.OrgID)
-		repl.Set(keyPlaceholder, principal.KeyID)
-	}
-}
 
 // RateLimit counts requests against the requests per minute of the organization's plan, in windows of one minute by the clock. It
 // needs svc_auth before it. Requests beyond the limit end with 429 `rate_limited`; responses within it have

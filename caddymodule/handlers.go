@@ -20,12 +20,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
-	"github.com/caddy-svc/caddy-svc/handlers/v1"
-	"github.com/caddy-svc/caddy-svc/handlers/widget"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
-	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 // Models serves `GET /v1/models`, the models that are enabled for the organization, and `GET /v1/models/{id}`, one of them.
@@ -183,7 +180,12 @@ func (a *App) newDashboard(
 ) *dashboard.Dashboard {
 	failed := func(r *http.Request, err error) *handlers.Error {
 		answer := publicError(err)
-		a.logFailure(r, answer)
+		attrs := append([]slog.Attr{
+			slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
+			slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
+			slog.Any("error", answer),
+		}, callerFields(answer.Caller)...)
+		a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
 		countFailure(answer)
 		return answer
 	}
@@ -221,16 +223,6 @@ func (a *App) newDashboard(
 	})
 }
 
-// logFailure logs an error that the dashboard shows, as svc_error does, with the page's request id.
-func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
-	attrs := append([]slog.Attr{
-		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
-		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
-		slog.Any("error", answer),
-	}, callerFields(answer.Caller)...)
-	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
-}
-
 // Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
 // chat in its frame, and the requests of both. It needs no key and accepts the origins that the channel allows. Answers are
 // streamed, and charged to the channel's organization. The path must be `/widget`.
@@ -251,17 +243,6 @@ func (*Widget) CaddyModule() caddy.ModuleInfo {
 func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.widget.Serve(w, withClientAddress(r))
-	})
-}
-
-// newWidget builds the widget of a runtime; it does no I/O. A worker in this process replies to waiting visitors, and
-// leases no other conversations.
-func (a *App) newWidget(rt *runtime) *widget.Widget {
-	live := a.workerConfig(rt)
-	live.Exit = drained.Done()
-	return widget.New(rt.api, widget.Deps{
-		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: rt.shared.ring, Limiter: rt.limiter,
-		Streams: new(v1.Streams), Bodies: rt.shared.bodies, Logger: a.log,
 	})
 }
 
@@ -441,7 +422,10 @@ func (h *Webhook) Provision(ctx caddy.Context) error {
 // ServeHTTP responds to the request. No handler after it runs.
 func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	if h.isRewritten(r) {
-		h.rewritten.Do(func() { h.logRewritten(r) })
+		h.rewritten.Do(func() {
+			h.app.log.Error("a rewrite or uri before svc_webhook changes the path of deliveries, which all end with not_found; "+
+				"exclude the webhooks from it", "platform", h.Platform, "path", loggedPath(r.URL.Path))
+		})
 	}
 	err := h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.webhooks[h.Platform](w, r)
@@ -467,9 +451,4 @@ func (h *Webhook) isRewritten(r *http.Request) bool {
 		return requested == path || strings.HasSuffix(path, "/") && strings.HasPrefix(requested, path)
 	}
 	return ours(came.URL.Path) && !ours(r.URL.Path)
-}
-
-func (h *Webhook) logRewritten(r *http.Request) {
-	h.app.log.Error("a rewrite or uri before svc_webhook changes the path of deliveries, which all end with not_found; "+
-		"exclude the webhooks from it", "platform", h.Platform, "path", loggedPath(r.URL.Path))
 }

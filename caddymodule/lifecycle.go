@@ -104,17 +104,12 @@ func (a *App) Start() error {
 	releaseFloor := a.Memory.useFloor(a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
-	a.logStart(location)
-	return nil
-}
-
-// logStart says in the log what runs now.
-func (a *App) logStart(location store.Location) {
 	process := "server"
 	if a.worker != nil {
 		process = "worker"
 	}
 	a.log.Info("serving", "process", process, "version", Version(), "base_url", a.BaseURL, "store", location.Redacted(), "models", len(a.Models))
+	return nil
 }
 
 // storeSettings returns a's settings for the store, which it may share with other configurations.

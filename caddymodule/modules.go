@@ -120,15 +120,6 @@ func (ds drivers[D]) all() (all []D) {
 	return all
 }
 
-// moduleFaults adds the Caddy modules of this build that were made to be platforms or protocols and can't be used.
-func moduleFaults(fs *config.Faults) {
-	_, _, faulty := messagingPlatforms.find()
-	_, _, others := protocols.find()
-	for _, fault := range append(faulty, others...) {
-		fs.Addf(string(fault.id), "%v", fault.err)
-	}
-}
-
 // init registers the built-in drivers, so that Caddy lists them with all other modules. Their instances aren't used.
 func init() {
 	caddy.RegisterModule(new(BotPlatform))

@@ -115,10 +115,14 @@ func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
 		fs.Addf(path+"."+optionAck, "%s is not known; allowed: %s", config.Quoted(ack), AckEmpty)
 	}
 	for i := range d.Options {
-		if o := &d.Options[i]; o.Keys != nil {
-			b.tableFaults(fs, path+"."+o.Name, o)
-		} else {
+		o := &d.Options[i]
+		if o.Keys == nil {
 			optionFaults(fs, path+"."+o.Name, o, b.values[o.Name])
+		}
+		for _, key := range o.Keys {
+			if value := b.tables[o.Table][key]; value != "" {
+				checkFaults(fs, path+"."+o.Name+"["+key+"]", o, value)
+			}
 		}
 	}
 	if checker, ok := driver.(option.Checker); ok {
@@ -126,15 +130,6 @@ func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
 	}
 	unknownFaults(fs, path, b.values, append([]string{optionHeader, optionAPIBase, optionAck}, optionNames(d.Options)...))
 	b.unknownKeyFaults(fs, path, d)
-}
-
-// tableFaults adds the faults of the values of a table.
-func (b *PlatformBlock) tableFaults(fs *config.Faults, path string, o *option.Option) {
-	for _, key := range o.Keys {
-		if value := b.tables[o.Table][key]; value != "" {
-			checkFaults(fs, path+"["+key+"]", o, value)
-		}
-	}
 }
 
 // unknownKeyFaults adds the tables and keys that the platform doesn't have. Only JSON can contain them.

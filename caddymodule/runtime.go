@@ -93,7 +93,13 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		docs:      sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(api, set.Catalog) }),
 		webhooks:  a.webhooks(set, shared, queue),
 	}
-	rt.widget = a.newWidget(rt)
+	// This process answers the widget's waiting visitors with a worker that takes no other conversations.
+	live := a.workerConfig(rt)
+	live.Exit = drained.Done()
+	rt.widget = widget.New(api, widget.Deps{
+		DB: shared.db, Inbox: queue, Live: worker.New(live), Ring: shared.ring, Limiter: limiter,
+		Streams: new(v1.Streams), Bodies: shared.bodies, Logger: a.log,
+	})
 	return rt, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
-	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const serverDirective = "svc_server"
@@ -123,7 +122,13 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	}
 	s := server{platforms: app.platformsWithWebhooks()}
 	r.Block(serverDirective, block, []caddyfile.Rule{
-		{Word: "except", Read: readNames(&s.except, "groups", unknownGroup)},
+		{Word: "except", Read: readNames(&s.except, "groups", func(name string) string {
+			groups := append([]string{groupModels, groupChat}, apiGroups...)
+			if slices.Contains(groups, name) {
+				return ""
+			}
+			return "there is no group " + config.Quoted(name) + "; allowed: " + config.Listed(groups)
+		})},
 		{Word: "docs", Read: readOff(&s.docsOff)},
 		{Word: "dashboard", Read: readOff(&s.dashboardOff)},
 		{Word: "widget", Read: readOff(&s.widgetOff)},
@@ -166,15 +171,6 @@ func readOff(to *bool) caddyfile.Read {
 		}
 		caddyfile.Set(r, path, o, to, true)
 	}
-}
-
-// unknownGroup returns the text of a fault if there is no group of that name, else an empty text.
-func unknownGroup(name string) string {
-	groups := append([]string{groupModels, groupChat}, apiGroups...)
-	if slices.Contains(groups, name) {
-		return ""
-	}
-	return "there is no group " + config.Quoted(name) + "; allowed: " + config.Listed(groups)
 }
 
 // platformsWithWebhooks are the platforms that are configured or need no configuration, and have a webhook.
@@ -229,7 +225,12 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 		mount(caddyhttp.MatchPath{"/widget/*"}, new(Widget))
 	}
 	for _, name := range s.platforms {
-		mount(caddyhttp.MatchPath{webhookPaths(messagingPlatforms.named(name).Describe())}, &Webhook{Platform: name})
+		d := messagingPlatforms.named(name).Describe()
+		webhooks := messaging.WebhookPath(d)
+		if d.ChannelWebhooks {
+			webhooks += "*"
+		}
+		mount(caddyhttp.MatchPath{webhooks}, &Webhook{Platform: name})
 	}
 	if !s.dashboardOff {
 		mount(caddyhttp.MatchPath{"/"}, &caddyhttp.StaticResponse{
@@ -252,14 +253,6 @@ func (s *server) apiPaths() caddyhttp.MatchPath {
 		}
 	}
 	return paths
-}
-
-// webhookPaths is the matcher of a platform's webhooks.
-func webhookPaths(d *platforms.Description) string {
-	if d.ChannelWebhooks {
-		return messaging.WebhookPath(d) + "*"
-	}
-	return messaging.WebhookPath(d)
 }
 
 // subroute returns one route with a chain of handlers.

@@ -110,7 +110,8 @@ var _ caddy.Destructor = (*sharedStore)(nil)
 // each call.
 func openStore(ctx context.Context, location store.Location, log *slog.Logger) (*sharedStore, error) {
 	value, _, err := stores.LoadOrNew(location, func() (caddy.Destructor, error) {
-		newest := newNewestLog(log)
+		newest := new(newestLog)
+		newest.Store(log)
 		log := slog.New(newest)
 		db, err := store.Open(ctx, location, store.Options{Kinds: StoreKinds(), Logger: log, Observer: writerMetrics{}})
 		if err != nil {
@@ -307,12 +308,6 @@ func closeStore(location store.Location) error {
 type newestLog struct{ atomic.Pointer[slog.Logger] }
 
 var _ slog.Handler = (*newestLog)(nil)
-
-func newNewestLog(log *slog.Logger) *newestLog {
-	n := new(newestLog)
-	n.Store(log)
-	return n
-}
 
 func (n *newestLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return n.Load().Handler().Enabled(ctx, level)

@@ -44,7 +44,11 @@ func (s *Store) faults(fs *config.Faults) {
 	case store.SQLite:
 		s.sqliteFaults(fs, path)
 	case store.Postgres:
-		s.postgresFaults(fs, path)
+		if s.Path != "" {
+			fs.Addf(path, "postgres takes a dsn, not a path")
+		}
+		s.DSN.Check(fs, path, "")
+		caddyfile.Faults(s.rules(), fs, path)
 	default:
 		fs.Addf(path, "%q is no engine; allowed: %s", s.Engine, config.Listed(engines))
 	}
@@ -63,14 +67,6 @@ func (s *Store) sqliteFaults(fs *config.Faults, path string) {
 	if strings.ContainsAny(s.Path, "{}") {
 		fs.Addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
 	}
-}
-
-func (s *Store) postgresFaults(fs *config.Faults, path string) {
-	if s.Path != "" {
-		fs.Addf(path, "postgres takes a dsn, not a path")
-	}
-	s.DSN.Check(fs, path, "")
-	caddyfile.Faults(s.rules(), fs, path)
 }
 
 // Location reads the store's address with repl. The error has everything that is wrong, by path. See [Store.read].

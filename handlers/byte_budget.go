@@ -98,7 +98,11 @@ type ByteBudget struct {
 
 // NewByteBudget returns a budget of limit bytes with the default pace.
 func NewByteBudget(limit int64) *ByteBudget {
-	return &ByteBudget{limit: limit, pace: DefaultPace, owners: make(map[Account]int64), decodes: newDecodeSlots()}
+	slots := max(4, 2*runtime.GOMAXPROCS(0))
+	return &ByteBudget{
+		limit: limit, pace: DefaultPace, owners: make(map[Account]int64),
+		decodes: decodeSlots{all: make(chan struct{}, slots), large: make(chan struct{}, slots/2)},
+	}
 }
 
 // SetLimit changes the limit in bytes, and the pace, for bodies that come later, so that one budget outlives a
@@ -197,11 +201,6 @@ const largeDecode = 64 << 10
 // small ones never wait behind them. The order is first come, first served. The shares of the [ByteBudget] limit how much can wait before a body:
 // an organization can't keep the others waiting for longer than the decoding of its own share.
 type decodeSlots struct{ all, large chan struct{} }
-
-func newDecodeSlots() decodeSlots {
-	n := max(4, 2*runtime.GOMAXPROCS(0))
-	return decodeSlots{all: make(chan struct{}, n), large: make(chan struct{}, n/2)}
-}
 
 // Decoding waits for a slot to decode a body of the given size in bytes. done gives it back. The error is internal_error with a
 // Retry-After, when ctx ends before a slot is free.

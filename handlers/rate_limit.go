@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -62,7 +60,12 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 		return Permit{}, err
 	}
 	perMinute := l.Plans.RequestsPerMinute(principal.Plan)
-	d, err := l.take(r.Context(), &principal, perMinute)
+	var d limit.Decision
+	if l.Counted && principal.Permit.Window != 0 && perMinute > 0 {
+		d = limit.Permitted(principal.Permit, perMinute) // counted when the key was read
+	} else {
+		d, err = l.Limiter.Take(r.Context(), principal.OrgID, perMinute)
+	}
 	if err != nil {
 		return Permit{}, Internal(fmt.Errorf("rate limit: %w", err))
 	}
@@ -83,14 +86,6 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 		// Some clients take a 429 for permanent by its words.
 		Message: fmt.Sprintf("The limit of %d requests per minute is reached. Retry after %d seconds.", d.Limit, seconds),
 	}
-}
-
-// take counts the request, unless it was counted when its key was read.
-func (l *RateLimit) take(ctx context.Context, principal *identity.Principal, perMinute int64) (limit.Decision, error) {
-	if l.Counted && principal.Permit.Window != 0 && perMinute > 0 {
-		return limit.Permitted(principal.Permit, perMinute), nil
-	}
-	return l.Limiter.Take(ctx, principal.OrgID, perMinute)
 }
 
 func setRemaining(w http.ResponseWriter, n int64) {

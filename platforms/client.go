@@ -211,14 +211,6 @@ type Response struct {
 // wire records how far a request got. Its hooks run on other goroutines.
 type wire struct{ sought, connected, wrote atomic.Bool }
 
-func (w *wire) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn:      func(string) { w.sought.Store(true) },
-		GotConn:      func(httptrace.GotConnInfo) { w.connected.Store(true) },
-		WroteHeaders: func() { w.wrote.Store(true) },
-	}
-}
-
 // unsent reports whether certainly nothing was sent: no connection was made, or a kept connection turned out to be closed before
 // the headers were written. ended means that the call's own context has ended. A call with a connection is never unsent after
 // that, because another goroutine may still be writing.
@@ -242,7 +234,11 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	ctx, cancel := context.WithTimeoutCause(parent, timeout, errTooSlow)
 	defer cancel()
 	var progress wire
-	req, err := q.build(httptrace.WithClientTrace(ctx, progress.trace()))
+	req, err := q.build(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { progress.sought.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { progress.connected.Store(true) },
+		WroteHeaders: func() { progress.wrote.Store(true) },
+	}))
 	if err != nil {
 		return nil, Fail(Refused, err)
 	}
@@ -267,8 +263,11 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 // address, which contains the token for some platforms.
 func networkError(ctx context.Context, err error) error {
 	var (
-		dns     *net.DNSError
-		network *net.OpError
+		dns         *net.DNSError
+		network     *net.OpError
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
 	)
 	switch {
 	case ctx.Err() != nil:
@@ -277,19 +276,10 @@ func networkError(ctx context.Context, err error) error {
 		return errors.New("the platform's host name can't be resolved")
 	case errors.As(err, &network) && network.Op == "dial":
 		return errors.New("no connection to the platform")
-	case isTLS(err):
+	case errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert):
 		return errors.New("no trusted TLS connection to the platform")
 	}
 	return errors.New("the connection to the platform broke")
-}
-
-func isTLS(err error) bool {
-	var (
-		certificate *tls.CertificateVerificationError
-		record      tls.RecordHeaderError
-		alert       tls.AlertError
-	)
-	return errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
 }
 
 // Decode reads the body as JSON into target and reports whether it could.

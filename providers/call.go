@@ -66,7 +66,11 @@ func (p *HTTP) newCall(parent context.Context, stream bool) *call {
 	defer c.mu.Unlock()
 	c.whole, c.wholeCause = time.Now().Add(limit), cause
 	c.fires = c.whole
-	c.timer = time.AfterFunc(limit, c.expire)
+	c.timer = time.AfterFunc(limit, func() { // the call or its wait has exceeded its limit, or an earlier wait of the timer is over
+		if cause := c.expired(); cause != nil {
+			c.cancel(cause)
+		}
+	})
 	return c
 }
 
@@ -96,13 +100,6 @@ func (c *call) armedUntil() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.due
-}
-
-// expire runs when the timer fires: the call or its wait has exceeded its limit, or an earlier wait of the timer is over.
-func (c *call) expire() {
-	if cause := c.expired(); cause != nil {
-		c.cancel(cause)
-	}
 }
 
 // expired returns the cause with which the call ends now. If there is none, it sets the timer for the next end.

@@ -145,7 +145,7 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 	if err != nil {
 		return nil, c.unreadable(err)
 	}
-	if isHTML(resp.Header) {
+	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Type"))), "text/html") {
 		return nil, &Error{Failure: FailureRefused, Status: resp.StatusCode, Detail: "the answer is an HTML page"}
 	}
 	if req.Stream {
@@ -183,8 +183,4 @@ func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
 func isTimeout(err error) bool {
 	var netErr net.Error
 	return errors.As(err, &netErr) && netErr.Timeout()
-}
-
-func isHTML(h http.Header) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(h.Get("Content-Type"))), "text/html")
 }

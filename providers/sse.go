@@ -120,7 +120,11 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 		if data := r.atOnce(); data != nil {
 			return data, false, true, nil
 		}
-		r.begin()
+		if r.held > 0 { // the previous event was large; its memory is released
+			r.event, r.held = nil, 0
+			_ = r.hold(0) // a smaller size never fails
+		}
+		r.event, r.hasData, r.partial = r.event[:0], false, true
 	}
 	for r.pos < r.end {
 		done, raw, err := r.step()
@@ -153,15 +157,6 @@ func (r *sseReader) atOnce() []byte {
 	r.pos += len(tag) + size + len(end)
 	r.heard = true
 	return rest[:size:size]
-}
-
-// begin drops the previous event. It releases the memory of a large one.
-func (r *sseReader) begin() {
-	if r.held > 0 {
-		r.event, r.held = nil, 0
-		_ = r.hold(0) // a smaller size never fails
-	}
-	r.event, r.hasData, r.partial = r.event[:0], false, true
 }
 
 // bound returns an error if the event is too large, by itself or together with others.

@@ -52,9 +52,6 @@ func (o Option) Texts(first int) []string {
 // Dispenser returns the first argument and all that follows, for a module of Caddy's that parses them itself.
 func (o Option) Dispenser() *caddyfile.Dispenser { return caddyfile.NewDispenser(o.segment[1:]) }
 
-// opensBlock reports whether a block follows the arguments.
-func (o Option) opensBlock() bool { return len(o.segment) > 1+len(o.Args) }
-
 // options returns the lines of the option's block, none if it has no block.
 func (o Option) options() []Option {
 	var lines []Option
@@ -215,7 +212,7 @@ func (r *Reader) line(path string, line Option, rule Rule) {
 	if !ok {
 		return
 	}
-	if line.opensBlock() && !rule.HasBlock {
+	if len(line.segment) > 1+len(line.Args) && !rule.HasBlock {
 		r.Faultf(path, line, "takes no block")
 	}
 	if first, twice := r.options[path]; twice {

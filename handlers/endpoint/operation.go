@@ -220,8 +220,14 @@ func (s *Server) decode(
 	if body, err = readObject(body, schema, s.huma.OpenAPI().Components.Schemas); err != nil {
 		return nil, decoded, err
 	}
-	// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
-	return withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body), decoded, nil
+	// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream. The framework
+	// requires the Content-Type; clients may send any.
+	replaced := r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded))
+	replaced.Header = r.Header.Clone()
+	replaced.Header.Set("Content-Type", "application/json")
+	replaced.Body = io.NopCloser(bytes.NewReader(body))
+	replaced.ContentLength = int64(len(body))
+	return replaced, decoded, nil
 }
 
 // reserve makes room for the answer to a change.
@@ -239,16 +245,6 @@ func (s *Server) reserve(r *http.Request, operation *huma.Operation, answer *ans
 
 // decodedKey is the context key of the function that ends the decoding of the request.
 type decodedKey struct{}
-
-// withJSON returns the request with another body and the Content-Type that the framework requires; clients may send any.
-func withJSON(r *http.Request, body []byte) *http.Request {
-	replaced := *r
-	replaced.Header = r.Header.Clone()
-	replaced.Header.Set("Content-Type", "application/json")
-	replaced.Body = io.NopCloser(bytes.NewReader(body))
-	replaced.ContentLength = int64(len(body))
-	return &replaced
-}
 
 // Streamed returns an answer that write sends itself, without a place among the operations that run, because it may go on for minutes. An
 // error of write is answered like any other, so write must return nil once it has written.

@@ -237,15 +237,13 @@ func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) 
 		s.open = make(map[string]int)
 	}
 	s.open[orgID]++
-	return sync.OnceFunc(func() { s.close(orgID) }), nil
-}
-
-func (s *Streams) close(orgID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[orgID]--; s.open[orgID] == 0 {
-		delete(s.open, orgID)
-	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[orgID]--; s.open[orgID] == 0 {
+			delete(s.open, orgID)
+		}
+	}), nil
 }
 
 // Count returns the number of open streams of all organizations.

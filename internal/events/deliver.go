@@ -104,7 +104,13 @@ func New(config Config) *Deliverer {
 func (d *Deliverer) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { repeat.Every(ctx, watchInterval, d.watch) })
-	loops.Go(func() { repeat.Every(ctx, pruneInterval, d.prune) })
+	loops.Go(func() {
+		repeat.Every(ctx, pruneInterval, func(ctx context.Context) {
+			if _, err := d.DB.EventDeliveries.Prune(ctx, Retention.Milliseconds()); err != nil && ctx.Err() == nil {
+				d.Logger.ErrorContext(ctx, "deleting old events failed", "error", err)
+			}
+		})
+	})
 	dispatch.Queue[store.EventDelivery]{
 		Places: places, OrgPlaces: orgPlaces,
 		Due: d.DB.EventDeliveries.Due, Committed: d.DB.Committed,
@@ -218,12 +224,6 @@ func (d *Deliverer) watch(ctx context.Context) {
 				break
 			}
 		}
-	}
-}
-
-func (d *Deliverer) prune(ctx context.Context) {
-	if _, err := d.DB.EventDeliveries.Prune(ctx, Retention.Milliseconds()); err != nil && ctx.Err() == nil {
-		d.Logger.ErrorContext(ctx, "deleting old events failed", "error", err)
 	}
 }
 

@@ -107,7 +107,7 @@ func New(cfg Config) *Gateway {
 	if cfg.EarlyStatus <= 0 {
 		cfg.EarlyStatus = DefaultEarlyStatus
 	}
-	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors), drains: newPlaces(maxDrains)}
+	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors), drains: &places{free: maxDrains, taken: map[placeOwner]int{}}}
 	g.late = &lateCalls{settle: g.settleAgain, logger: cfg.Logger}
 	return g
 }

@@ -116,7 +116,7 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	s.Claim = c.claim
 	cost, err := s.Price.Cost(usage)
 	s.Keep = f == nil || (err == nil && cost > 0 && !s.Void)
-	if !s.Keep || !c.delivered.whole() {
+	if !s.Keep || int64(c.delivered.text.Len()) != c.delivered.bytes { // the text is not everything that was delivered
 		return
 	}
 	t := transcript{
@@ -153,7 +153,10 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 	if c.sink != nil {
 		text := t.Text
 		t.Text = "" // a client may read slowly
-		err := errors.Join(c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true}), c.replayText(text))
+		err := c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true})
+		if text != "" {
+			err = errors.Join(err, c.sink.Text(text), c.sink.Flush())
+		}
 		if err != nil {
 			return nil, clientGone(err)
 		}
@@ -173,11 +176,4 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 		result.Text = t.Text
 	}
 	return result, nil
-}
-
-func (c *call) replayText(text string) error {
-	if text == "" {
-		return nil
-	}
-	return errors.Join(c.sink.Text(text), c.sink.Flush())
 }

@@ -78,12 +78,16 @@ func noRoom() *Failure {
 // enterProvider counts the call for its provider until leaveAll. Calls at a vendor that hangs last as long as the timers allow.
 // The limit keeps them from filling an organization's calls or the memory of the process.
 func (c *call) enterProvider() error {
+	orgPlaces := 0 // of its half of Places, how many the organization may have at the provider; 0 means unlimited
+	if half := c.Places / 2; c.Catalog.share(half) < half {
+		orgPlaces = c.Catalog.share(half)
+	}
 	for _, place := range [...]struct {
 		owner placeOwner
 		limit int
 	}{
-		{placeOwner{c.req.OrgID, c.provider.Name}, least(c.Catalog.share(c.CallLimit), c.orgPlaces())},
-		{placeOwner{provider: c.provider.Name}, c.providerLimit()},
+		{placeOwner{c.req.OrgID, c.provider.Name}, least(c.Catalog.share(c.CallLimit), orgPlaces)},
+		{placeOwner{provider: c.provider.Name}, least(c.provider.MaxCalls, c.Catalog.share(c.Places))},
 	} {
 		if !c.Calls.load.enter(place.owner, place.limit) {
 			return &Failure{
@@ -94,18 +98,6 @@ func (c *call) enterProvider() error {
 		c.entered = append(c.entered, place.owner)
 	}
 	return nil
-}
-
-// providerLimit returns how many calls to the provider may run in this process. 0 means unlimited.
-func (c *call) providerLimit() int { return least(c.provider.MaxCalls, c.Catalog.share(c.Places)) }
-
-// orgPlaces returns how many of its half of Places an organization may have at the provider. 0 means unlimited.
-func (c *call) orgPlaces() int {
-	half := c.Places / 2
-	if share := c.Catalog.share(half); share < half {
-		return share
-	}
-	return 0
 }
 
 // least returns the smaller of two limits. 0 means unlimited.
@@ -241,8 +233,6 @@ type places struct {
 
 // placeOwner is an organization, a provider, or an organization at a provider.
 type placeOwner struct{ orgID, provider string }
-
-func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
 
 // take occupies a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a
 // provider no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.

@@ -10,7 +10,7 @@ import (
 // TestPlaces: an organization and a provider leave places to the others, and every place can be given back.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := newPlaces(8)
+	p := &places{free: 8, taken: map[placeOwner]int{}}
 	for range 4 {
 		require.True(t, p.take("greedy", "a", 8))
 	}

@@ -214,15 +214,11 @@ func (c *call) settleLater(s billing.Settlement) {
 	c.resolved = true
 	c.Observer.SettleLate()
 	if s.ReservedMicros > 0 || s.Claim != nil {
-		c.endLater(&lateCall{settlement: s})
+		// The call counts as running until its late settlement has ended.
+		late := &lateCall{settlement: s, until: c.started.Add(c.holdLife()), leave: c.leave}
+		c.leave = nil
+		c.late.add(c.cut, late)
 	}
-}
-
-// endLater hands the call to lateCalls, where it counts as running until it has ended.
-func (c *call) endLater(l *lateCall) {
-	l.until, l.leave = c.started.Add(c.holdLife()), c.leave
-	c.leave = nil
-	c.late.add(c.cut, l)
 }
 
 // settleAgain writes a settlement that may already be committed. In that case the first figures remain. So a void may find a
@@ -292,6 +288,3 @@ func (d *delivered) add(event *providers.Event) {
 		d.text.WriteString(event.Answer())
 	}
 }
-
-// whole reports whether text contains everything that was delivered.
-func (d *delivered) whole() bool { return int64(d.text.Len()) == d.bytes }

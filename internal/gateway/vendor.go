@@ -44,7 +44,13 @@ func (c *call) ask(ctx context.Context) error {
 
 	c.upstreamAt = c.Now()
 	c.startSpan(ctx)
-	c.letGoOfPrompt()
+	c.upstream.Sent = func() {}
+	if c.req.Sent != nil {
+		// Only the adapter keeps the prompt, and drops it when the vendor has it: its texts are slices of the client's whole body, and a
+		// stream goes on for minutes.
+		c.upstream.Sent = c.req.Sent
+		c.req.Messages, c.prompt.messages = nil, nil
+	}
 	if err := c.begin(); err != nil {
 		return err
 	}
@@ -98,17 +104,6 @@ func (c *call) ownKey(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("opening the provider key: %w", err)
 	}
 	return string(key), nil
-}
-
-// letGoOfPrompt leaves the prompt only to the adapter, which drops it when the vendor has it: its texts are slices of the
-// client's whole body, and a stream goes on for minutes. A request without Sent keeps its prompt.
-func (c *call) letGoOfPrompt() {
-	if c.req.Sent == nil {
-		c.upstream.Sent = func() {}
-		return
-	}
-	c.upstream.Sent = c.req.Sent
-	c.req.Messages, c.prompt.messages = nil, nil
 }
 
 // detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the

@@ -181,11 +181,16 @@ func PutProviderKey(ctx context.Context, db *store.DB, ring *vault.Ring, actor, 
 	if err := checkProviderKey(key); err != nil {
 		return err
 	}
+	const shown, shortest = 4, 20 // four characters of a short key would reveal too much
+	hint := "…"
+	if len(key) >= shortest {
+		hint += key[len(key)-shown:]
+	}
 	row := store.ProviderKey{
 		OrgID:    orgID,
 		Provider: provider,
 		Sealed:   ring.Seal([]byte(key), vault.ProviderKey(orgID, provider)),
-		Hint:     providerKeyHint(key),
+		Hint:     hint,
 	}
 	if err := db.ProviderKeys.Put(ctx, actor, row); err != nil {
 		return fmt.Errorf("storing the key of organization %q for %q: %w", clip(orgID), clip(provider), err)
@@ -207,13 +212,4 @@ func checkProviderKey(key string) error {
 		}
 	}
 	return nil
-}
-
-// providerKeyHint returns the end of a long key; four characters of a short one would reveal too much.
-func providerKeyHint(key string) string {
-	const shown, shortest = 4, 20
-	if len(key) < shortest {
-		return "…"
-	}
-	return "…" + key[len(key)-shown:]
 }

@@ -62,7 +62,11 @@ func CheckNewPassword(password string) error {
 	if err := CheckPassword(password); err != nil {
 		return err
 	}
-	if commonPassword(password) {
+	// Most common passwords are shorter than the minimum. The usual ways to lengthen them are to repeat them, and to put digits and
+	// punctuation around them.
+	lower := strings.ToLower(password)
+	core := strings.TrimFunc(lower, func(c rune) bool { return !unicode.IsLetter(c) })
+	if core == "" && digitsOnly(lower) || known(lower) || known(core) {
 		return &FieldError{"password", "is one of the commonest passwords, or is made of one; choose several words"}
 	}
 	return nil
@@ -297,14 +301,6 @@ var commonPasswords = sync.OnceValue(func() map[string]bool {
 	}
 	return all
 })
-
-// commonPassword reports whether a password is a common one, alone or repeated, or with only digits and punctuation around it:
-// most common passwords are shorter than the minimum, and these are the usual ways to lengthen them.
-func commonPassword(password string) bool {
-	password = strings.ToLower(password)
-	core := strings.TrimFunc(password, func(c rune) bool { return !unicode.IsLetter(c) })
-	return core == "" && digitsOnly(password) || known(password) || known(core)
-}
 
 // digitsOnly reports whether a password consists of digits, each equal or adjacent to the digit before. 9 and 0 are
 // adjacent.

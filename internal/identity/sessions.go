@@ -272,7 +272,10 @@ func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a device token: %w", err)
 	}
-	return newDevice(record.Password), nil
+	var random [deviceNameBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
+	name := base64.RawURLEncoding.EncodeToString(random[:])
+	return name + "." + deviceProof(record.Password, name), nil
 }
 
 // Authenticate reads a session and returns its principal; [ErrNoSession] if it doesn't exist or has ended by the database's
@@ -358,14 +361,6 @@ const (
 	deviceNameCharacters = 22
 	deviceCharacters     = deviceNameCharacters + 1 + 43
 )
-
-// newDevice returns a device token for the user with the stored hash.
-func newDevice(passwordHash string) string {
-	var random [deviceNameBytes]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
-	name := base64.RawURLEncoding.EncodeToString(random[:])
-	return name + "." + deviceProof(passwordHash, name)
-}
 
 func deviceProof(passwordHash, name string) string {
 	mac := hmac.New(sha256.New, []byte(passwordHash))

@@ -105,7 +105,12 @@ var (
 // conversations to lock; a failed delivery names only its message, and the conversation has to be read first.
 func (d *delivery) find(alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
-	named := d.namedByAlias()
+	var named []conversationKey // the keys by which the conversations of customers with several ids may be found
+	for item := range d.items() {
+		if item.alias() != "" {
+			named = append(named, item.key, item.aliasKey())
+		}
+	}
 	if alone && len(undelivered) == 0 && len(named) == 0 {
 		queueFind(d.s.tx, d.keys, d.ids, d.s.rows, true)
 		return nil, nil
@@ -333,6 +338,10 @@ func (d *delivery) queueReads() {
 
 func (d *delivery) queueSent(keys []messageKey, found func(messageKey, *sentRow)) {
 	for size, piece := range store.Padded(listSizes, keys) {
+		args := make([]any, 0, 3*len(piece))
+		for _, key := range piece {
+			args = append(args, key.orgID, key.channelID, key.platformID)
+		}
 		d.s.tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
@@ -340,7 +349,7 @@ func (d *delivery) queueSent(keys []messageKey, found func(messageKey, *sentRow)
 				&key.platformID)
 			found(key, sent)
 			return err
-		}, selectSent[size], messageKeyArgs(piece)...)
+		}, selectSent[size], args...)
 	}
 }
 
@@ -360,22 +369,6 @@ func (d *delivery) queueMarked(ids []string, found func(messageKey, *sentRow)) {
 			return err
 		}, selectMarked[size], store.Arguments(piece)...)
 	}
-}
-
-func messageKeyColumns(keys []messageKey) []any {
-	return []any{
-		store.Column(keys, func(k messageKey) string { return k.orgID }),
-		store.Column(keys, func(k messageKey) string { return k.channelID }),
-		store.Column(keys, func(k messageKey) string { return k.platformID }),
-	}
-}
-
-func messageKeyArgs(keys []messageKey) []any {
-	args := make([]any, 0, 3*len(keys))
-	for _, key := range keys {
-		args = append(args, key.orgID, key.channelID, key.platformID)
-	}
-	return args
 }
 
 // write writes the reports on our messages, and inserts the new messages. If another process stores one of them at this

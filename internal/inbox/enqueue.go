@@ -281,25 +281,19 @@ func uniteKeys(ops []*enqueueOp) {
 	}
 }
 
-// namedByAlias returns the keys by which the conversations of customers with several ids may be found.
-func (d *delivery) namedByAlias() (keys []conversationKey) {
-	for item := range d.items() {
-		if item.alias() != "" {
-			keys = append(keys, item.key, item.aliasKey())
-		}
-	}
-	return keys
-}
-
 func (d *delivery) queueAliases(keys []conversationKey) {
 	for size, piece := range store.Padded(listSizes, keys) {
+		args := make([]any, 0, 3*len(piece))
+		for _, key := range piece {
+			args = append(args, key.orgID, key.channelID, key.customerRef)
+		}
 		d.s.tx.QueueQuery(func(row store.Row) error {
 			var key conversationKey
 			var id string
 			err := row.Scan(&key.orgID, &key.channelID, &key.customerRef, &id)
 			d.aliases[key] = id
 			return err
-		}, selectAliases[size], conversationKeyArgs(piece)...)
+		}, selectAliases[size], args...)
 	}
 }
 

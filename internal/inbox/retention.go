@@ -298,7 +298,8 @@ func (d *delivery) queueSeen(keys []messageKey) {
 		err := row.Scan(&key.orgID, &key.channelID, &key.platformID)
 		d.seen[key] = true
 		return err
-	}, append(messageKeyColumns(keys), hashes)...)
+	}, store.Column(keys, func(k messageKey) string { return k.orgID }), store.Column(keys, func(k messageKey) string { return k.channelID }),
+		store.Column(keys, func(k messageKey) string { return k.platformID }), hashes)
 }
 
 // bury writes tombstones for the customer's messages until a time by the platform's clock, and for all that we sent.

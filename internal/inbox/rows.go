@@ -289,23 +289,9 @@ func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]stri
 			rows[c.id] = c
 		}
 		return nil
-	}, conversationKeyColumns(keys)...)
-}
-
-func conversationKeyColumns(keys []conversationKey) []any {
-	return []any{
-		store.Column(keys, func(k conversationKey) string { return k.orgID }),
+	}, store.Column(keys, func(k conversationKey) string { return k.orgID }),
 		store.Column(keys, func(k conversationKey) string { return k.channelID }),
-		store.Column(keys, func(k conversationKey) string { return k.customerRef }),
-	}
-}
-
-func conversationKeyArgs(keys []conversationKey) []any {
-	args := make([]any, 0, 3*len(keys))
-	for _, key := range keys {
-		args = append(args, key.orgID, key.channelID, key.customerRef)
-	}
-	return args
+		store.Column(keys, func(k conversationKey) string { return k.customerRef }))
 }
 
 // queueLock reads conversations that are not among rows, sorted by id, and locks them until the transaction ends. Unlike

@@ -28,7 +28,11 @@ type nameSlot struct {
 // add adds the name that begins at start, and reports whether it is new.
 func (n *nameSet) add(text []byte, start int, name Literal) bool {
 	inner := name.Inner()
-	slot := nameSlot{hash: hashName(inner), start: uint32(start)}
+	decoded := inner
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		decoded = AppendText(nil, inner) // so that escapes don't matter
+	}
+	slot := nameSlot{hash: uint32(maphash.Bytes(nameSeed, decoded)), start: uint32(start)}
 	if n.table == nil && n.count < fewNames {
 		for i := range n.count {
 			if n.few[i].hash == slot.hash && sameName(text[n.few[i].start+1:], inner) {
@@ -75,14 +79,6 @@ func (n *nameSet) resize(size int, from []nameSlot) {
 			n.table[n.find(slot.hash, func(uint32) bool { return false })] = slot
 		}
 	}
-}
-
-// hashName hashes the decoded text of a name, so that its escapes don't matter.
-func hashName(inner []byte) uint32 {
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return uint32(maphash.Bytes(nameSeed, inner))
-	}
-	return uint32(maphash.Bytes(nameSeed, AppendText(nil, inner)))
 }
 
 // sameName reports whether two names have the same decoded text. The first name is at the beginning of text and ends with the

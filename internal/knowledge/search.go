@@ -124,16 +124,11 @@ func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, 
 		w := &asked.words[i]
 		w.chunks = counts[i]
 		w.common = w.chunks > commonChunks || chunks >= fewChunks && 2*w.chunks > chunks
-		w.weight = rarity(w.chunks, chunks)
+		// The weight is that of BM25: above 0, and higher for a rarer word.
+		with, all := float64(w.chunks), float64(max(w.chunks, chunks))
+		w.weight = math.Log(1 + (all-with+0.5)/(with+0.5))
 	}
 	return nil
-}
-
-// rarity returns the weight of a word as in BM25: above 0, and higher for a rarer word. in is the number of chunks with the word, of the
-// number of all chunks.
-func rarity(in, of int64) float64 {
-	some, all := float64(in), float64(max(in, of))
-	return math.Log(1 + (all-some+0.5)/(some+0.5))
 }
 
 // candidates returns the chunks worth reading: the chunks with the most weight of rare words. When all words are common, it returns the

@@ -282,7 +282,8 @@ type spoken struct {
 func (p *spoken) hears(w word) bool {
 	going := p.begun[:0]
 	for _, heard := range append(p.begun, 0) {
-		if !p.words[heard].saidBy(w) {
+		word := p.words[heard]
+		if w.folded != word.folded || w.exact != word.exact && w.accented() { // other accents, rather than none
 			continue
 		}
 		if heard+1 == len(p.words) {
@@ -292,9 +293,4 @@ func (p *spoken) hears(w word) bool {
 	}
 	p.begun = going
 	return false
-}
-
-// saidBy reports whether the word of a text is this one: with the same accents, or without any.
-func (w word) saidBy(text word) bool {
-	return w.folded == text.folded && (w.exact == text.exact || !text.accented())
 }

@@ -231,12 +231,6 @@ func (c *scriptCall) queueBySource(ctx context.Context, pipe redis.Pipeliner, le
 	c.cmd = pipe.Eval(ctx, windowSource, []string{c.key}, c.limit, len(c.asks), length.Milliseconds())
 }
 
-// knownScript returns false if Redis has lost the script, as after a restart or SCRIPT FLUSH.
-func (c *scriptCall) knownScript() bool { return !redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") }
-
-// wrongKey reports whether the error concerns one key, and not Redis.
-func wrongKey(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
 // decide gives the requests of the call their decisions, in the order of their arrival.
 func (c *scriptCall) decide() error {
 	reply, err := c.cmd.Int64Slice()
@@ -329,7 +323,7 @@ func (r *Redis) send(batch []*ask) {
 		reason := LocalReason("")
 		switch err := c.decide(); {
 		case err == nil:
-		case wrongKey(err):
+		case redis.HasErrorPrefix(err, "WRONGTYPE"): // it concerns one key, and not Redis
 			reason = LocalKey
 			r.tellKey(c.key, err)
 		default:
@@ -382,7 +376,8 @@ func grouping(batch []*ask) []*scriptCall {
 // are in the calls.
 func (r *Redis) exec(ctx context.Context, calls []*scriptCall) {
 	r.pipeline(ctx, calls, (*scriptCall).queueByDigest)
-	if unknown := slices.DeleteFunc(slices.Clone(calls), (*scriptCall).knownScript); len(unknown) > 0 {
+	known := func(c *scriptCall) bool { return !redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") }
+	if unknown := slices.DeleteFunc(slices.Clone(calls), known); len(unknown) > 0 {
 		r.pipeline(ctx, unknown, (*scriptCall).queueBySource)
 	}
 }

@@ -120,7 +120,11 @@ func (r *renderer) block(block ast.Node) {
 	case *ast.ThematicBreak:
 		r.write("———")
 	case *ast.FencedCodeBlock, *ast.CodeBlock:
-		r.code(r.lines(block))
+		lines := r.lines(block)
+		if mark := r.style.CodeBlock; mark != "" {
+			lines = mark + "\n" + lines + mark
+		}
+		r.write(lines)
 	case *ast.HTMLBlock:
 		r.write(r.lines(block))
 		if block.HasClosure() {
@@ -140,13 +144,6 @@ func (r *renderer) block(block ast.Node) {
 // lines returns the lines of a block as they are.
 func (r *renderer) lines(block ast.Node) string {
 	return string(block.Lines().Value(r.source))
-}
-
-func (r *renderer) code(lines string) {
-	if mark := r.style.CodeBlock; mark != "" {
-		lines = mark + "\n" + lines + mark
-	}
-	r.write(lines)
 }
 
 func (r *renderer) list(list *ast.List) {

@@ -237,11 +237,12 @@ func (f *Fetcher) store(ctx context.Context, t *try, a about) error {
 	if err != nil {
 		return err
 	}
-	room, err := t.hasRoom(ctx, f.DB, f.OrgBytes)
-	switch {
-	case err != nil:
+	t.needs = 1
+	stored, err := store.ReadRow(ctx, f.DB, "sum up files", store.ScanValue[int64], selectStored, t.orgID)
+	if err != nil {
 		return err
-	case !room:
+	}
+	if stored+t.needs > f.OrgBytes {
 		return ErrFull
 	}
 	if t.attempts > 1 {

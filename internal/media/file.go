@@ -154,7 +154,9 @@ func Find(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversati
 		fileColumns+` JOIN messages m ON m.id = f.message_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
 		id, orgID, conversationID)
 	if errors.Is(err, store.ErrNotFound) {
-		return findSent(ctx, db, ring, orgID, conversationID, id)
+		return store.ReadRow(ctx, db, "read a sent file", scanSent(ring),
+			sentColumns+` JOIN outbound_messages m ON m.id = f.outbound_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
+			id, orgID, conversationID)
 	}
 	return f, err
 }

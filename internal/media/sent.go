@@ -211,13 +211,6 @@ func OfSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, o
 	return files, err
 }
 
-// findSent reads a file that was sent in an organization's conversation, or [store.ErrNotFound].
-func findSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversationID, id string) (File, error) {
-	return store.ReadRow(ctx, db, "read a sent file", scanSent(ring),
-		sentColumns+` JOIN outbound_messages m ON m.id = f.outbound_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
-		id, orgID, conversationID)
-}
-
 // ToSend reads a whole file that is sent now. The error is [store.ErrNotFound], one of the store, or of the vault.
 func ToSend(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, id string) (platforms.File, error) {
 	f, err := store.ReadRow(ctx, db, "read a file to send", scanSent(ring), sentColumns+` WHERE f.id = $1 AND f.org_id = $2`, id, orgID)

@@ -169,13 +169,6 @@ func (t *try) replaceSome(ctx context.Context, tx store.Tx, ring *vault.Ring, ov
 	return err
 }
 
-// hasRoom reports whether the organization has less than limit bytes.
-func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, error) {
-	stored, err := store.ReadRow(ctx, db, "sum up files", store.ScanValue[int64], selectStored, t.orgID)
-	t.needs = 1
-	return stored+t.needs <= limit, err
-}
-
 // finish makes the file stored, or fails with ErrFull.
 func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType string, bytes, pieces, limit int64) error {
 	err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {

@@ -108,7 +108,9 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		if err != nil {
 			return err
 		}
-		if agent.KnowledgeBaseIDs, err = agentKnowledge(ctx, tx, orgID, id); err != nil {
+		agent.KnowledgeBaseIDs, err = QueryValues[string](ctx, tx, `SELECT knowledge_base_id FROM agent_knowledge_bases
+			WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`, orgID, id)
+		if err != nil {
 			return err
 		}
 		known := slices.Clone(agent.KnowledgeBaseIDs)
@@ -188,12 +190,6 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 		}
 	}
 	return nil
-}
-
-// agentKnowledge reads, in a transaction, which knowledge bases an agent has.
-func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) ([]string, error) {
-	return QueryValues[string](ctx, tx, `SELECT knowledge_base_id FROM agent_knowledge_bases
-		WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`, orgID, agentID)
 }
 
 // changeAgentKnowledge replaces the knowledge bases of an agent.

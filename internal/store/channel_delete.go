@@ -63,7 +63,9 @@ type channelDeletion struct {
 
 func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
 	d.done = false
-	ids, err := d.lockConversations(ctx, tx)
+	// The queue locks a conversation before it writes to it, so nothing is added to a locked one.
+	ids, err := QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
+		d.id, d.orgID, deletedConversations)
 	d.conversations = len(ids)
 	if err != nil || len(ids) > 0 {
 		queueDeletions(tx, ids)
@@ -71,12 +73,6 @@ func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
 	}
 	d.done, err = d.deleteEmptyChannel(ctx, tx)
 	return err
-}
-
-// lockConversations locks a few conversations. The queue locks a conversation before it writes to it, so nothing is added to a locked one.
-func (d *channelDeletion) lockConversations(ctx context.Context, tx Tx) ([]string, error) {
-	return QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
-		d.id, d.orgID, deletedConversations)
 }
 
 // queueDeletions deletes conversations, or at first a part of their messages.

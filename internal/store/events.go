@@ -236,8 +236,14 @@ func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID str
 		if state != EndpointActive {
 			return fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
 		}
-		if err := checkTestPause(ctx, tx, orgID); err != nil {
+		// The organization is locked. Its last test may have been of another endpoint, or of a deleted one.
+		tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
+			tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
+		if err != nil {
 			return err
+		}
+		if tested {
+			return ErrTooSoon
 		}
 		eventID = NewID("evt")
 		event := Event{OrgID: orgID, Type: EventTest, EndpointID: id}
@@ -245,17 +251,6 @@ func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID str
 		return nil
 	})
 	return eventID, err
-}
-
-// checkTestPause returns [ErrTooSoon] if the organization, which is locked, has tested one of its endpoints, deleted ones included, within
-// [TestPause]. It reads the events of all organizations in that time.
-func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
-	tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
-		tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
-	if err == nil && tested {
-		err = ErrTooSoon
-	}
-	return err
 }
 
 // Each calls each with every endpoint of every organization, in order of id. An endpoint that is written during the call is read before or

@@ -32,7 +32,7 @@ var apiKeys = newTable("api_keys k", func(k *APIKey) []field {
 		{"env", &k.Env},
 		{"name", &k.Name},
 		{"scopes", separated(&k.Scopes, " ")},
-		{"hash", digest(&k.Hash)},
+		{"hash", convert(func() []byte { return k.Hash[:] }, func(column []byte) { copy(k.Hash[:], column) })},
 		{"hint", &k.Hint},
 		{"created_at", &k.CreatedAt},
 		{"expires_at", &k.ExpiresAt},

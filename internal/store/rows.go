@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/base32"
 	"encoding/binary"
 	"errors"
@@ -36,7 +35,11 @@ func ReadRows[T any](
 	if err != nil {
 		return nil, driver.WrapError(doing, db.orClosed(err))
 	}
-	defer closeRows(rows, &err, doing)
+	defer func() {
+		if closed := rows.Close(); err == nil && closed != nil {
+			err = driver.WrapError(doing, closed)
+		}
+	}()
 	for rows.Next() {
 		item, err := scan(rows)
 		if err != nil {
@@ -59,12 +62,6 @@ func ReadRow[T any](
 		return item, driver.WrapError(doing, ErrNotFound)
 	}
 	return items[0], nil
-}
-
-func closeRows(rows *sql.Rows, err *error, doing string) {
-	if closed := rows.Close(); *err == nil && closed != nil {
-		*err = driver.WrapError(doing, closed)
-	}
 }
 
 // orClosed returns [ErrClosed] for a read that failed because the database was closed.

@@ -54,11 +54,6 @@ func separated(list *[]string, separator string) stored {
 	})
 }
 
-// digest is a SHA-256.
-func digest(hash *[32]byte) stored {
-	return convert(func() []byte { return hash[:] }, func(column []byte) { copy(hash[:], column) })
-}
-
 // table has the columns of a table with the fields of T. INSERT, UPDATE, SELECT and Scan are made from them. The texts are written once,
 // when the program starts.
 type table[T any] struct {

@@ -125,7 +125,10 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 	}, `SELECT id, org_id, email, role FROM users
 		WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
 	if err == nil && !found {
-		user, err = lockInvitation(ctx, tx, orgID, id)
+		user.invitation = true
+		into := []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt, &user.UpdatedAt, &user.ExpiresAt}
+		err = queryRow(ctx, tx, into, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations
+			WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 	}
 	if err != nil {
 		return User{}, err
@@ -181,15 +184,6 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 	})
 }
 
-// lockInvitation reads and locks an invitation, or returns [ErrNotFound].
-func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, err error) {
-	into := []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt, &user.UpdatedAt, &user.ExpiresAt}
-	err = queryRow(ctx, tx, into, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations
-		WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
-	user.invitation = true
-	return user, err
-}
-
 // lockInvitations makes other uses of invitations of the address wait, in all organizations, and returns the organization of the open
 // invitation with the hash. It returns [ErrNotFound] if there is none.
 func lockInvitations(ctx context.Context, tx Tx, hash [32]byte) (email, orgID string, err error) {
@@ -213,8 +207,12 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salte
 	if err == nil && taken {
 		err = ErrNotFound
 	}
-	if err == nil {
-		err = checkSalted(ctx, tx, email, salted)
+	if err != nil {
+		return user, err
+	}
+	passwords, err := QueryValues[string](ctx, tx, saltedPassword, email)
+	if err == nil && firstOf(passwords) != salted {
+		err = ErrSalt
 	}
 	if err != nil {
 		return user, err
@@ -227,15 +225,6 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salte
 	return user, change(ctx, tx, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (org_id, email) DO NOTHING RETURNING id`,
 		user.ID, user.OrgID, user.Email, user.Role, password, user.CreatedAt, tx.Now())
-}
-
-// checkSalted returns [ErrSalt] unless salted is the password that a new one of a user with the address shares its salt with.
-func checkSalted(ctx context.Context, tx Tx, email, salted string) error {
-	passwords, err := QueryValues[string](ctx, tx, saltedPassword, email)
-	if err == nil && firstOf(passwords) != salted {
-		err = ErrSalt
-	}
-	return err
 }
 
 // saltedPassword reads the password with the salt that all users with the address $1 share.
@@ -273,16 +262,12 @@ func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(
 				id, orgID, made.Hash[:], tx.Now()+made.Lifetime, tx.Now())
 		} else {
 			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
-			queueLink(tx, actor, orgID, id, made)
+			tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, $2, $3, $4, $5, $6)`,
+				made.Hash[:], id, orgID, tx.Now(), tx.Now()+made.Lifetime, actor)
 		}
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email})
 		return nil
 	})
-}
-
-func queueLink(tx Tx, actor, orgID, userID string, link UserLink) {
-	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, $2, $3, $4, $5, $6)`,
-		link.Hash[:], userID, orgID, tx.Now(), tx.Now()+link.Lifetime, actor)
 }
 
 // LinkRecord is a one-time link with its user.

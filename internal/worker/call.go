@@ -104,7 +104,7 @@ func (p *pass) gatewayRequest(turn *inbox.Turn, request *storedRequest) *gateway
 	req := request.call(p.lease.OrgID, turn.ID)
 	req.AllModels = !p.work.HasOrgModels
 	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
-	if p.live.waitsFor(turn.ID) && !p.work.Channel.Answers.Drafts {
+	if p.live != nil && p.live.turnID == turn.ID && !p.work.Channel.Answers.Drafts {
 		req.Stream = true
 		p.live.sink.marked = request.MayHandOver
 	}

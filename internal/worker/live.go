@@ -122,9 +122,6 @@ func (l *live) joins(turnID string, messages []inbox.Message) {
 	}
 }
 
-// waitsFor reports whether the visitor waits for the answer of a turn.
-func (l *live) waitsFor(turnID string) bool { return l != nil && l.turnID == turnID }
-
 // liveSink passes an answer on to a visitor without surrounding white space and without the mark that hands the conversation over, and
 // keeps all of it: the answer is stored even if the visitor leaves.
 type liveSink struct {

@@ -26,11 +26,6 @@ const (
 // isText reports whether a message says something that a model or a search can use.
 func isText(m inbox.Message) bool { return m.Kind != inbox.KindEvent }
 
-// wordless reports whether only messages without text wait.
-func (p *pass) wordless() bool {
-	return p.work.Turn == nil && len(p.work.Waiting) <= mostWordless && !slices.ContainsFunc(p.work.Waiting, isText)
-}
-
 // answerWordless replies to messages without text with the channel's notice, or leaves them to people. No model is called. In draft mode
 // nothing is sent by itself.
 func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err error) {

@@ -36,7 +36,7 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	if opening := p.opening(); !opening.IsZero() {
 		return p.untilOpening(ctx, opening)
 	}
-	if p.wordless() {
+	if p.work.Turn == nil && len(p.work.Waiting) <= mostWordless && !slices.ContainsFunc(p.work.Waiting, isText) {
 		wait, err = p.answerWordless(ctx)
 	} else {
 		wait, err = p.tryTurn(ctx)

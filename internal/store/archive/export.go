@@ -58,8 +58,10 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 	}
 	header.Schema = schema.Newest(header.Engine)
 	buffered := bufio.NewWriterSize(w, 256<<10)
-	archive, err := newWriter(buffered, header, progress)
-	if err != nil {
+	archive := &writer{to: buffered, sum: sha256.New(), rows: map[string]int64{}, progress: progress}
+	archive.lines = json.NewEncoder(&archive.line)
+	archive.lines.SetEscapeHTML(false)
+	if err := archive.write(header); err != nil {
 		return nil, err
 	}
 	for _, table := range allTables {
@@ -126,13 +128,6 @@ type writer struct {
 	blockRows int
 	blockSize int
 	progress  func(Progress)
-}
-
-func newWriter(to io.Writer, header Header, progress func(Progress)) (*writer, error) {
-	w := &writer{to: to, sum: sha256.New(), rows: map[string]int64{}, progress: progress}
-	w.lines = json.NewEncoder(&w.line)
-	w.lines.SetEscapeHTML(false)
-	return w, w.write(header)
 }
 
 // write writes one line.

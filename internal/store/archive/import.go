@@ -293,7 +293,10 @@ func (r *reader) mark(rows int) (done bool, err error) {
 		r.block++
 		return true, nil
 	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows) && len(r.rows) == len(allTables):
-		return false, r.atEnd()
+		if err := r.read(); err != nil {
+			return false, err // io.EOF at the archive's end
+		}
+		return false, damaged(r.line, "something follows the archive's last line")
 	}
 	return false, damaged(r.line, "it doesn't fit what stands before it")
 }
@@ -309,15 +312,6 @@ func (r *reader) begin(mark mark) error {
 	}
 	r.place, r.rows[mark.Table] = place, 0
 	return nil
-}
-
-// atEnd is [io.EOF] when nothing follows the last line.
-func (r *reader) atEnd() error {
-	err := r.read()
-	if err == nil {
-		err = damaged(r.line, "something follows the archive's last line")
-	}
-	return err
 }
 
 // rowValues parses a row.

@@ -42,22 +42,20 @@ const RetryAfter = time.Second
 // WrapError prefixes err with the operation, and adds the package's own error for an engine's error that corresponds to one. The
 // engine's error stays in the chain, for logs.
 func WrapError(doing string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case isUnique(err):
+	}
+	code, lite := PostgresCode(err), SQLiteCode(err)
+	switch {
+	case code == "23505", lite == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, lite == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
 		return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
-	case isForeignKey(err):
+	case code == "23503", lite == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
-	case isLocked(err), IsDeadlock(err), EndedIdle(err):
+	case code == LockNotAvailable, code == queryCanceled, lite&0xff == sqlite3.SQLITE_BUSY, lite&0xff == sqlite3.SQLITE_LOCKED,
+		IsDeadlock(err), EndedIdle(err):
 		return fmt.Errorf("%s: %w: %w", doing, ErrBusy, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-func isUnique(err error) bool {
-	return PostgresCode(err) == "23505" ||
-		SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 }
 
 // IsDeadlock reports whether PostgreSQL rolled a statement back to end a deadlock with another transaction.
@@ -67,22 +65,12 @@ func IsDeadlock(err error) bool { return PostgresCode(err) == "40P01" }
 // go on. The server had not read COMMIT, so nothing was committed.
 func EndedIdle(err error) bool { return PostgresCode(err) == "25P03" }
 
-func isForeignKey(err error) bool {
-	return PostgresCode(err) == "23503" || SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
-}
-
 // LockNotAvailable is PostgreSQL's SQLSTATE for a lock that was not won within lock_timeout.
 const LockNotAvailable = "55P03"
 
 // queryCanceled is PostgreSQL's SQLSTATE for a statement that statement_timeout ended: as a rule it waited for a row that another
 // node had locked.
 const queryCanceled = "57014"
-
-// isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available, query_canceled.
-func isLocked(err error) bool {
-	primary, code := SQLiteCode(err)&0xff, PostgresCode(err)
-	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || code == LockNotAvailable || code == queryCanceled
-}
 
 // SQLiteCode returns SQLite's extended result code. It returns 0 if err isn't SQLite's.
 func SQLiteCode(err error) int {

@@ -78,12 +78,16 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 	if err := Check(ctx, engine, conn, versions); !errors.Is(err, ErrOlder) {
 		return err
 	}
+	migrations := make([]*goose.Migration, len(versions))
+	for i, version := range versions {
+		migrations[i] = goose.NewGoMigration(version.Number, &goose.GoFunc{RunTx: version.run}, nil)
+	}
 	dialect := goose.DialectSQLite3
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName(VersionTable),
 		goose.WithLogger(goose.NopLogger()),
-		goose.WithGoMigrations(gooseMigrations(versions)...),
+		goose.WithGoMigrations(migrations...),
 	}
 	if engine == driver.Postgres {
 		dialect = goose.DialectPostgres
@@ -111,14 +115,6 @@ func up(ctx context.Context, provider *goose.Provider) error {
 			return errors.Join(ended, err)
 		}
 	}
-}
-
-func gooseMigrations(versions []Version) []*goose.Migration {
-	list := make([]*goose.Migration, len(versions))
-	for i, version := range versions {
-		list[i] = goose.NewGoMigration(version.Number, &goose.GoFunc{RunTx: version.run}, nil)
-	}
-	return list
 }
 
 // run applies the version in goose's transaction, which on SQLite holds the write lock from its beginning. A process that had to wait for that

@@ -55,10 +55,6 @@ type pace struct {
 	least, most, longest time.Duration
 }
 
-func newPace() pace {
-	return pace{carried: usualShare, least: leastPatience, most: mostPatience, longest: longestWait}
-}
-
 // admits reports whether an operation can be served within the patience, behind the given number of operations and bytes. If nothing runs and
 // nothing waits it always can, so that the pace is measured again.
 func (p *pace) admits(now time.Time, ahead, bytes int) bool {

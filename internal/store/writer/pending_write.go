@@ -56,13 +56,6 @@ func newPendingWrite(kind int, op Op) *PendingWrite {
 	return t
 }
 
-// newPing returns a write that reports whether the writer is alive.
-func newPing() *PendingWrite {
-	t := newPendingWrite(pingWrite, nil)
-	t.class = urgent
-	return t
-}
-
 // errUnknownKind: the kind is missing among the options.
 var errUnknownKind = errors.New("store: the kind was not given to Open")
 

@@ -65,7 +65,10 @@ type line struct {
 }
 
 func newQueue() *queue {
-	return &queue{wake: make(chan struct{}, 1), closed: make(chan struct{}), pace: newPace()}
+	return &queue{
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		pace: pace{carried: usualShare, least: leastPatience, most: mostPatience, longest: longestWait},
+	}
 }
 
 // push adds a write and wakes the writer when a transaction can begin.

@@ -242,7 +242,11 @@ func (w *Writer) apply(tx driver.Transaction, o *outcome, group writeGroup, last
 		if last {
 			o.committing = time.Now() // release may send COMMIT
 			if o.overlaps {
-				w.beginNext(o, len(group.writes))
+				// The next transaction begins while this one commits.
+				o.overlapped = true
+				w.committing.Add(1)
+				<-w.next
+				w.queue.overlap(len(group.writes))
 			}
 		}
 		err := tx.Release(ctx, last)

@@ -97,7 +97,11 @@ func New(conn driver.Writer, options Options) (*Writer, error) {
 }
 
 // Ping reports whether the writer accepts work.
-func (w *Writer) Ping(ctx context.Context) error { return w.await(ctx, newPing()) }
+func (w *Writer) Ping(ctx context.Context) error {
+	ping := newPendingWrite(pingWrite, nil)
+	ping.class = urgent
+	return w.await(ctx, ping)
+}
 
 // Queued returns the number of operations in line.
 func (w *Writer) Queued() int { return w.queue.length() }
@@ -248,14 +252,6 @@ func (w *Writer) retries() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.again)
-}
-
-// beginNext lets the next transaction begin while this one commits.
-func (w *Writer) beginNext(o *outcome, operations int) {
-	o.overlapped = true
-	w.committing.Add(1)
-	<-w.next
-	w.queue.overlap(operations)
 }
 
 // observe measures the pace and reports a transaction to the observer.

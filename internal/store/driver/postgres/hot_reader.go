@@ -31,7 +31,11 @@ func newHotReader(pool *pgxpool.Pool) *hotReader {
 	r.byOrgs = &driver.Coalescer[string, map[string]bool]{Fetch: r.fetchModels, Patience: lookupPatience}
 	r.providerKeys = &driver.Coalescer[driver.ProviderKeyID, []byte]{Fetch: r.fetchProviderKeys, Patience: lookupPatience}
 	r.RouteReader = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, lookupPatience)
-	r.windows = newWindows(r)
+	w := &windows{reader: r}
+	w.keys = &driver.Coalescer[keyAsk, driver.KeyRecord]{Fetch: w.takeByKeys, Patience: lookupPatience}
+	w.names = &driver.Coalescer[nameAsk, driver.Permit]{Fetch: w.takeByNames, Patience: lookupPatience}
+	w.back = &driver.Coalescer[returnedPermit, struct{}]{Fetch: w.giveBack}
+	r.windows = w
 	return r
 }
 

@@ -103,10 +103,12 @@ func (p *connPools) open(
 	guard := &poolGuard{all: p}
 	config.ConnConfig.Tracer = guard
 	boundConnect(&config.ConnConfig.Config)
-	if pooled {
-		keepNothing(config.ConnConfig)
-	} else {
+	if !pooled {
 		config.AfterConnect = setSession(session)
+	} else if !strings.Contains(config.ConnConfig.ConnString(), "default_query_exec_mode=") {
+		// Describe each statement once and send its text every time. Poolers that keep prepared statements (PgBouncer 1.21 with
+		// max_prepared_statements) need no such care, so the DSN may set another mode.
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -114,14 +116,6 @@ func (p *connPools) open(
 	}
 	guard.own = pool
 	return pool, nil
-}
-
-// keepNothing describes each statement once and sends its text every time, unless the DSN has default_query_exec_mode:
-// poolers that keep prepared statements (PgBouncer 1.21 with max_prepared_statements) need no such care.
-func keepNothing(config *pgx.ConnConfig) {
-	if !strings.Contains(config.ConnString(), "default_query_exec_mode=") {
-		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
 }
 
 // The settings of sessions of some pools.

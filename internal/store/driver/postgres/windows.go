@@ -47,14 +47,6 @@ type returnedPermit struct {
 	window int64
 }
 
-func newWindows(reader *hotReader) *windows {
-	w := &windows{reader: reader}
-	w.keys = &driver.Coalescer[keyAsk, driver.KeyRecord]{Fetch: w.takeByKeys, Patience: lookupPatience}
-	w.names = &driver.Coalescer[nameAsk, driver.Permit]{Fetch: w.takeByNames, Patience: lookupPatience}
-	w.back = &driver.Coalescer[returnedPermit, struct{}]{Fetch: w.giveBack}
-	return w
-}
-
 // Take implements [driver.Windows].
 func (w *windows) Take(ctx context.Context, name string, limit int64) (driver.Permit, error) {
 	if !driver.IsText(name) {

@@ -73,12 +73,6 @@ type statement struct {
 	each      func(driver.Row) error // gets the rows of a query
 }
 
-// countRows has the server itself fail a statement that affects another number of rows than wanted, with [wrongCount]. A count
-// that is compared here would need a round trip of its own before COMMIT.
-func countRows(text string, want int64) string {
-	return "WITH done AS (" + text + " RETURNING 1) SELECT 1 / CASE count(*) WHEN " + strconv.FormatInt(want, 10) + " THEN 1 ELSE 0 END FROM done"
-}
-
 // wrongCount is the SQLSTATE of a division by zero. No other statement divides.
 const wrongCount = "22012"
 
@@ -117,7 +111,9 @@ func (t *transaction) Now() int64 {
 
 func (t *transaction) Queue(want int64, text string, arguments ...any) {
 	if want != driver.AnyRows {
-		text = countRows(text, want)
+		// The server itself fails a statement that affects another number of rows, with [wrongCount]. A count that is compared here would
+		// need a round trip of its own before COMMIT.
+		text = "WITH done AS (" + text + " RETURNING 1) SELECT 1 / CASE count(*) WHEN " + strconv.FormatInt(want, 10) + " THEN 1 ELSE 0 END FROM done"
 	}
 	t.queue(statement{text: text, want: want}, arguments)
 }

@@ -22,10 +22,6 @@ type commitWatch struct {
 	done    chan struct{}
 }
 
-func newCommitWatch(g *generations) *commitWatch {
-	return &commitWatch{generations: g, noticed: make(chan struct{})}
-}
-
 // next returns a channel that is closed after the next commit, immediately or when commitPause has passed since the last notice. The
 // first call starts the watch.
 func (w *commitWatch) next() <-chan struct{} {

@@ -157,7 +157,10 @@ func (c *preparedConn) prepare(text string) (*keptStatement, error) {
 	if !ok {
 		return nil, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
 	}
-	kept := &keptStatement{statement, partsChanged(text), erasing.MatchString(text), isNews(text), false}
+	// News are the statements that may change rows that others wait for. The signs of life of processes would wake every idle process,
+	// several times a minute.
+	news := writing.MatchString(text) && !signsOfLife.MatchString(text)
+	kept := &keptStatement{statement, partsChanged(text), erasing.MatchString(text), news, false}
 	c.statements[text] = kept
 	return kept, nil
 }
@@ -166,10 +169,6 @@ var (
 	writing     = regexp.MustCompile(`(?i)\b(?:INSERT|REPLACE|UPDATE|DELETE)\b`)
 	signsOfLife = regexp.MustCompile(`(?i)\b(?:INTO|UPDATE|FROM)\s+processes\b`)
 )
-
-// isNews reports whether a statement may change rows that others wait for. The signs of life of processes are none: they would wake every
-// idle process, several times a minute.
-func isNews(text string) bool { return writing.MatchString(text) && !signsOfLife.MatchString(text) }
 
 // limits finds the parameters of LIMIT.
 var limits = regexp.MustCompile(`\bLIMIT (\$|\?)`)
@@ -206,7 +205,9 @@ func (c *preparedConn) statement(text string) (*keptStatement, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.changed.add(statement.changes)
+	for i, changes := range statement.changes {
+		c.changed[i] = c.changed[i] || changes
+	}
 	c.erased = c.erased || statement.erases
 	return statement, nil
 }

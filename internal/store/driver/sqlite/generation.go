@@ -28,13 +28,6 @@ const (
 // parts is a set of them.
 type parts [allParts]bool
 
-// add adds the parts to a set.
-func (s *parts) add(more parts) {
-	for i := range more {
-		s[i] = s[i] || more[i]
-	}
-}
-
 // changing finds the tables of the hot look-ups that a statement changes. No trigger and no foreign key changes them on behalf of another table.
 var changing = regexp.MustCompile(`(?i)\b(?:INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(?:main\s*\.\s*)?["\[` + "`" + `]?` +
 	`(?:(api_keys|organizations|org_models|provider_keys)|channels|agents)\b`)

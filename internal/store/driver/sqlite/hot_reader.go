@@ -32,11 +32,10 @@ type hotReader struct {
 	closed chan struct{}
 }
 
-// A lookup computes and seldom waits for the disk, so more connections than processors only cost memory.
-func hotConns() int { return min(max(runtime.GOMAXPROCS(0), 2), 16) }
-
 func openHotReader(ctx context.Context, path string, clock func() time.Time, shared *generations) (*hotReader, error) {
-	r := &hotReader{generations: shared, clock: clock, idle: make(chan *preparedConn, hotConns()), closed: make(chan struct{})}
+	// A lookup computes and seldom waits for the disk, so more connections than processors only cost memory.
+	conns := min(max(runtime.GOMAXPROCS(0), 2), 16)
+	r := &hotReader{generations: shared, clock: clock, idle: make(chan *preparedConn, conns), closed: make(chan struct{})}
 	r.keys.of, r.models.of, r.providerKeys.of = identityPart, identityPart, identityPart
 	r.routesByID.of, r.routesByKey.of = routePart, routePart
 	r.routes = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, 0)

@@ -35,13 +35,6 @@ type scrubber struct {
 	due    bool // when done: deletions are left that no attempt has covered
 }
 
-// startScrubber starts the goroutine. close ends it.
-func startScrubber(path string) *scrubber {
-	s := &scrubber{path: path, wanted: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	go s.run()
-	return s
-}
-
 // want has the log emptied soon. It doesn't wait.
 func (s *scrubber) want() {
 	select {

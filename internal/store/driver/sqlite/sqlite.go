@@ -57,8 +57,9 @@ func Open(ctx context.Context, path string, clock func() time.Time, logger *slog
 	if d.generations, err = openGenerations(ctx, path, logger); err != nil {
 		return nil, err
 	}
-	d.commits = newCommitWatch(d.generations)
-	d.scrubber = startScrubber(path)
+	d.commits = &commitWatch{generations: d.generations, noticed: make(chan struct{})}
+	d.scrubber = &scrubber{path: path, wanted: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	go d.scrubber.run()
 	if d.writer, err = newWriterConn(ctx, path, clock, d.generations, d.scrubber); err != nil {
 		return nil, err
 	}
