@@ -88,7 +88,7 @@ type Limits struct {
 
 	// How many model calls of an organization may run at a time in this process, streams among them, from 1 to 1,000,000.
 	// One more gets 429 `rate_limited` with a `retryAfter` of 1; a worker lets its customer wait. When there are several
-	// providers, calls to one of them take three quarters of the number at most, and one more gets 503
+	// providers, calls to one of them are limited to three quarters of the number, and one more gets 503
 	// `provider_overloaded`: a provider that hangs leaves room for calls to the others. Default: 1000.
 	Calls *int64 `json:"calls,omitempty"`
 
@@ -129,8 +129,8 @@ type Timing struct {
 	// How often expired holds are found and released. More than 0, up to 24h. Default: `15s`.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 
-	// How long the lease of a conversation lasts. A worker renews its leases; when it is dead, another worker takes its
-	// conversations after this time. More than 0, up to 24h. Default: `60s`.
+	// How long the lease of a conversation lasts. A worker renews its leases; when it is dead, another worker leases
+	// its conversations after this time. More than 0, up to 24h. Default: `60s`.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	// How long a stream waits for the first text of its model before its status 200 and its first chunk go out, so that no
@@ -149,8 +149,8 @@ func (t *Timing) Rules() []caddyfile.Rule {
 	}
 }
 
-// Worker tunes the companion worker, which answers the customers (`caddy svc-worker` or the binary svc-worker). A
-// server reads it, too, and ignores it.
+// Worker tunes the companion worker, which replies to the customers (`caddy svc-worker` or the binary svc-worker). A
+// server accepts the block and ignores it.
 type Worker struct {
 	// How many conversations one worker process answers at the same time, from 1 to 10,000. Default: 32.
 	Concurrency *int64 `json:"concurrency,omitempty"`
@@ -198,11 +198,11 @@ const DefaultGCFloor = 32 << 20
 
 // Memory sets how the process uses its memory.
 type Memory struct {
-	// The size of the heap in bytes below which Go's garbage collector doesn't run, from 4 MiB to 1 TiB. A busy server whose heap
-	// is small otherwise collects many times a second; the price is up to that much memory. Above it GOGC applies, and a memory
-	// limit (GOMEMLIMIT, or that of the container) always does. It is for the whole process. It is ignored, with a warning unless it is
-	// the default, where the memory limit is below 256 MiB or four times the floor, or GOGC is off. 4 MiB is as without a floor.
-	// Default: 32 MiB.
+	// The size of the heap in bytes below which Go's garbage collector doesn't run, from 4 MiB to 1 TiB. Without a floor a busy server
+	// with a small heap collects many times a second; the price is up to that much memory. Above the floor GOGC applies, and a memory limit
+	// (GOMEMLIMIT, or that of the container) always does. It is for the whole process. It is ignored, with a warning unless it is the
+	// default, where the memory limit is below 256 MiB or four times the floor, or GOGC is off. 4 MiB is as without a floor. Default:
+	// 32 MiB.
 	GCFloor *int64 `json:"gc_floor,omitempty"`
 }
 

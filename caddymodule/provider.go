@@ -58,7 +58,7 @@ type Provider struct {
 	ResponseTimeout caddy.Duration `json:"response_timeout,omitempty"`
 
 	// How long any call may take from start to end. The hold on the wallet lives this long plus `hold_ttl`. More than
-	// 0, at most 24h. Default: `10m`.
+	// 0, up to 24h. Default: `10m`.
 	MaxDuration caddy.Duration `json:"max_duration,omitempty"`
 
 	// How many calls to this provider may run at a time in this process, over all organizations, from 1 to 1,000,000. One

@@ -25,8 +25,8 @@ type receiver struct {
 	ackEmpty bool
 	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
 	extract func(body []byte) ([]platforms.Inbound, error)
-	// prove reads a body after its verification failed, because channels may have signed it themselves. It is nil for platforms
-	// without channels that sign.
+	// prove reads a body after its verification failed, because channels may have signed it themselves. It is nil if the
+	// platform has no channels that sign.
 	prove func(ctx context.Context, body []byte) ([]platforms.Inbound, error)
 	// keep returns how many texts were handed to the queue, of no items also.
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)

@@ -81,7 +81,7 @@ func (i *Item) business() string {
 const enqueueTries = 5
 
 // Enqueue stores a delivery, of any number of channels and messages, and returns once that is durable: the platform gets its answer only
-// after that. It takes one transaction, and another one for a conversation that another process has begun at this moment. Repeating it,
+// after that. It needs one transaction, and another one for a conversation that another process has begun at this moment. Repeating it,
 // whole or in part, changes nothing.
 //
 // Texts make the conversation due after its agent's quiet window, [Media] after some seconds, in which a text may come. While a person has

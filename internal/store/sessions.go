@@ -176,7 +176,7 @@ type Login struct {
 
 // Take counts an attempt to log in before the password is checked, so that concurrent attempts on any node can't pass a bound together. It
 // counts the bounds in their order up to the first that is reached; a refused attempt doesn't count in the bounds after it.
-// [Sessions.Begin] gives a successful attempt back, and [Logins.GiveBack] one that was not made.
+// [Sessions.Begin] gives a successful attempt back, and [Logins.GiveBack] an attempt that was not made.
 func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err error) {
 	err = l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		login = Login{window: tx.Now() / loginWindow * loginWindow}
