@@ -81,9 +81,9 @@ var (
 )
 
 // loggedPath returns the part of a path that a log may show: a client may have put a key into it, or a query with wrong signs.
-// Caddyfile.example does the same for Caddy's own lines.
+// Caddyfile.example does the same for Caddy's own lines. Redaction comes first, since a cut could leave a short part of a key.
 func loggedPath(path string) string {
-	return longPart.ReplaceAllString(plainPath.FindString(path), "REDACTED")
+	return plainPath.FindString(longPart.ReplaceAllString(path, "REDACTED"))
 }
 
 // publicError returns the error that the client gets for cause.

@@ -94,7 +94,10 @@ func TestLogShowsNoSecret(t *testing.T) {
 			"the path":             func(r *http.Request, secret string) { r.RequestURI += "/" + secret + "/x" },
 			"the path and a query": func(r *http.Request, secret string) { r.RequestURI += "/" + secret + "?a=/" + secret[:30] },
 			"a user in the path":   func(r *http.Request, secret string) { r.RequestURI += "/u:" + secret[:30] + "@a.example/" },
-			"far behind":           func(r *http.Request, secret string) { r.RequestURI += strings.Repeat("/a", 1000) + "/" + secret[:30] },
+			"where the line is cut": func(r *http.Request, secret string) {
+				r.RequestURI += strings.Repeat("/", 198-len(r.RequestURI)-28) + "/" + secret
+			},
+			"far behind": func(r *http.Request, secret string) { r.RequestURI += strings.Repeat("/a", 1000) + "/" + secret[:30] },
 		} {
 			for _, secret := range []string{"sk-5a1f0c9b8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b", "ck_live_" + strings.Repeat("a1B2", 8) + "c3"} {
 				r := httptest.NewRequest(http.MethodGet, "/v1/models", nil)

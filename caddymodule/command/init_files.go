@@ -33,8 +33,8 @@ var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
 		format filter {
 			request>headers delete
 			resp_headers delete
-			request>uri regexp "(?s)^([\w./~-]{0,200}).*" $1
 			request>uri regexp "[\w.~-]{41,}" REDACTED
+			request>uri regexp "(?s)^([\w./~-]{0,200}).*" $1
 		}
 	}
 {{- if .Email}}

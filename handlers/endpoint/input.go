@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -161,6 +162,7 @@ type inputPart struct {
 	index []int
 	// in is path, query, header or body; name is empty for a body.
 	in, name string
+	required bool
 	schema   *huma.Schema
 	// members are the names of a body's members.
 	members []string
@@ -172,6 +174,7 @@ func newDecoder[I any]() *decoder[I] {
 		part := inputPart{index: index, in: in, name: f.Tag.Get(in)}
 		if in != "body" {
 			part.schema = huma.SchemaFromField(d.schemas, f, "")
+			part.required = f.Tag.Get("required") == "true"
 			d.parts = append(d.parts, part)
 			return
 		}
@@ -192,10 +195,16 @@ func (d *decoder[I]) decode(values Values) (*I, error) {
 	for i := range d.parts {
 		part, err := &d.parts[i], error(nil)
 		into := reflect.ValueOf(in).Elem().FieldByIndex(part.index)
-		if text, given := values[part.name].(string); part.in == "body" {
+		text, given := values[part.name].(string)
+		switch {
+		case part.in == "body":
 			err = d.decodeBody(part, values, into)
-		} else if given && (text != "" || part.in == "path") {
+		case given && (text != "" || part.in == "path"):
 			err = d.decodeParameter(part, text, into)
+		case part.required:
+			err = handlers.InvalidRequest(part.name, "%s is missing.", part.name)
+		case part.schema.Default != nil:
+			err = d.decodeParameter(part, fmt.Sprint(part.schema.Default), into)
 		}
 		if err != nil {
 			return nil, err
@@ -225,7 +234,7 @@ func (d *decoder[I]) decodeBody(part *inputPart, values Values, into reflect.Val
 		err = json.Unmarshal(text, into.Addr().Interface())
 	}
 	if err != nil {
-		return handlers.InvalidRequest("", "The values do not fit: %v.", err)
+		return handlers.Internal(fmt.Errorf("decode checked values: %w", err))
 	}
 	return nil
 }

@@ -59,6 +59,35 @@ func TestFields(t *testing.T) {
 	}, note.Fields())
 }
 
+type searched struct {
+	Query string `query:"q"     required:"true" minLength:"2"`
+	Limit int    `query:"limit" minimum:"1"     default:"6"`
+	Order string `query:"order" enum:"a,b"      default:"b"`
+}
+
+// TestRunCompletesParameters: a parameter that is absent has its default, and a required one is refused, as on the route.
+func TestRunCompletesParameters(t *testing.T) {
+	t.Parallel()
+	var seen searched
+	search := Op[*notes, searched, JSON[string]]{
+		Operation: Operation{ID: "search", Route: handlers.Route{Method: http.MethodGet, Path: "/search", Scope: identity.AgentsRead, Role: handlers.RoleMember}},
+		Do: func(_ *notes, _ context.Context, _ *identity.Principal, in *searched) (*JSON[string], error) {
+			seen = *in
+			return Answer(""), nil
+		},
+	}
+	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan"}
+	for _, absent := range []Values{{"q": "xy"}, {"q": "xy", "limit": "", "order": ""}} {
+		_, err := search.Run(t.Context(), new(notes), operator, absent)
+		require.NoError(t, err)
+		require.Equal(t, searched{Query: "xy", Limit: 6, Order: "b"}, seen)
+	}
+	for _, missing := range []Values{{}, {"q": ""}, {"q": "x"}} {
+		_, err := search.Run(t.Context(), new(notes), operator, missing)
+		require.Equal(t, "q", handlertest.RequireInvalid(t, err).Field)
+	}
+}
+
 // TestRun: an operation that runs as a function has the same checks as its route.
 func TestRun(t *testing.T) {
 	t.Parallel()

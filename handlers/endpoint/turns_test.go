@@ -55,7 +55,8 @@ func newSlow() *slow {
 	return s
 }
 
-// begin asks n times for an organization. It returns when all requests are answered or wait, with the answers so far.
+// begin sends n requests of an organization. Each begins when those before it are answered or wait, since even a stream has a turn until it
+// begins. begin returns the answers so far.
 func (s *slow) begin(ctx context.Context, n int, r func() *http.Request, orgID string) *outcomes {
 	o := &outcomes{}
 	for range n {
@@ -64,8 +65,8 @@ func (s *slow) begin(ctx context.Context, n int, r func() *http.Request, orgID s
 			r.Header.Set("X-Api-Key", orgID)
 			o.add(s.Serve(httptest.NewRecorder(), r))
 		})
+		synctest.Wait()
 	}
-	synctest.Wait()
 	return o
 }
 
