@@ -129,7 +129,10 @@ func (b *books) write(tx store.Tx) {
 	b.writeHolds(tx)
 	b.writeTranches(tx)
 	b.writeClaims(tx)
-	b.writeEntries(tx)
+	store.QueueList(tx, listSizes, insertEntries, false, b.newEntries, func(values []any, e Entry) []any {
+		return append(values, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), entryKinds[e.Kind].account, e.Ref, e.Note,
+			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
+	})
 	for _, id := range slices.Sorted(maps.Keys(b.newPrices)) {
 		price := b.newPrices[id]
 		tx.Queue(store.AnyRows, insertPrice, id, price.model, price.Input, price.Output, price.cachedInput())
@@ -173,13 +176,6 @@ func (b *books) writeHolds(tx store.Tx) {
 	})
 	store.QueueList(tx, listSizes, insertHolds, false, began, func(values []any, h *holdRow) []any {
 		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id, h.amount, h.expiresAt)
-	})
-}
-
-func (b *books) writeEntries(tx store.Tx) {
-	store.QueueList(tx, listSizes, insertEntries, false, b.newEntries, func(values []any, e Entry) []any {
-		return append(values, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), entryKinds[e.Kind].account, e.Ref, e.Note,
-			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -70,7 +71,11 @@ func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	r, id := handlers.EnsureRequestID(w, r)
 	h.log(r, id, answer)
 	countFailure(answer)
-	handlers.WriteError(w, r, answer, h.app.docsURL())
+	docs := "" // the address of the page that explains errors
+	if h.app != nil && h.app.docsMounted.Load() {
+		docs = openapi.URL(h.app.BaseURL)
+	}
+	handlers.WriteError(w, r, answer, docs)
 	return nil
 }
 

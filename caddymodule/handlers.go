@@ -128,14 +128,6 @@ func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	})
 }
 
-// docsURL is the address of the page that explains errors, empty without svc_docs; the app may be nil.
-func (a *App) docsURL() string {
-	if a == nil || !a.docsMounted.Load() {
-		return ""
-	}
-	return openapi.URL(a.BaseURL)
-}
-
 // newDocs returns the description of the interface. It only fails for a route that was forgotten in it, which is the program's fault.
 func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openapi.Docs, error) {
 	described, err := openapi.New(api, openapi.Config{

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -51,8 +52,10 @@ func RouteNotFound(r *http.Request) *Error {
 	path := r.URL.Path
 	rest, isV1 := strings.CutPrefix(path, "/v1/")
 	first, _, _ := strings.Cut(rest, "/")
+	// OpenAI's endpoints that the chat endpoint replaces.
+	replaced := []string{"responses", "completions", "embeddings", "assistants", "threads", "images", "edits", "messages"}
 	switch {
-	case isV1 && wantsChat(first):
+	case isV1 && slices.Contains(replaced, first):
 		return NotFound("This endpoint is not supported. Use POST /v1/chat/completions.")
 	case path == "/v1/chat/completions":
 		return NotFound("Use POST with /v1/chat/completions.")
@@ -62,15 +65,5 @@ func RouteNotFound(r *http.Request) *Error {
 		return NotFound("There is nothing at this address. /v1 has GET %s and POST /v1/chat/completions.", ModelsPath)
 	default:
 		return NotFound("There is nothing at this address for this method.")
-	}
-}
-
-// wantsChat reports whether the endpoint is one of OpenAI's for which the chat endpoint is the replacement.
-func wantsChat(endpoint string) bool {
-	switch endpoint {
-	case "responses", "completions", "embeddings", "assistants", "threads", "images", "edits", "messages":
-		return true
-	default:
-		return false
 	}
 }

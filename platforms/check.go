@@ -81,14 +81,11 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 		f.unlessf(c.MaxLength >= 0 && c.MaxLength <= MaxCredential, "credential %s of channel type %s may be too long", c.Name, t.Type)
 		f.unlessf(c.Optional || !c.Signs && c.With == "",
 			"credential %s of channel type %s signs, or needs another one, and isn't optional", c.Name, t.Type)
-		f.unlessf(c.With == "" || c.With != c.Name && t.hasOptional(c.With),
+		isOptional := func(other CredentialField) bool { return other.Name == c.With && other.Optional }
+		f.unlessf(c.With == "" || c.With != c.Name && slices.ContainsFunc(t.Credentials, isOptional),
 			"credential %s of channel type %s needs one that isn't optional", c.Name, t.Type)
 		names[c.Name] = true
 	}
-}
-
-func (t *ChannelType) hasOptional(name string) bool {
-	return slices.ContainsFunc(t.Credentials, func(c CredentialField) bool { return c.Name == name && c.Optional })
 }
 
 func isMember(s string) bool {

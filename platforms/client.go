@@ -211,13 +211,6 @@ type Response struct {
 // wire records how far a request got. Its hooks run on other goroutines.
 type wire struct{ sought, connected, wrote atomic.Bool }
 
-// unsent reports whether certainly nothing was sent: no connection was made, or a kept connection turned out to be closed before
-// the headers were written. ended means that the call's own context has ended. A call with a connection is never unsent after
-// that, because another goroutine may still be writing.
-func (w *wire) unsent(ended bool) bool {
-	return w.sought.Load() && !w.wrote.Load() && (!w.connected.Load() || !ended)
-}
-
 // Do makes the call. It fails with [Retry] if certainly nothing was sent, else with [Unknown]. A response with any status is a
 // success.
 func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
@@ -245,7 +238,10 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		cause := networkError(ctx, err)
-		if progress.unsent(ctx.Err() != nil) {
+		// Certainly nothing was sent if no connection was made, or if a kept connection turned out to be closed before the headers were
+		// written. When the call's own context has ended, another goroutine may still be writing to a connection.
+		unsent := progress.sought.Load() && !progress.wrote.Load() && (!progress.connected.Load() || ctx.Err() == nil)
+		if unsent {
 			return nil, RetryLater(0, cause)
 		}
 		return nil, Fail(Unknown, cause)

@@ -121,7 +121,10 @@ func takeApart(text string, l Limit) []piece {
 		}
 		sentence = sentence || ends
 		if p.size > l.Most {
-			pieces = appendCharacters(pieces, p, l)
+			for _, r := range p.text {
+				pieces = append(pieces, piece{text: string(r), size: l.Size(string(r)), before: p.before})
+				p.before = cutGrapheme
+			}
 			continue
 		}
 		pieces = append(pieces, p)
@@ -139,15 +142,6 @@ func kindOfRun(lines int, sentence bool) cutKind {
 		return cutSentence
 	}
 	return cutSpace
-}
-
-func appendCharacters(pieces []piece, p piece, l Limit) []piece {
-	before := p.before
-	for _, r := range p.text {
-		pieces = append(pieces, piece{text: string(r), size: l.Size(string(r)), before: before})
-		before = cutGrapheme
-	}
-	return pieces
 }
 
 // cuts contains the index of the last cut of each kind. 0 means that there is none.

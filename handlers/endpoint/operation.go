@@ -174,7 +174,13 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	body, release, err := s.readBody(ctx.Operation(), r, answer.to)
+	var (
+		body    []byte
+		release = func() {}
+	)
+	if operation := ctx.Operation(); operation.RequestBody != nil {
+		body, release, err = handlers.ReadBody(answer.to, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
+	}
 	defer release()
 	if err != nil {
 		answer.err = err
@@ -194,14 +200,6 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	next(humago.NewContext(ctx.Operation(), r, answer))
-}
-
-// readBody reads the body, nil if the operation has none. release gives back its bytes.
-func (s *Server) readBody(operation *huma.Operation, r *http.Request, w http.ResponseWriter) (body []byte, release func(), err error) {
-	if operation.RequestBody == nil {
-		return nil, func() {}, nil
-	}
-	return handlers.ReadBody(w, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
 }
 
 // decode returns the request with its body in the form that the framework accepts. decoded ends the decoding and releases the body.

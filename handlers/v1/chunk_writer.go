@@ -89,15 +89,10 @@ func (c *ChunkWriter) Begin(head gateway.Head) error {
 		handlers.MarkReplayed(c.w.Header())
 	}
 	c.head = append(b, `,"choices":[`...)
-	c.addChunk(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
-	return nil
-}
-
-// addChunk appends one event: the head and the end of its JSON, from the first choice on.
-func (c *ChunkWriter) addChunk(rest string) {
-	b := append(*c.pending, c.head...)
-	b = append(b, rest...)
+	b = append(*c.pending, c.head...)
+	b = append(b, `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`...)
 	*c.pending = append(b, "\n\n"...)
+	return nil
 }
 
 // A content chunk is its head, beforeText, the quoted text and afterText.

@@ -128,8 +128,12 @@ func (d *chatDecoder) member(name jsonscan.Literal) bool {
 		return d.float(fieldTemperature, "temperature", 2, &d.req.Temperature)
 	case "max_tokens":
 		return d.maxTokens()
-	case "max_completion_tokens":
-		return d.maxCompletionTokens()
+	case "max_completion_tokens": // the modern name of max_tokens; an invalid value is ignored like an unknown field
+		n, valid, ok := d.tokens()
+		if valid {
+			d.completionLimit = n
+		}
+		return ok
 	case "top_p":
 		return d.float(fieldTopP, "top_p", 1, &d.req.TopP)
 	case "stop":

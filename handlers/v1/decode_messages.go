@@ -170,12 +170,3 @@ func (d *chatDecoder) maxTokens() bool {
 	}
 	return true
 }
-
-// maxCompletionTokens reads the modern name of max_tokens. An invalid value is ignored like an unknown field.
-func (d *chatDecoder) maxCompletionTokens() bool {
-	n, valid, ok := d.tokens()
-	if valid {
-		d.completionLimit = n
-	}
-	return ok
-}

@@ -98,15 +98,6 @@ func (c *tokenCounter) end(orgID string) {
 	c.line.Leave(orgID)
 }
 
-// yield lets other counts and other long work go on first. After an error the count has no place.
-func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
-	c.rest()
-	if err := c.line.Pass(ctx, orgID); err != nil {
-		return err
-	}
-	return c.process(ctx, orgID)
-}
-
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
 // it. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
@@ -137,8 +128,13 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 				continue
 			}
 			work = 0
-			if err := c.yield(ctx, orgID); err != nil {
-				running = false
+			c.rest() // other counts and other long work go first
+			err := c.line.Pass(ctx, orgID)
+			if err == nil {
+				err = c.process(ctx, orgID)
+			}
+			if err != nil {
+				running = false // the count has no place after an error
 				return 0, err
 			}
 		}
@@ -226,19 +222,14 @@ func (c *call) bound(ctx context.Context) error {
 	case tokens > c.longestPrompt():
 		return c.contextTooLong()
 	}
-	*most = max(1, min(*most, roomForOutput(c.model.ContextWindow, tokens, c.prompt.bytes)))
+	// Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest vocabularies need a third more tokens
+	// than ours, though none more than bytes, so that much is left free, limited to half of the rest: a prompt that nearly fills the window
+	// is still answered by the vendors that count as we do.
+	room := c.model.ContextWindow - tokens
+	*most = max(1, min(*most, room-min(tokens/3, c.prompt.bytes-tokens, room/2)))
 	return nil
 }
 
 // longestPrompt returns the number of tokens, by our count, up to which a vendor may accept a prompt. Our vocabulary isn't the
 // vendor's, so only a prompt that exceeds the window by a quarter is certainly too long.
 func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
-
-// roomForOutput returns how many tokens of a window are left for the output, beside a prompt of the given size in tokens of our vocabulary and in
-// bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest vocabularies need a third more tokens
-// than ours, though none more than bytes, so that much is left free, limited to half of the rest: a prompt that nearly fills the window is still
-// answered by the vendors that count as we do.
-func roomForOutput(window, tokens, bytes int64) int64 {
-	room := window - tokens
-	return room - min(tokens/3, bytes-tokens, room/2)
-}

@@ -77,7 +77,12 @@ func apply(floor int64) {
 		floors.tuner = nil
 	}
 	if floor > 0 {
-		floors.tuner = start(floor)
+		t := &tuner{floor: floor, collected: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+		t.base = int(read()[gogc])
+		t.now = t.base
+		t.tune()
+		go t.run()
+		floors.tuner = t
 	}
 }
 
@@ -94,15 +99,6 @@ type tuner struct {
 
 // sentinel is allocated to be collected. It is too large for Go to put it beside an object that lives on.
 type sentinel [64]byte
-
-func start(floor int64) *tuner {
-	t := &tuner{floor: floor, collected: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
-	t.base = int(read()[gogc])
-	t.now = t.base
-	t.tune()
-	go t.run()
-	return t
-}
 
 func (t *tuner) run() {
 	defer close(t.ended)

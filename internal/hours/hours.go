@@ -52,7 +52,9 @@ var ErrZone = errors.New("there is no such time zone")
 // Parse reads opening hours. It returns [ErrZone], or a [*LineError] for the first faulty line.
 func Parse(zone string, lines []string) (*Hours, error) {
 	location, err := time.LoadLocation(zone)
-	if err != nil || zone == "" || ofHost(zone) {
+	// Some names are no time zone's: they mean something on some machines only, or something else on each.
+	ofHost := zone == "Local" || zone == "localtime" || strings.HasPrefix(zone, "posix") || strings.HasPrefix(zone, "right/")
+	if err != nil || zone == "" || ofHost {
 		return nil, ErrZone
 	}
 	h := &Hours{zone: location}
@@ -65,11 +67,6 @@ func Parse(zone string, lines []string) (*Hours, error) {
 		}
 	}
 	return h, nil
-}
-
-// ofHost reports whether a name is no time zone's: it means something on some machines only, or something else on each.
-func ofHost(zone string) bool {
-	return zone == "Local" || zone == "localtime" || strings.HasPrefix(zone, "posix") || strings.HasPrefix(zone, "right/")
 }
 
 const form = `must be days and a time, such as "mon-fri 08:00-17:30"`

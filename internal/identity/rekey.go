@@ -43,8 +43,13 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	endpoints := rekeying{ring: ring}
 	err = db.EventEndpoints.Each(ctx, func(e store.EventEndpoint) error {
 		name := fmt.Sprintf("secret of event endpoint %s of organization %s", e.ID, e.OrgID)
-		return endpoints.renew(name, e.Secret, vault.EventSecret(e.OrgID, e.ID), func(fresh []byte) (bool, error) {
-			return db.EventEndpoints.Reseal(ctx, &e, fresh, resealed(ring, &e))
+		aad := vault.EventSecret(e.OrgID, e.ID)
+		return endpoints.renew(name, e.Secret, aad, func(fresh []byte) (bool, error) {
+			var old []byte // none if it doesn't open, because it signs for a day only
+			if plain, err := ring.Open(e.OldSecret, aad); err == nil {
+				old = ring.Seal(plain, aad)
+			}
+			return db.EventEndpoints.Reseal(ctx, &e, fresh, old)
 		})
 	})
 	endpointsErr := endpoints.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "event_endpoint.rekey", Target: "event_endpoints"}, err)
@@ -70,16 +75,6 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 		all.Overtaken += one.Overtaken
 	}
 	return all, errors.Join(keysErr, channelsErr, endpointsErr, idsErr)
-}
-
-// resealed returns the old secret of an endpoint under the ring's first key, or none if it doesn't open, because it signs for a day only.
-func resealed(ring *vault.Ring, endpoint *store.EventEndpoint) []byte {
-	aad := vault.EventSecret(endpoint.OrgID, endpoint.ID)
-	plain, err := ring.Open(endpoint.OldSecret, aad)
-	if err != nil {
-		return nil
-	}
-	return ring.Seal(plain, aad)
 }
 
 // rekeying is the work of [Rekey] on one sort of values.

@@ -190,16 +190,13 @@ func CleanName(field, name string) (string, error) {
 		return "", &FieldError{field, "is empty"}
 	case length > MaxNameLength:
 		return "", &FieldError{field, fmt.Sprintf("has %d characters, at most %d are allowed", length, MaxNameLength)}
-	case strings.ContainsFunc(name, controls):
+	case strings.ContainsFunc(name, func(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }):
+		// A control of the direction of text can make the text around the name read as another one.
 		return "", &FieldError{field, "contains a control character"}
 	default:
 		return name, nil
 	}
 }
-
-// controls reports whether a character is a control, also of the direction of text: in a name it can make the text around it read as
-// another one.
-func controls(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }
 
 // ExpiryInDays returns the moment days after now. It returns a [FieldError] unless days is 1 to 3650.
 func ExpiryInDays(now time.Time, days int64) (time.Time, error) {

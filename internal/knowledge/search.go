@@ -281,7 +281,11 @@ func (q *question) score(text string) float64 {
 		if i, ok := q.place[w.folded]; ok {
 			counts[i] += share(q.words[i].word, w)
 			if pair, ok := q.pairs[[2]string{before, w.folded}]; ok {
-				met[pair] = neighborhood * min(q.weightOf(before), q.words[i].weight)
+				weight := 0.0 // if the question has too many words to count the one before
+				if j, ok := q.place[before]; ok {
+					weight = q.words[j].weight
+				}
+				met[pair] = neighborhood * min(weight, q.words[i].weight)
 			}
 		}
 		before = w.folded
@@ -296,14 +300,6 @@ func (q *question) score(text string) float64 {
 		score += extra
 	}
 	return score
-}
-
-// weightOf returns a word's weight. It is 0 if the question has too many words to count this one.
-func (q *question) weightOf(folded string) float64 {
-	if i, ok := q.place[folded]; ok {
-		return q.words[i].weight
-	}
-	return 0
 }
 
 // share returns the factor of a found word for an asked word with the same letters. A word without accents matches all of its accented

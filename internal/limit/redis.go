@@ -376,6 +376,7 @@ func grouping(batch []*ask) []*scriptCall {
 // are in the calls.
 func (r *Redis) exec(ctx context.Context, calls []*scriptCall) {
 	r.pipeline(ctx, calls, (*scriptCall).queueByDigest)
+	// Redis has lost the script after a restart or SCRIPT FLUSH.
 	known := func(c *scriptCall) bool { return !redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") }
 	if unknown := slices.DeleteFunc(slices.Clone(calls), known); len(unknown) > 0 {
 		r.pipeline(ctx, unknown, (*scriptCall).queueBySource)

@@ -52,20 +52,19 @@ type boundedBlock struct{ parser.BlockParser }
 // Open implements [parser.BlockParser].
 func (b boundedBlock) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
 	node, state := b.BlockParser.Open(parent, reader, pc)
-	if state&parser.HasChildren != 0 && node.Kind() != ast.KindList && nesting(parent) >= maxNesting {
-		panic(errTooMuch{})
+	if state&parser.HasChildren == 0 || node.Kind() == ast.KindList {
+		return node, state
 	}
-	return node, state
-}
-
-// nesting counts the quotes and list items that a block is inside of, itself included.
-func nesting(block ast.Node) (levels int) {
-	for ; block != nil; block = block.Parent() {
+	levels := 0 // the quotes and list items that the block is inside of
+	for block := parent; block != nil; block = block.Parent() {
 		if kind := block.Kind(); kind == ast.KindBlockquote || kind == ast.KindListItem {
 			levels++
 		}
 	}
-	return levels
+	if levels >= maxNesting {
+		panic(errTooMuch{})
+	}
+	return node, state
 }
 
 // boundedTable makes tables of paragraphs as long as all of a text have up to maxCells.

@@ -126,7 +126,15 @@ func New(config Config) *Fetcher {
 // Run fetches and sweeps until ctx ends, which also ends the running tries, for the next fetcher.
 func (f *Fetcher) Run(ctx context.Context) {
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { repeat.EveryChange(ctx, sweepPauses*f.Pause, 2*sweepPauses*f.Pause, f.DB.Committed, f.sweep) })
+	sweeping.Go(func() {
+		repeat.EveryChange(ctx, sweepPauses*f.Pause, 2*sweepPauses*f.Pause, f.DB.Committed, func(ctx context.Context) (again bool) {
+			_, err := Sweep(ctx, f.DB)
+			if err != nil && ctx.Err() == nil {
+				f.Logger.ErrorContext(ctx, "deleting the files of deleted messages failed; it is tried again", "error", err)
+			}
+			return err != nil
+		})
+	})
 	dispatch.Queue[try]{
 		Pause: f.Pause, Places: places, OrgPlaces: orgPlaces,
 		Due: func(ctx context.Context, cursor string) ([]string, string, bool, error) {
@@ -346,13 +354,4 @@ func (f *Fetcher) write(ctx context.Context, t *try, position int64, plain []byt
 	}
 	_ = repeat.Pause(ctx, min(time.Since(began), longestPace))
 	return nil
-}
-
-// sweep deletes the files of deleted messages. It returns whether it has to be repeated.
-func (f *Fetcher) sweep(ctx context.Context) (again bool) {
-	_, err := Sweep(ctx, f.DB)
-	if err != nil && ctx.Err() == nil {
-		f.Logger.ErrorContext(ctx, "deleting the files of deleted messages failed; it is tried again", "error", err)
-	}
-	return err != nil
 }

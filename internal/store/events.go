@@ -77,22 +77,6 @@ func (e *Event) payload(now int64) string {
 	return string(text)
 }
 
-// joinEventTypes writes types as the column has them.
-func joinEventTypes(types []EventType) string {
-	var text strings.Builder
-	for _, t := range types {
-		text.WriteString(" " + string(t))
-	}
-	return text.String() + " "
-}
-
-func splitEventTypes(text string) (types []EventType) {
-	for word := range strings.FieldsSeq(text) {
-		types = append(types, EventType(word))
-	}
-	return types
-}
-
 // States of an endpoint of events.
 const (
 	EndpointActive   = "active"
@@ -134,9 +118,18 @@ var eventEndpoints = newTable("event_endpoints", func(e *EventEndpoint) []field 
 		{"id", &e.ID},
 		{"org_id", &e.OrgID},
 		{"url", &e.URL},
-		{"events", convert(
-			func() string { return joinEventTypes(e.Events) }, func(column string) { e.Events = splitEventTypes(column) },
-		)},
+		{"events", convert(func() string {
+			var text strings.Builder
+			for _, t := range e.Events {
+				text.WriteString(" " + string(t))
+			}
+			return text.String() + " "
+		}, func(column string) {
+			e.Events = nil
+			for word := range strings.FieldsSeq(column) {
+				e.Events = append(e.Events, EventType(word))
+			}
+		})},
 		{"secret", &e.Secret},
 		{"old_secret", &e.OldSecret},
 		{"old_secret_until", &e.OldSecretUntil},

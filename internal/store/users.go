@@ -184,23 +184,17 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 	})
 }
 
-// lockInvitations makes other uses of invitations of the address wait, in all organizations, and returns the organization of the open
-// invitation with the hash. It returns [ErrNotFound] if there is none.
-func lockInvitations(ctx context.Context, tx Tx, hash [32]byte) (email, orgID string, err error) {
-	const open = `SELECT email, org_id FROM invitations WHERE hash = $1 AND expires_at > $2`
-	if err := queryRow(ctx, tx, []any{&email, &orgID}, open, hash[:], tx.Now()); err != nil {
-		return "", "", err
-	}
-	_, err = QueryValues[string](ctx, tx, `SELECT id FROM invitations WHERE email = $1 ORDER BY id`+tx.LockRows(), email)
-	return email, orgID, err
-}
-
 // acceptInvitation makes the user of an open invitation, or returns [ErrNotFound] when the link is none of an open
 // invitation, or its organization has a user with the address. Other users with the address must have the password salted, see
 // [UserLinks.Use].
 func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salted string) (user User, err error) {
-	email, orgID, err := lockInvitations(ctx, tx, hash)
-	if err != nil {
+	const open = `SELECT email, org_id FROM invitations WHERE hash = $1 AND expires_at > $2`
+	var email, orgID string
+	if err := queryRow(ctx, tx, []any{&email, &orgID}, open, hash[:], tx.Now()); err != nil {
+		return user, err
+	}
+	// Other uses of invitations of the address wait, in all organizations.
+	if _, err := QueryValues[string](ctx, tx, `SELECT id FROM invitations WHERE email = $1 ORDER BY id`+tx.LockRows(), email); err != nil {
 		return user, err
 	}
 	taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, email, orgID)

@@ -107,7 +107,9 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case p.platformMissing():
+	}
+	// Without its platform in this program, a conversation stays as it is, for a program that contains it.
+	if _, known := p.Platforms.Find(p.work.Channel.Type); !known && p.work.Channel.ID != "" { // "" if the channel is deleted
 		p.postponed = true
 		return firstWait, p.skipMissing(ctx)
 	}
@@ -146,17 +148,6 @@ func (p *pass) open(ctx context.Context) error {
 // waited returns how long ago it was since, in epoch milliseconds by the database's clock.
 func (p *pass) waited(since int64) time.Duration {
 	return time.Duration(p.work.ReadAt-since)*time.Millisecond + time.Since(p.opened)
-}
-
-// platformMissing reports whether this program doesn't contain the channel's platform. Such a conversation stays as it is, for a
-// program that contains it.
-func (p *pass) platformMissing() bool {
-	channel := &p.work.Channel
-	if channel.ID == "" { // deleted
-		return false
-	}
-	_, known := p.Platforms.Find(channel.Type)
-	return !known
 }
 
 // settleUnclear marks parts that a worker was sending when it died as delivery_unknown. The rest is pending.

@@ -139,13 +139,6 @@ func setSession(settings string) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// setMigrationSession bounds the wait of others for a migration, but not the migration itself.
-func setMigrationSession(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, noticeVanished(idleInReadTimeout)+
-		fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds()))
-	return err
-}
-
 // noticeVanished makes the server give up a client that is stopped, or vanished.
 func noticeVanished(idle time.Duration) string {
 	return fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d;

@@ -121,7 +121,12 @@ func (d *Driver) unbounded() (*sql.DB, error) {
 		return nil, driver.ErrPostgresDSN
 	}
 	boundConnect(&config.ConnConfig.Config)
-	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(setMigrationSession)), nil
+	// The session bounds the wait of others for a migration, but not the migration itself.
+	settings := noticeVanished(idleInReadTimeout) + fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds())
+	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, settings)
+		return err
+	})), nil
 }
 
 // errOtherDatabase: the two addresses of a location don't lead to the same place.

@@ -48,17 +48,13 @@ func reportReads(file *os.File) *os.File {
 		return nil
 	}
 	reports := os.NewFile(uintptr(fd), "inotify")
-	if _, err := unix.InotifyAddWatch(fd, file.Name(), unix.IN_ACCESS); err == nil && reportsRead(fd, file) {
-		return reports
+	if _, err := unix.InotifyAddWatch(fd, file.Name(), unix.IN_ACCESS); err == nil {
+		readByte(file) // is it reported?
+		var read [4096]byte
+		if n, err := unix.Read(fd, read[:]); err == nil && n > 0 {
+			return reports
+		}
 	}
 	reports.Close() //nolint:errcheck // nothing was written
 	return nil
-}
-
-// reportsRead reads the file and reports whether that was reported.
-func reportsRead(fd int, file *os.File) bool {
-	readByte(file)
-	var reports [4096]byte
-	n, err := unix.Read(fd, reports[:])
-	return err == nil && n > 0
 }
