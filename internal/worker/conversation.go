@@ -108,10 +108,12 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	case err != nil:
 		return 0, err
 	}
-	// Without its platform in this program, a conversation stays as it is, for a program that contains it.
-	if _, known := p.Platforms.Find(p.work.Channel.Type); !known && p.work.Channel.ID != "" { // "" if the channel is deleted
-		p.postponed = true
-		return firstWait, p.skipMissing(ctx)
+	if channel := &p.work.Channel; channel.ID != "" { // else it is deleted
+		// Without its platform in this program, a conversation stays as it is, for a program that contains it.
+		if _, known := p.Platforms.Find(channel.Type); !known {
+			p.postponed = true
+			return firstWait, p.skipMissing(ctx)
+		}
 	}
 	pending, err := p.settleUnclear(ctx)
 	if err != nil {
