@@ -1,18 +1,23 @@
 package command
 
 import (
+	"bufio"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/archive"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
@@ -143,4 +148,212 @@ func requireFirstKey(ctx context.Context, db *store.DB, ring *vault.Ring) error 
 		"encrypted anew:" + without.String() + "\nHave each read its keys again: `caddy reload --force` for a server whose key is in a file, " +
 		"a restart for a worker, and for a server whose key is in a variable or a credential of systemd. " +
 		"One that has ended without notice is forgotten after a minute")
+}
+
+// standardStream as the name of an archive is standard output or input.
+const standardStream = "-"
+
+type exportAnswer struct {
+	// Path is "-" for standard output.
+	Path    string           `json:"path"`
+	Archive string           `json:"archive"`
+	Rows    int64            `json:"rows"`
+	Tables  map[string]int64 `json:"tables"`
+}
+
+func (a exportAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Archive %s written to %s (%d rows). The store that imports it needs the same master_key.\n", a.Archive, a.Path, a.Rows)
+}
+
+func exportCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "export FILE|-",
+		Short: "Writes the whole store as one archive, for an import into another store of either engine",
+		Long: `Writes the whole store, as it is at one moment, as one archive into a file that doesn't exist yet, or to standard output.
+It is compressed if the file's name ends in .gz. caddy svc import fills an empty store of either engine with it, which
+moves an installation from SQLite to PostgreSQL, or back. The operator's guide has the steps.
+
+Servers and workers may go on working, but changes from then on are not in the archive: for the final move, stop them
+first. Calls that are running move with their holds, which expire in the new store. During the export, a SQLite store
+needs as much free space beside it as its own size.
+
+Provider keys, credentials and messages stay encrypted in the archive: the other side needs the same master_key, older
+keys in it included. Organizations, wallets and the books can be read by whoever has the file.
+
+With - the result is written to standard error, and --json is refused. An interrupted export is begun again.`,
+		Example: `  $ caddy svc export ./svc-2026-11-21.archive.gz
+  $ caddy svc export - | ssh db2 caddy svc import -`,
+		Args: exactly("the file to write, or - for standard output"),
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		path := e.args[0]
+		if path == standardStream && f.json {
+			return nil, errors.New("--json: standard output takes either the archive or the result; name a file")
+		}
+		ring, err := e.ring()
+		if err != nil {
+			return nil, err
+		}
+		progress := &archiveReport{w: e.stderr, verb: "exported"}
+		options := archive.ExportOptions{Probes: ring.Probes(), Progress: progress.report}
+		if path == standardStream {
+			return nil, e.exportTo(ctx, command.OutOrStdout(), options)
+		}
+		summary, err := e.exportFile(ctx, path, options)
+		if err != nil {
+			return nil, err
+		}
+		return exportAnswer{Path: path, Archive: summary.ID, Rows: summary.Total(), Tables: summary.Rows}, nil
+	})
+}
+
+// exportTo exports to standard output and writes the result to standard error.
+func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options archive.ExportOptions) error {
+	summary, err := archive.Export(ctx, e.db, stdout, options)
+	if err != nil {
+		return fmt.Errorf("exporting the store: %w", err)
+	}
+	var line strings.Builder
+	exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
+	_, err = io.WriteString(e.stderr, line.String())
+	return err
+}
+
+// exportFile exports to a new file, which only this user can read, and removes it if the export fails.
+func (e *commandEnv) exportFile(ctx context.Context, path string, options archive.ExportOptions) (summary archive.Summary, err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return summary, fmt.Errorf("%s exists already; an export never overwrites", path)
+	}
+	if err != nil {
+		return summary, fmt.Errorf("creating the archive: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close(), os.Remove(path))
+		}
+	}()
+	if strings.HasSuffix(path, ".gz") {
+		compressed := gzip.NewWriter(file)
+		if summary, err = archive.Export(ctx, e.db, compressed, options); err == nil {
+			err = compressed.Close()
+		}
+	} else {
+		summary, err = archive.Export(ctx, e.db, file, options)
+	}
+	if err != nil {
+		return summary, fmt.Errorf("exporting the store: %w", err)
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return summary, fmt.Errorf("writing the archive: %w", err)
+	}
+	return summary, nil
+}
+
+const reportEvery = 2 * time.Second
+
+// archiveReport writes the progress of an export or import for people: at each new table, and every [reportEvery].
+type archiveReport struct {
+	w    io.Writer
+	verb string
+
+	last archive.Progress
+	at   time.Time
+}
+
+func (r *archiveReport) report(progress archive.Progress) {
+	if progress.Table == r.last.Table && time.Since(r.at) < reportEvery {
+		return
+	}
+	r.last, r.at = progress, time.Now()
+	_, _ = fmt.Fprintf(r.w, "%d rows %s, at %s\n", progress.Rows, r.verb, progress.Table)
+}
+
+type importAnswer struct {
+	Archive string           `json:"archive"`
+	Engine  string           `json:"engine"`
+	Store   string           `json:"store"`
+	Rows    int64            `json:"rows"`
+	Tables  map[string]int64 `json:"tables"`
+}
+
+func (a importAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Archive %s is in the %s store %s (%d rows). Now run caddy svc doctor.\n", a.Archive, a.Engine, a.Store, a.Rows)
+}
+
+func importCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Fills an empty store with an archive of caddy svc export",
+		Long: `Fills an empty store of either engine with an archive of caddy svc export, compressed or not, from a file or standard
+input. No server or worker may use the store meanwhile. A SQLite file is created if there is none.
+
+It imports the whole archive or nothing: if it is interrupted, even by kill -9, or the archive is damaged or cut off, the
+store stays empty. Run the command again; it starts over. During the import, a SQLite store needs as much free space
+beside it as its own size.
+
+The configuration must have the master_key of the exporting side with its older keys, which is checked first.`,
+		Example: `  $ caddy svc import ./svc-2026-11-21.archive.gz --config ./Caddyfile.postgres
+  $ caddy svc doctor --config ./Caddyfile.postgres`,
+		Args: exactly("the archive to read, or - for standard input"),
+	}
+	return f.verb(command, openOrCreate, func(ctx context.Context, e *commandEnv) (answer, error) {
+		ring, err := e.ring()
+		if err != nil {
+			return nil, err
+		}
+		stream := e.stdin
+		if path := e.args[0]; path != standardStream {
+			file, err := os.Open(path)
+			if err != nil {
+				return nil, fmt.Errorf("opening the archive: %w", err)
+			}
+			defer file.Close() //nolint:errcheck // it was only read
+			stream = file
+		}
+		if stream, err = plainArchive(stream); err != nil {
+			return nil, err
+		}
+		progress := &archiveReport{w: e.stderr, verb: "imported"}
+		summary, err := archive.Import(ctx, e.db, stream, archive.ImportOptions{
+			Admit:    func(header archive.Header) error { return ring.OpenProbes(header.Probes) },
+			Progress: progress.report,
+		})
+		if err != nil {
+			return nil, importFault(err)
+		}
+		return importAnswer{
+			Archive: summary.ID, Engine: string(e.location.Engine), Store: e.location.Redacted(),
+			Rows: summary.Total(), Tables: summary.Rows,
+		}, nil
+	})
+}
+
+// plainArchive decompresses a stream if it is compressed.
+func plainArchive(stream io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(stream)
+	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" { // RFC 1952 §2.3.1; what ends earlier is no archive anyway
+		return buffered, nil
+	}
+	plain, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("reading the compressed archive: %w", err)
+	}
+	return plain, nil
+}
+
+// importFault adds what to do to the error of an import.
+func importFault(err error) error {
+	what := "nothing was imported; run the same command again"
+	switch {
+	case errors.Is(err, vault.ErrUnknownKey):
+		what = "give this configuration the master_key of the store that was exported, with every older key in it; nothing was imported"
+	case errors.Is(err, archive.ErrNotEmpty):
+		what = "an import needs a new database, or for SQLite a file that doesn't exist; if one has just ended here, all is done: caddy svc doctor"
+	case errors.Is(err, archive.ErrOtherVersion):
+		what = "import it with a program of the version that wrote it, and upgrade that store if it is the older one; nothing was imported"
+	case errors.Is(err, archive.ErrDamaged):
+		what = "nothing was imported; run the same command with a whole copy of the archive"
+	}
+	return fmt.Errorf("importing the archive: %w\n%s", err, what)
 }

@@ -12,11 +12,14 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // describer builds the interface description from the framework's operations of the endpoint groups and the descriptions of the
@@ -208,4 +211,196 @@ func operationsOf(document *huma.OpenAPI) []*huma.Operation {
 
 func methodOrder(method string) int {
 	return slices.Index([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method)
+}
+
+const headline = "Model gateway, conversational assistants and their channels"
+
+const introduction = `The interface of the service for businesses that run assistants on messaging channels.
+
+An existing OpenAI client works after its base URL is changed to ` + "`/v1`" + ` of this address. All bodies are JSON unless ` +
+	`stated; unknown members of a request are ignored, and a client should ignore members of an answer that it doesn't know. ` +
+	`Every answer has the header X-Request-Id; quote it when you report a problem. Amounts of money are decimal strings of ` +
+	`micros, millionths of the currency unit.`
+
+// tags are the groups of routes in the order in which the page shows them.
+var tags = []*huma.Tag{
+	{Name: "Models", Description: "The OpenAI-compatible endpoints."},
+	{Name: "Webhooks", Description: "Where messaging platforms deliver what customers write. A delivery is verified, queued and " +
+		"acknowledged; the answer to the customer comes later."},
+	{Name: "API keys", Description: "The organization's API keys."},
+	{Name: "Provider keys", Description: "The organization's own keys for model providers (BYOK)."},
+	{Name: "Agents", Description: "Assistants: model, system instructions, attached knowledge bases."},
+	{Name: "Knowledge bases", Description: "Knowledge bases and the documents in them."},
+	{Name: "Channels", Description: "Messaging channels and how they are connected to their platform."},
+	{Name: "Conversations", Description: "Conversations, messages, handover to a human."},
+	{Name: "Wallet", Description: "Balance, transactions, costs of calls."},
+	{Name: "Event endpoints", Description: "Addresses of your own systems that are told of events by signed webhooks: handovers, messages " +
+		"that need attention, customers who wait, channels to reconnect, a wallet that runs low."},
+	{Name: "Widget", Description: "The web widget: for pages of the domains that its channel names, without a key."},
+	{Name: "Organization", Description: "The organization and its settings."},
+	{Name: "Session", Description: "Sign-in of people, for the dashboard."},
+	{Name: "Members", Description: "The people of the organization."},
+	{Name: "Audit log", Description: "Who changed what."},
+	{Name: "Interface description", Description: "This description."},
+}
+
+func tagOf(path string) string {
+	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch group {
+	case "v1":
+		return "Models"
+	case "docs":
+		return "Interface description"
+	case "api-keys":
+		return "API keys"
+	default:
+		words := strings.ReplaceAll(group, "-", " ")
+		return strings.ToUpper(words[:1]) + words[1:]
+	}
+}
+
+// rateLimitHeaders are on every answer of /v1.
+var rateLimitHeaders = []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}
+
+// replayedHeader is on replayed answers of model calls.
+const replayedHeader = handlers.HeaderReplayed
+
+// headers are the response headers that routes share.
+var headers = map[string]*huma.Param{
+	handlers.RequestIDHeader: textHeader("The id of the request, in the body of an error, too. It starts with req_."),
+	"Retry-After":            {Description: "Seconds until a retry makes sense, 1 to 60.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+	rateLimitHeaders[0]:      textHeader("The plan's requests per minute; absent without a limit."),
+	rateLimitHeaders[1]:      textHeader("How many of them are left in this minute."),
+	rateLimitHeaders[2]:      textHeader("The time until the next minute begins."),
+	replayedHeader: textHeader("true: the answer was given before, to a request with the same Idempotency-Key; it is not " +
+		"charged again."),
+}
+
+func textHeader(description string) *huma.Param {
+	return &huma.Param{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+}
+
+func headerRef(name string) *huma.Param { return &huma.Param{Ref: "#/components/headers/" + name} }
+
+// schemas joins the schemas of the groups and of the hand-written handlers.
+type schemas struct {
+	huma.Registry
+
+	own huma.Registry
+}
+
+// Map returns copies of all schemas, without additionalProperties: its absence says that unknown members are ignored. The schemas
+// that the framework checks requests with stay unchanged.
+func (s schemas) Map() map[string]*huma.Schema {
+	all := make(map[string]*huma.Schema)
+	for _, registry := range []huma.Registry{s.Registry, s.own} {
+		for name, schema := range registry.Map() {
+			copied := *schema
+			copied.AdditionalProperties = nil
+			all[name] = &copied
+		}
+	}
+	// The framework's own error body, which is never sent.
+	delete(all, "ErrorModel")
+	delete(all, "ErrorDetail")
+	return all
+}
+
+func (s schemas) SchemaFromRef(ref string) *huma.Schema {
+	return s.Map()[strings.TrimPrefix(ref, endpoint.SchemaPrefix)]
+}
+
+func (s schemas) MarshalJSON() ([]byte, error) {
+	all := s.Map()
+	for _, schema := range all {
+		properties := make(map[string]*huma.Schema, len(schema.Properties))
+		for member, property := range schema.Properties {
+			properties[member] = standard(property)
+		}
+		schema.Properties = properties
+	}
+	return json.Marshal(all, json.Deterministic(true))
+}
+
+// standard returns a member's schema in words of JSON Schema that generators of clients understand: a word or null is described as
+// either, because an enum also holds for null, and patternDescription, the framework's own, begins the description.
+func standard(property *huma.Schema) *huma.Schema {
+	if property.Nullable && len(property.Enum) > 0 {
+		return &huma.Schema{
+			Description: property.Description,
+			AnyOf:       []*huma.Schema{{Type: property.Type, Enum: property.Enum}, {Type: "null"}},
+		}
+	}
+	if words := property.PatternDescription; words != "" {
+		copied := *property
+		copied.PatternDescription = ""
+		copied.Description = strings.ToUpper(words[:1]) + words[1:] + ". " + property.Description
+		return &copied
+	}
+	return property
+}
+
+var _ huma.Registry = schemas{}
+
+// The security schemes of the description.
+const (
+	schemeBearer  = "bearer"
+	schemeAPIKey  = "apiKey"
+	schemeSession = "session"
+	schemeVisitor = "visitor"
+)
+
+// securitySchemes returns the kinds of credentials: keys, sessions and the signatures of the platforms under the header names in
+// use; signatureHeaders has the headers that the operator changed.
+func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]string) map[string]*huma.SecurityScheme {
+	header := func(configured, usual, text string) *huma.SecurityScheme {
+		if configured == "" {
+			configured = usual
+		}
+		return &huma.SecurityScheme{Type: "apiKey", In: "header", Name: configured, Description: text}
+	}
+	schemes := map[string]*huma.SecurityScheme{
+		schemeBearer: {
+			Type: "http", Scheme: "bearer", BearerFormat: "ck_live_… or ck_test_…",
+			Description: "An API key of the organization. Each operation names the scope that the key needs. " +
+				"A test key is refused where only what is live can be read or changed.",
+		},
+		schemeAPIKey: header("", "X-Api-Key", "The same key, for libraries that can't change Authorization. It wins over Authorization."),
+		schemeSession: {
+			Type: "apiKey", In: "cookie", Name: handlers.SessionCookie,
+			Description: "A person who signed in with POST /session; " + handlers.LocalSessionCookie + " over plain http on this machine. " +
+				"Each operation names the role that the person needs at least. A request that another site made is refused.",
+		},
+		schemeVisitor: {
+			Type: "http", Scheme: "bearer",
+			Description: "The token that POST /widget/{channelId}/session gives to a page of the channel's origins.",
+		},
+	}
+	for _, p := range catalog.Platforms() {
+		schemes[webhookScheme(p)] = header(signatureHeaders[p.Name], p.SignatureHeader, p.SignatureHelp)
+	}
+	return schemes
+}
+
+// webhookScheme names the signature of a platform: market_a has marketASignature, the bot platform botSecret.
+func webhookScheme(p *platforms.Description) string {
+	name := upperCamel(p.Name)
+	name = strings.ToLower(name[:1]) + name[1:]
+	if p.ChannelWebhooks {
+		return name + "Secret"
+	}
+	return name + "Signature"
+}
+
+// securityOf returns a route's security: a key with the scope, a person with the role, or none.
+func securityOf(route handlers.Route) []map[string][]string {
+	ways := []map[string][]string{}
+	if route.Scope != "" {
+		scope := []string{string(route.Scope)}
+		ways = append(ways, map[string][]string{schemeBearer: scope}, map[string][]string{schemeAPIKey: scope})
+	}
+	if route.Role != "" {
+		ways = append(ways, map[string][]string{schemeSession: {string(route.Role)}})
+	}
+	return ways
 }

@@ -6,7 +6,9 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,4 +163,167 @@ func (d *dispatcher[T]) ended(org string) {
 	case d.freed <- struct{}{}:
 	default:
 	}
+}
+
+// ErrBusy is returned by [Turns.Enter] when the line is full.
+var ErrBusy = errors.New("too much work waits for its turn")
+
+// Bounds limit the work of [Turns].
+type Bounds struct {
+	// Places is how many pieces of work run at a time, and Each how many of them for one owner.
+	Places, Each int
+	// Line is how many pieces of work of one owner may wait, and Lines how many in all.
+	Line, Lines int
+}
+
+// Turns bound the work that callers wait for. Owners with waiting work get the free places in turn, so that the work of one owner delays
+// another's by one piece for each owner in line. An owner is an organization, or a stranger's network address. Turns are safe for
+// concurrent use.
+type Turns struct {
+	bounds Bounds
+
+	mu            sync.Mutex
+	free, waiting int
+	running       map[string]int // by owner
+	// order lists the owners with waiting work, the next one first.
+	order []string
+	// lines are the waiting pieces of work by owner, the next one first. A closed channel is a place.
+	lines map[string][]chan struct{}
+}
+
+// NewTurns returns turns without work.
+func NewTurns(bounds Bounds) *Turns {
+	return &Turns{bounds: bounds, free: bounds.Places, running: map[string]int{}, lines: map[string][]chan struct{}{}}
+}
+
+// Enter waits for a place, which [Turns.Leave] gives back. The error is [ErrBusy] if the line is full, or the cause of ctx's end.
+func (t *Turns) Enter(ctx context.Context, owner string) error {
+	turn, err := t.join(owner)
+	if turn == nil || err != nil {
+		return err
+	}
+	return t.wait(ctx, owner, turn)
+}
+
+// Leave gives the owner's place to the next work in line.
+func (t *Turns) Leave(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.giveBack(owner)
+	t.next()
+}
+
+// Pass gives the place to another owner's work, if any waits, and waits for the next place at the head of its own line, so that an
+// owner's pieces of work end one after the other. The error is the cause of ctx's end, and then the place is given back.
+func (t *Turns) Pass(ctx context.Context, owner string) error {
+	if ctx.Err() != nil {
+		t.Leave(owner)
+		return context.Cause(ctx)
+	}
+	turn := t.offer(owner)
+	if turn == nil {
+		return nil
+	}
+	return t.wait(ctx, owner, turn)
+}
+
+func (t *Turns) wait(ctx context.Context, owner string, turn chan struct{}) error {
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		if !t.quit(owner, turn) {
+			t.Leave(owner) // the place came at the same time
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// join uses a free place, or queues. The returned turn is closed when there is a place. It is nil if a place was free.
+func (t *Turns) join(owner string) (turn chan struct{}, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.free > 0 && t.running[owner] < t.bounds.Each {
+		t.use(owner)
+		return nil, nil //nolint:nilnil // a place without a wait
+	}
+	line := t.lines[owner]
+	if t.waiting >= t.bounds.Lines || len(line) >= t.bounds.Line {
+		return nil, ErrBusy
+	}
+	return t.insert(owner, len(line)), nil
+}
+
+func (t *Turns) use(owner string) {
+	t.free--
+	t.running[owner]++
+}
+
+func (t *Turns) giveBack(owner string) {
+	t.free++
+	if t.running[owner]--; t.running[owner] == 0 {
+		delete(t.running, owner)
+	}
+}
+
+// insert adds a piece of work to its owner's line.
+func (t *Turns) insert(owner string, at int) (turn chan struct{}) {
+	if t.lines[owner] == nil {
+		t.order = append(t.order, owner)
+	}
+	turn = make(chan struct{})
+	t.lines[owner] = slices.Insert(t.lines[owner], at, turn)
+	t.waiting++
+	return turn
+}
+
+// quit removes a piece of work from the line. It returns false if its turn has come.
+func (t *Turns) quit(owner string, turn chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := slices.Index(t.lines[owner], turn)
+	if at < 0 {
+		return false
+	}
+	t.remove(owner, at)
+	return true
+}
+
+// remove deletes a piece of work from its owner's line, and an owner without a line from the order.
+func (t *Turns) remove(owner string, at int) {
+	t.waiting--
+	line := slices.Delete(t.lines[owner], at, at+1)
+	if len(line) > 0 {
+		t.lines[owner] = line
+		return
+	}
+	delete(t.lines, owner)
+	t.order = slices.DeleteFunc(t.order, func(other string) bool { return other == owner })
+}
+
+// next gives a free place to the first owner in line that may have one more. That owner goes to the end of the order.
+func (t *Turns) next() {
+	at := slices.IndexFunc(t.order, func(owner string) bool { return t.running[owner] < t.bounds.Each })
+	if t.free == 0 || at < 0 {
+		return
+	}
+	owner := t.order[at]
+	t.order = append(slices.Delete(t.order, at, at+1), owner)
+	t.use(owner)
+	close(t.lines[owner][0])
+	t.remove(owner, 0)
+}
+
+// offer gives the place back for another owner's work. It returns nil if no other owner may use the place.
+func (t *Turns) offer(owner string) (turn chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.ContainsFunc(t.order, func(other string) bool { return other != owner && t.running[other] < t.bounds.Each }) {
+		return nil
+	}
+	// If this owner has waited longest, its turn comes immediately, and the others' after its next share.
+	turn = t.insert(owner, 0)
+	t.giveBack(owner)
+	t.next()
+	return turn
 }

@@ -2,14 +2,20 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
+	"math"
 	"sort"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 const (
@@ -167,4 +173,169 @@ func (c *call) holdLife() time.Duration { return c.provider.MaxDuration + c.Hold
 
 func (c *call) wallet() billing.WalletID {
 	return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env}
+}
+
+// maxTranscript limits a stored answer in bytes before it is sealed. A longer one, or one above the limit of [billing.Book.KeepAtMost], was
+// charged and can't be replayed: a repetition gets conflict, and the call doesn't run again.
+const maxTranscript = 1 << 20
+
+// claim returns the claim of the request's Idempotency-Key, or nil if it has none.
+func (r *Request) claim() *billing.Claim {
+	if r.IdempotencyKey == "" {
+		return nil
+	}
+	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}
+}
+
+// fingerprint returns a digest of the request's content: the validated fields after defaults, so that the order of members and
+// unknown members don't matter. It doesn't include the API key, which may be replaced between two tries.
+func (r *Request) fingerprint() [32]byte {
+	d := digest{Hash: sha256.New()}
+	d.text("v1 POST /v1/chat/completions")
+	d.flag(r.BYOK)
+	d.flag(r.Stream)
+	d.text(r.Model)
+	d.number(uint64(len(r.Messages)))
+	for i := range r.Messages {
+		d.text(r.Messages[i].Role)
+		d.scratch = r.Messages[i].Content.AppendText(d.scratch[:0])
+		d.bytes(d.scratch)
+	}
+	d.optional(r.Temperature)
+	d.optional(r.TopP)
+	d.number(uint64(r.MaxTokens)) //nolint:gosec // 0..200,000
+	d.number(uint64(len(r.Stop)))
+	for _, stop := range r.Stop {
+		d.text(stop)
+	}
+	return [32]byte(d.Sum(nil))
+}
+
+// digest hashes values so that different sequences have different encodings.
+type digest struct {
+	hash.Hash
+	scratch []byte
+}
+
+func (d *digest) number(n uint64) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], n)
+	_, _ = d.Write(b[:])
+}
+
+func (d *digest) bytes(b []byte) {
+	d.number(uint64(len(b)))
+	_, _ = d.Write(b)
+}
+
+func (d *digest) text(s string) { d.bytes([]byte(s)) }
+
+func (d *digest) flag(on bool) {
+	if on {
+		d.number(1)
+		return
+	}
+	d.number(0)
+}
+
+func (d *digest) optional(v *float64) {
+	d.flag(v != nil)
+	if v != nil {
+		d.number(math.Float64bits(*v))
+	}
+}
+
+// transcript is the part of an answer that is kept for a repeated request.
+type transcript struct {
+	ID           string    `json:"id"`
+	Created      int64     `json:"created"`
+	Text         string    `json:"text"`
+	FinishReason string    `json:"finishReason,omitempty"`
+	Usage        keptUsage `json:"usage"`
+	// Failure is set for an answer that broke off after it had a cost.
+	Failure *brokenAnswer `json:"failure,omitempty"`
+}
+
+// keptUsage is the stored form of billing.Usage, independent of the names of its fields.
+type keptUsage struct {
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
+	Cached     int64 `json:"cached,omitempty"`
+}
+
+type brokenAnswer struct {
+	Outcome Outcome `json:"outcome"`
+	Message string  `json:"message"`
+	NoRetry bool    `json:"noRetry,omitempty"`
+}
+
+// keep adds the answer to a settlement for a repeated request. It keeps only answers that succeeded or were charged. Otherwise
+// the key is free to run again.
+func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
+	if c.claim == nil {
+		return
+	}
+	s.Claim = c.claim
+	cost, err := s.Price.Cost(usage)
+	s.Keep = f == nil || (err == nil && cost > 0 && !s.Void)
+	if !s.Keep || int64(c.delivered.text.Len()) != c.delivered.bytes { // the text is not everything that was delivered
+		return
+	}
+	t := transcript{
+		ID: c.completionID(), Created: c.started.Unix(), Text: c.delivered.text.String(), FinishReason: c.finish,
+		Usage: keptUsage{usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens},
+	}
+	if f != nil {
+		t.Failure = &brokenAnswer{Outcome: f.Outcome, Message: f.Message, NoRetry: f.NoRetry}
+	}
+	plain, err := json.Marshal(t)
+	if err != nil || len(plain) > maxTranscript {
+		return
+	}
+	s.Response = c.Ring.Seal(plain, vault.Transcript(c.req.OrgID, c.id))
+}
+
+// replay returns the result of the first use of the key: the same id, text, usage and charge.
+func (c *call) replay(first *billing.Replay) (*Result, error) {
+	if first.Response == nil {
+		return nil, &Failure{
+			Outcome: OutcomeNotKept, NoRetry: true, Replayed: true,
+			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was not kept: it was too long, " +
+				"or the answers that are kept for the organization take all of their room.",
+		}
+	}
+	plain, err := c.Ring.Open(first.Response, vault.Transcript(c.req.OrgID, first.CallID))
+	if err != nil {
+		return nil, fmt.Errorf("opening the kept answer: %w", err)
+	}
+	var t transcript
+	if err := json.Unmarshal(plain, &t); err != nil {
+		return nil, fmt.Errorf("reading the kept answer: %w", err)
+	}
+	if c.sink != nil {
+		text := t.Text
+		t.Text = "" // a client may read slowly
+		err := c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true})
+		if text != "" {
+			err = errors.Join(err, c.sink.Text(text), c.sink.Flush())
+		}
+		if err != nil {
+			return nil, clientGone(err)
+		}
+	}
+	if broken := t.Failure; broken != nil {
+		return nil, &Failure{Outcome: broken.Outcome, Message: broken.Message, NoRetry: broken.NoRetry, Replayed: true}
+	}
+	c.observe(OutcomeReplayed, billing.Usage{}, billing.UsageNone, billing.Settled{})
+	result := &Result{
+		ID: t.ID, Created: t.Created, Model: c.model.ID, FinishReason: t.FinishReason,
+		Usage: billing.Usage{
+			PromptTokens: t.Usage.Prompt, CompletionTokens: t.Usage.Completion, CachedPromptTokens: t.Usage.Cached,
+		},
+		ChargedMicros: first.Settled.ChargedMicros, BYOK: first.BYOK, Replayed: true,
+	}
+	if c.sink == nil {
+		result.Text = t.Text
+	}
+	return result, nil
 }

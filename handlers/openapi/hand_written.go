@@ -1,12 +1,17 @@
 package openapi
 
 import (
+	"cmp"
+	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // The types of POST /v1/chat/completions exist for the description only: [v1.DecodeChat], [v1.ChunkWriter] and the writer of whole
@@ -123,4 +128,104 @@ func describeChat(d *describer) *huma.Operation {
 type modelListObject struct {
 	Object string           `json:"object" enum:"list"`
 	Data   []v1.ModelObject `json:"data"   nullable:"false"`
+}
+
+// acknowledgement is the answer to an accepted delivery, as receive writes it.
+type acknowledgement struct {
+	OK     bool  `json:"ok"`
+	Queued int64 `json:"queued" minimum:"0" doc:"How many messages were put on the queue; 0 when the event matches no channel"`
+}
+
+// delivery describes a webhook. The body is the platform's own; docs/channels.md lists the members that are read.
+func (d *describer) delivery(id, scheme string, parameters ...*huma.Param) *huma.Operation {
+	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "The event as the platform sends it"}
+	return &huma.Operation{
+		OperationID: id,
+		Parameters:  parameters,
+		RequestBody: &huma.RequestBody{
+			Required: true,
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: anything}},
+		},
+		Security: []map[string][]string{{scheme: {}}},
+		Responses: map[string]*huma.Response{
+			"200": d.jsonResponse("Received, not answered yet", reflect.TypeFor[acknowledgement]()),
+		},
+	}
+}
+
+// webhookOperations describe [webhook.Routes].
+func webhookOperations(catalog *messaging.Catalog) map[string]handWritten {
+	operations := map[string]handWritten{}
+	for _, p := range catalog.Platforms() {
+		path := messaging.WebhookPath(p)
+		var parameters []*huma.Param
+		if p.ChannelWebhooks {
+			path += "{channelId}"
+			parameters = append(parameters, pathParameter("channelId", "The channel"))
+		}
+		operations[http.MethodPost+" "+path] = func(d *describer) *huma.Operation {
+			return d.delivery("receive"+cmp.Or(p.OperationName, upperCamel(p.Name)), webhookScheme(p), parameters...)
+		}
+		if p.Handshake != nil {
+			operations[http.MethodGet+" "+path] = func(*describer) *huma.Operation { return describeHandshake(p) }
+		}
+	}
+	return operations
+}
+
+// upperCamel returns a platform's name without underscores, each part with a capital: MarketA for market_a.
+func upperCamel(name string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(name, "_") {
+		b.WriteString(strings.ToUpper(part[:min(1, len(part))]) + part[min(1, len(part)):])
+	}
+	return b.String()
+}
+
+func describeHandshake(p *platforms.Description) *huma.Operation {
+	operation := got("verify"+cmp.Or(p.OperationName, upperCamel(p.Name)), textResponse("The challenge as it came", "text/plain"))
+	for _, q := range p.Handshake.Query {
+		operation.Parameters = append(operation.Parameters, &huma.Param{
+			Name: q.Name, In: "query", Required: true, Description: q.Help, Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	return operation
+}
+
+const (
+	docsPath     = "/docs"
+	docsJSONPath = docsPath + "/openapi.json"
+	docsYAMLPath = docsPath + "/openapi.yaml"
+)
+
+// docsRoutes are the routes of the description itself. They exist only where `/docs` is mounted.
+func docsRoutes() []handlers.Route {
+	return []handlers.Route{
+		{Method: http.MethodGet, Path: docsPath, Public: true, Summary: "This description: a page for browsers, otherwise JSON"},
+		{Method: http.MethodGet, Path: docsJSONPath, Public: true, Summary: "This description as JSON"},
+		{Method: http.MethodGet, Path: docsYAMLPath, Public: true, Summary: "This description as YAML"},
+	}
+}
+
+func descriptionResponse() *huma.Response {
+	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+	return &huma.Response{
+		Description: "OpenAPI 3.1",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: anything}},
+	}
+}
+
+// widgetRoutes are the addresses of the widget that browsers load. The operations that these call are registered by
+// [widget.Register].
+func widgetRoutes() []handlers.Route {
+	return []handlers.Route{
+		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},
+		{Method: http.MethodGet, Path: "/widget/{channelId}/widget.js", Public: true, Summary: "The script that a site embeds"},
+	}
+}
+
+// visitorOperations are the widget's operations that need a visitor's token.
+var visitorOperations = map[string][]map[string][]string{
+	"writeAsVisitor": {{schemeVisitor: {}}},
+	"listVisit":      {{schemeVisitor: {}}},
 }

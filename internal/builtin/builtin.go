@@ -8,9 +8,15 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/marketa"
 	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
+	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/providers/echo"
+	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
 // Platforms are the built-in messaging platforms, in the order of lists and forms.
 func Platforms() []platforms.Driver {
 	return []platforms.Driver{bot.Driver{}, social.Driver{}, localchat.Driver{}, marketa.Driver{}, marketb.Driver{}}
 }
+
+// Providers are the built-in vendors' protocols, in the order of messages.
+func Providers() []providers.Driver { return []providers.Driver{openai.Driver{}, echo.Driver{}} }
