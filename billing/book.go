@@ -9,8 +9,8 @@
 //	shortfall = cost - charged
 //
 // The cost is computed from the call's tokens and the price at its beginning. A void is charged 0, and so is a call whose key
-// belongs to another call. Settle releases the reservation, charges the wallet and writes the call's row in one transaction. The
-// figures never change: a repeated settlement returns those of the first.
+// belongs to another call. Settle releases the reservation, charges the wallet and writes the call's row in one transaction. A
+// repeated settlement returns the figures of the first.
 //
 // A reservation is a row only while its call runs: in holds, in the row of the call's key, or as a part of a tranche. When it
 // expires, [Book.Sweep] releases it; a call that settles later pays from the free balance. A void ends a hold of unknown outcome:
@@ -19,7 +19,7 @@
 // # Tranches
 //
 // A process may reserve a part of a wallet, a tranche, and hold calls from it in memory ([Tranches]). Hold then writes nothing,
-// and Settle takes the charge from the tranche. Deleting a tranche's row fences the process that had it: its calls pay from the
+// and Settle subtracts the charge from the tranche. Deleting a tranche's row fences the process that owned it. Its calls then pay from the
 // free balance. A process never sends how much it needs. Instead, an operation carries a ride, which reads the memory of the
 // process when the operation is decided, under the lock of the wallet. If another process needs more of a wallet, its tranches
 // are recalled for the time of a lease, in which each settlement and renewal returns the unused part.

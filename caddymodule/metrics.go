@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
@@ -231,14 +230,6 @@ func (a *App) isReady() bool {
 	default:
 		return false
 	}
-}
-
-// redisUp returns 1 if Redis counts the requests.
-func redisUp(rt *runtime) int64 {
-	if redis, ok := rt.limiter.(*limit.Redis); ok && redis.Answers() {
-		return 1
-	}
-	return 0
 }
 
 // scrapeWait bounds how long a scrape of the metrics may wait for each read of the store.
@@ -502,21 +493,4 @@ func (workerMetrics) Sent(channelType, outcome string) {
 
 func (workerMetrics) Refreshed(channelType, outcome string) {
 	refreshesTotal.WithLabelValues(channelType, outcome).Inc()
-}
-
-// redisMetrics implements [limit.RedisObserver].
-type redisMetrics struct{}
-
-var _ limit.RedisObserver = redisMetrics{}
-
-func (redisMetrics) Pipelined(requests int, took time.Duration, failed bool) {
-	redisRequests.Observe(float64(requests))
-	redisSeconds.Observe(took.Seconds())
-	if failed {
-		redisFailedTotal.Inc()
-	}
-}
-
-func (redisMetrics) Local(reason limit.LocalReason) {
-	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }

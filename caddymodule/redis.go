@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -308,4 +309,29 @@ func (r *Redis) readTLSOption(reader *caddyfile.Reader, path string, o caddyfile
 		read.CAFile = o.Args[0].Text
 	}
 	caddyfile.Set(reader, path, o, &r.TLS, read)
+}
+
+// redisUp returns 1 if Redis counts the requests.
+func redisUp(rt *runtime) int64 {
+	if redis, ok := rt.limiter.(*limit.Redis); ok && redis.Answers() {
+		return 1
+	}
+	return 0
+}
+
+// redisMetrics implements [limit.RedisObserver].
+type redisMetrics struct{}
+
+var _ limit.RedisObserver = redisMetrics{}
+
+func (redisMetrics) Pipelined(requests int, took time.Duration, failed bool) {
+	redisRequests.Observe(float64(requests))
+	redisSeconds.Observe(took.Seconds())
+	if failed {
+		redisFailedTotal.Inc()
+	}
+}
+
+func (redisMetrics) Local(reason limit.LocalReason) {
+	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }

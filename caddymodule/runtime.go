@@ -93,7 +93,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		docs:      sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(api, set.Catalog) }),
 		webhooks:  a.webhooks(set, shared, queue),
 	}
-	// This process answers the widget's waiting visitors with a worker that takes no other conversations.
+	// This process answers the widget's waiting visitors with a worker that leases no other conversations.
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
 	rt.widget = widget.New(api, widget.Deps{
