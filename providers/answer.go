@@ -60,7 +60,7 @@ func decodedBody(resp *http.Response) (io.Reader, error) {
 // unreadable returns the error for a failure of decodedBody.
 func (c *call) unreadable(err error) *Error {
 	if errors.Is(err, errUnknownEncoding) || errors.Is(err, gzip.ErrHeader) {
-		return &Error{Failure: FailureRefused, Status: http.StatusOK, Cause: err}
+		return &Error{Failure: FailureRefused, Elsewhere: true, Status: http.StatusOK, Cause: err}
 	}
 	return c.failure(err)
 }
@@ -110,9 +110,9 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	_, err := buf.ReadFrom(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c})
 	switch {
 	case errors.Is(err, errManyLarge):
-		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}
+		return nil, &Error{Failure: FailureOverloaded, Elsewhere: true, Status: resp.StatusCode, Cause: err}
 	case errors.Is(err, errAnswerTooLarge):
-		return nil, &Error{Failure: FailureRefused, Status: resp.StatusCode, Cause: err}
+		return nil, &Error{Failure: FailureRefused, Elsewhere: true, Status: resp.StatusCode, Cause: err}
 	case err != nil:
 		return nil, c.failure(err)
 	}
@@ -136,7 +136,7 @@ func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return &Error{Failure: FailureRefused, Cause: err}
+	return &Error{Failure: FailureRefused, Elsewhere: true, Cause: err}
 }
 
 // maxFinishReason limits a finish reason in bytes.

@@ -188,11 +188,11 @@ func (c *call) failure(err error) *Error {
 	var ours *timeoutError
 	switch {
 	case errors.As(cause, &ours):
-		return &Error{Failure: FailureTimeout, Cause: cause}
+		return &Error{Failure: FailureTimeout, Elsewhere: true, Cause: cause}
 	case cause != nil:
 		return &Error{Failure: FailureCanceled, Cause: cause}
 	case isTimeout(err):
-		return &Error{Failure: FailureTimeout, Cause: err}
+		return &Error{Failure: FailureTimeout, Elsewhere: true, Cause: err}
 	}
-	return &Error{Failure: FailureUnreachable, Cause: err}
+	return &Error{Failure: FailureUnreachable, Elsewhere: true, Cause: err}
 }

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"net/http"
 	"regexp"
@@ -29,6 +30,9 @@ const (
 	FailureContextTooLong Failure = "context_too_long"
 	// FailureRequestTooLarge means 413. Code invalid_request, field messages.
 	FailureRequestTooLarge Failure = "request_too_large"
+	// FailureInvalid means that the request can't be written in the vendor's dialect. Nothing was sent. Code invalid_request, with
+	// the field and the text of [Error.Invalid].
+	FailureInvalid Failure = "invalid"
 	// FailureCanceled means that the caller's context ended. Its cause is wrapped. The vendor is not at fault.
 	FailureCanceled Failure = "canceled"
 	// FailureBroken means that the adapter itself failed, for example with a panic. Code provider_error.
@@ -45,11 +49,28 @@ type Error struct {
 	// Permanent is set if the same request can't succeed later (wrong key, unknown model, no quota). The client is advised not to
 	// retry.
 	Permanent bool
+	// Elsewhere is set if another vendor, or another account at the same one, may answer the same request: the fault is the
+	// endpoint's (its key, its money, its load, its health), not the request's. A dialect decides, because a vendor's 400 may be its own
+	// fault.
+	Elsewhere bool
+	// Cool is the time for which the endpoint should not be asked again, as the vendor said or as its kind of fault implies (a day's
+	// quota, a spend limit). It is clamped to a day. 0 leaves it to the gateway.
+	Cool time.Duration
+	// Invalid is set with FailureInvalid. Its text reaches the client, so it quotes nothing of the vendor.
+	Invalid *InvalidField
 	// Detail is the vendor's error text: up to 512 bytes, valid UTF-8, without control characters and without anything that looks
 	// like a key. It may quote the prompt, so it is for debug logs only.
 	Detail string
 	// Cause is the underlying error. It may be nil. With FailureCanceled it is the [context.Cause] of the caller's context.
 	Cause error
+}
+
+// InvalidField names the field of a request that a dialect can't write, in the words of the public interface.
+type InvalidField struct {
+	// Field is the name, such as "messages" or "messages[3].role".
+	Field string
+	// Message is one sentence that names the allowed values.
+	Message string
 }
 
 // Error describes the failure in one line for logs, without the vendor's own words. They may quote the prompt, which is not
@@ -74,20 +95,28 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // NotAnAnswer returns the error of a response that the protocol doesn't allow.
-func NotAnAnswer(detail string) *Error { return &Error{Failure: FailureRefused, Detail: detail} }
+func NotAnAnswer(detail string) *Error {
+	return &Error{Failure: FailureRefused, Detail: detail, Elsewhere: true}
+}
+
+// Unwritable returns the error of a request that the dialect can't write, with the texts of [InvalidField].
+func Unwritable(field, message string) *Error {
+	return &Error{Failure: FailureInvalid, Permanent: true, Invalid: &InvalidField{field, message}, Cause: errors.New(field + ": " + message)}
+}
 
 // StatusError returns the error of an answer with an error status: its class, whether the same request can succeed later, and the
-// wait in the headers Retry-After-Ms and Retry-After. A redirect is an error, because it means a wrong address. 409 and 425 may
+// wait in the headers Retry-After-Ms and Retry-After, which is also the time to cool. Another endpoint may succeed, unless the
+// status is 400, 413, 422 or another fault of the client. A redirect is an error, because it means a wrong address. 409 and 425 may
 // succeed later. A dialect refines the error if its vendor says more in the body.
 func StatusError(status int, header http.Header) *Error {
-	e := &Error{Failure: FailureRefused, Status: status}
+	e := &Error{Failure: FailureRefused, Status: status, Elsewhere: !clientFaults[status]}
 	switch status {
 	case http.StatusRequestEntityTooLarge:
 		e.Failure, e.Permanent = FailureRequestTooLarge, true
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
 		e.Failure = FailureOverloaded
 		if wait, ok := retryAfter(header); ok {
-			e.RetryAfter = ClampRetryAfter(wait)
+			e.RetryAfter, e.Cool = ClampRetryAfter(wait), wait
 		}
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		e.Failure = FailureTimeout
@@ -96,6 +125,12 @@ func StatusError(status int, header http.Header) *Error {
 		e.Permanent = status >= 300 && status < 500
 	}
 	return e
+}
+
+// clientFaults are the statuses with which a vendor refuses the request itself.
+var clientFaults = map[int]bool{
+	http.StatusBadRequest: true, http.StatusNotAcceptable: true, http.StatusRequestEntityTooLarge: true,
+	http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true, http.StatusRequestHeaderFieldsTooLarge: true,
 }
 
 // ClampRetryAfter returns the wait within the bounds of [Error.RetryAfter].
@@ -127,6 +162,8 @@ const (
 	// minRetry and maxRetry limit [Error.RetryAfter].
 	minRetry = time.Second
 	maxRetry = time.Minute
+	// maxCool limits [Error.Cool].
+	maxCool = 24 * time.Hour
 )
 
 // tidy clamps the fields of a dialect's error to the bounds that [Error] promises, and returns it.
@@ -134,6 +171,7 @@ func tidy(e *Error, status int, apiKey string) *Error {
 	e.Status = status
 	e.Detail = logLine(e.Detail, apiKey)
 	e.Failure = cmp.Or(e.Failure, FailureRefused)
+	e.Cool = min(max(e.Cool, 0), maxCool)
 	if e.Failure != FailureOverloaded {
 		e.RetryAfter = 0
 	} else if e.RetryAfter != 0 {

@@ -36,8 +36,8 @@ type Dialect interface {
 	// Accept-Encoding and User-Agent. Headers that make a transport send a request again by itself (Idempotency-Key) are removed.
 	Header(h http.Header, req *Request)
 	// Body returns the JSON body in slices, which are sent one after the other. Message contents should be slices of their own,
-	// because a copy of a long prompt is expensive.
-	Body(req *Request) [][]byte
+	// because a copy of a long prompt is expensive. For a request that the dialect can't write, the error is [Unwritable].
+	Body(req *Request) ([][]byte, error)
 	// Answer reads the body of a whole answer. An error that isn't an *[Error] counts as FailureRefused.
 	Answer(body []byte) (Event, error)
 	// Stream returns the reader of one stream.
@@ -146,7 +146,7 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 		return nil, c.unreadable(err)
 	}
 	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Type"))), "text/html") {
-		return nil, &Error{Failure: FailureRefused, Status: resp.StatusCode, Detail: "the answer is an HTML page"}
+		return nil, &Error{Failure: FailureRefused, Elsewhere: true, Status: resp.StatusCode, Detail: "the answer is an HTML page"}
 	}
 	if req.Stream {
 		return p.openStream(c, resp, body, req.APIKey)
@@ -156,7 +156,11 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 
 // send sends the request. It sends it once more if no connection was made.
 func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
-	body := &requestBody{parts: p.dialect.Body(req), sent: req.Sent}
+	parts, err := p.dialect.Body(req)
+	if err != nil {
+		return nil, asError(err)
+	}
+	body := &requestBody{parts: parts, sent: req.Sent}
 	hreq := p.httpRequest(c, p.dialect.Endpoint(req), req, body)
 	req.Messages = nil
 	for retried := false; ; retried = true {

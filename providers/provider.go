@@ -68,8 +68,12 @@ type Request struct {
 	Temperature, TopP *float64
 	// MaxTokens limits the generated tokens. It is 1 or more.
 	MaxTokens int64
-	// Stop are the stop sequences. It may be nil.
+	// Stop are the stop sequences that the model accepts ([Description.MaxStops]); the gateway applies the others itself. It may
+	// be nil.
 	Stop []string
+	// Thinking is the vendor's word for the least thinking of the model, such as "none", "minimal" or "disabled", as the model's
+	// configuration has it. A dialect writes it into its vendor's field. Empty means that nothing is sent about thinking.
+	Thinking string
 	// Stream is set for an answer in pieces.
 	Stream bool
 	// APIKey is the secret to send. If it is empty, the request has no credentials.
@@ -84,12 +88,19 @@ type Request struct {
 // Usage counts the tokens of a call as the vendor reported them. A nil *Usage means that there is no report. The gateway
 // estimates counts that the vendor left out: a prompt of 0 tokens, and text after the last completion count above 0.
 type Usage struct {
+	// PromptTokens are all tokens of the prompt. They include tokens that the vendor read from or wrote to its cache, even if the
+	// vendor counts these separately.
 	PromptTokens int64
 	// CompletionTokens are all generated tokens of the answer so far. They include tokens of hidden reasoning, even if the vendor
 	// counts these separately.
 	CompletionTokens int64
 	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
 	CachedPromptTokens int64
+	// CacheWriteTokens is the part of PromptTokens that the vendor wrote to its cache for its usual, short time, and
+	// LongCacheWriteTokens the part that it wrote for an hour or longer.
+	CacheWriteTokens, LongCacheWriteTokens int64
+	// ReasoningTokens is the part of CompletionTokens that is hidden. It is informational: CompletionTokens has the price.
+	ReasoningTokens int64
 }
 
 // Event is one step of an answer. Zero fields have no meaning. One event may set several fields; a whole answer is one event with
@@ -101,8 +112,7 @@ type Event struct {
 	// copied to the client. It is valid until the next call of Next, Buffered or Close. Only [HTTP] sets it; other adapters need
 	// not.
 	Quoted JSONString
-	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, up to 32 letters,
-	// digits, hyphens and underscores. No text follows it.
+	// FinishReason is set once, in the last event, in OpenAI's words: "stop", "length" or "content_filter". No text follows it.
 	FinishReason string
 	// Usage is set when the vendor reported it, with or after the text that it counts. If a stream has several reports, the
 	// largest count of each field is used.
@@ -178,6 +188,10 @@ type Description struct {
 	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration with a vendor's name
 	// as its protocol is refused with the address as a hint.
 	Endpoints map[string]string
+	// MaxStops is the largest number of stop sequences that the protocol accepts. 0 means none, below 0 any number.
+	MaxStops int
+	// RefusesBlankStops is set if the protocol refuses stop sequences of white space only.
+	RefusesBlankStops bool
 	// Options are the options in the block of `protocol NAME { … }` and, in JSON, in the object `options`. None is a table.
 	Options []option.Option
 }
@@ -290,7 +304,7 @@ func (b *bounded) failure(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, io.EOF) || !errors.Is(context.Cause(ctx), b.cause) {
 		return err
 	}
-	return &Error{Failure: FailureTimeout, Cause: b.cause}
+	return &Error{Failure: FailureTimeout, Elsewhere: true, Cause: b.cause}
 }
 
 type boundedEvents struct {

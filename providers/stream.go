@@ -235,9 +235,9 @@ func (s *stream) ended(err error) (Event, *Error) {
 	var ours *timeoutError
 	switch {
 	case errors.Is(err, errManyLarge):
-		return Event{}, &Error{Failure: FailureOverloaded, Status: s.status, Cause: err}
+		return Event{}, &Error{Failure: FailureOverloaded, Elsewhere: true, Status: s.status, Cause: err}
 	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
-		return Event{}, &Error{Failure: FailureRefused, Status: s.status, Cause: err}
+		return Event{}, &Error{Failure: FailureRefused, Elsewhere: true, Status: s.status, Cause: err}
 	case s.finish != "" && (errors.Is(err, io.EOF) || cause == nil || errors.Is(cause, errFinished) || errors.As(cause, &ours)):
 		return s.finished(), nil
 	case errors.Is(err, io.EOF) && !s.begun && cause == nil:

@@ -190,6 +190,7 @@ var outcomeCodes = map[gateway.Outcome]errcode.Code{
 	gateway.OutcomeInFlight:            errcode.Conflict,
 	gateway.OutcomeNotKept:             errcode.Conflict,
 	gateway.OutcomeRequestTooLarge:     errcode.InvalidRequest,
+	gateway.OutcomeInvalidRequest:      errcode.InvalidRequest,
 	gateway.OutcomeProviderError:       errcode.ProviderError,
 	gateway.OutcomeProviderOverloaded:  errcode.ProviderOverloaded,
 	gateway.OutcomeProviderTimeout:     errcode.ProviderTimeout,

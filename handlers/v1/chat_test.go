@@ -170,7 +170,8 @@ func TestOutcomesHaveCodes(t *testing.T) {
 	for outcome, code := range map[gateway.Outcome]errcode.Code{
 		gateway.OutcomeUnsupportedModel: errcode.UnsupportedModel, gateway.OutcomeContextTooLong: errcode.ContextTooLong,
 		gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits, gateway.OutcomeRequestTooLarge: errcode.InvalidRequest,
-		gateway.OutcomeProviderError: errcode.ProviderError, gateway.OutcomeProviderOverloaded: errcode.ProviderOverloaded,
+		gateway.OutcomeInvalidRequest: errcode.InvalidRequest,
+		gateway.OutcomeProviderError:  errcode.ProviderError, gateway.OutcomeProviderOverloaded: errcode.ProviderOverloaded,
 		gateway.OutcomeProviderTimeout: errcode.ProviderTimeout, gateway.OutcomeClientGone: errcode.InternalError,
 		gateway.OutcomeExiting: errcode.InternalError, gateway.OutcomeInternalError: errcode.InternalError,
 	} {

@@ -150,6 +150,8 @@ const (
 	OutcomeReplayed Outcome = "replayed"
 	// OutcomeRequestTooLarge means that the vendor refused the size of the request.
 	OutcomeRequestTooLarge Outcome = "request_too_large"
+	// OutcomeInvalidRequest means that the model can't take the request as it is. Nothing was sent to the vendor.
+	OutcomeInvalidRequest Outcome = Outcome(errcode.InvalidRequest)
 	// OutcomeProviderError means that the vendor failed, or that there is no key for it.
 	OutcomeProviderError Outcome = Outcome(errcode.ProviderError)
 	// OutcomeProviderOverloaded means that the vendor asked for a later try.
@@ -267,6 +269,10 @@ func (c *call) vendorFailure(err error) *Failure {
 		return &Failure{
 			Outcome: OutcomeRequestTooLarge, Field: "messages", NoRetry: true,
 			Message: "The model provider refused the size of the request.", Cause: err,
+		}
+	case providers.FailureInvalid:
+		if p.Invalid != nil {
+			return &Failure{Outcome: OutcomeInvalidRequest, Field: p.Invalid.Field, Message: p.Invalid.Message, NoRetry: true, Cause: err}
 		}
 	case providers.FailureRefused, providers.FailureUnreachable, providers.FailureBroken:
 	}

@@ -20,7 +20,7 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", Endpoints: map[string]string{
+	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4, Endpoints: map[string]string{
 		"anthropic": "https://api.anthropic.com/v1",
 		"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
 	}}
@@ -183,10 +183,10 @@ func (c *chunk) reported() *providers.Usage {
 
 // Body implements [providers.Dialect]. The vendor gets only the contract's fields, always in the same order, which keeps its
 // prompt cache warm. Message contents are not copied.
-func (d *dialect) Body(req *providers.Request) (parts [][]byte) {
+func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 	// Slices of b in parts stay valid when b moves to a larger array.
 	b := make([]byte, 0, 512)
-	parts = make([][]byte, 0, 2*len(req.Messages)+1)
+	parts := make([][]byte, 0, 2*len(req.Messages)+1)
 	start := 0
 	b = append(b, `{"model":`...)
 	b = providers.AppendQuoted(b, req.Model)
@@ -205,7 +205,7 @@ func (d *dialect) Body(req *providers.Request) (parts [][]byte) {
 	b = append(b, ']')
 	b = appendParameters(b, req)
 	b = append(b, '}')
-	return append(parts, b[start:])
+	return append(parts, b[start:]), nil
 }
 
 func appendParameters(b []byte, req *providers.Request) []byte {

@@ -47,7 +47,7 @@ func (d *dialect) Header(h http.Header, req *providers.Request) {
 }
 
 // Body implements [providers.Dialect].
-func (d *dialect) Body(req *providers.Request) [][]byte {
+func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 	type line struct {
 		By   string          `json:"by"`
 		Says json.RawMessage `json:"says"`
@@ -62,8 +62,8 @@ func (d *dialect) Body(req *providers.Request) [][]byte {
 	for _, m := range req.Messages {
 		body.Heard = append(body.Heard, line{m.Role, json.RawMessage(m.Content)})
 	}
-	text, _ := json.Marshal(body) // message contents are valid JSON
-	return [][]byte{text}
+	text, err := json.Marshal(body)
+	return [][]byte{text}, err
 }
 
 // phrase is the answer, or a piece of it.
