@@ -2,7 +2,6 @@ package providers
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -125,7 +124,7 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 		buf.Reset()
 		answerBuffers.Put(buf)
 	}
-	event.FinishReason = plainReason(cmp.Or(event.FinishReason, "stop"))
+	event.FinishReason = plainReason(event.FinishReason)
 	event.Model = plainModel(event.Model)
 	c.end()
 	return WholeAnswer(event), nil
@@ -139,21 +138,13 @@ func asError(err error) *Error {
 	return &Error{Failure: FailureRefused, Elsewhere: true, Cause: err}
 }
 
-// maxFinishReason limits a finish reason in bytes.
-const maxFinishReason = 32
-
-// plainReason returns a finish reason that is a plain word, and "stop" in place of any other, because it reaches the client.
+// plainReason returns a finish reason in OpenAI's words, because it reaches the client. Any other word means "stop".
 func plainReason(reason string) string {
-	if len(reason) > maxFinishReason {
-		return "stop"
+	switch reason {
+	case "length", "content_filter":
+		return reason
 	}
-	for _, r := range reason {
-		plain := r == '_' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z')
-		if !plain {
-			return "stop"
-		}
-	}
-	return reason
+	return "stop"
 }
 
 // maxModel limits the name of a model in bytes.

@@ -112,7 +112,8 @@ type Event struct {
 	// copied to the client. It is valid until the next call of Next, Buffered or Close. Only [HTTP] sets it; other adapters need
 	// not.
 	Quoted JSONString
-	// FinishReason is set once, in the last event, in OpenAI's words: "stop", "length" or "content_filter". No text follows it.
+	// FinishReason is set once, in the last event, in OpenAI's words: "stop", "length" or "content_filter". No text follows it. A
+	// dialect maps its vendor's words; [HTTP] replaces any other word by "stop".
 	FinishReason string
 	// Usage is set when the vendor reported it, with or after the text that it counts. If a stream has several reports, the
 	// largest count of each field is used.
