@@ -139,14 +139,22 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 	return nil, false, false, nil
 }
 
-// atOnce returns the data of the next event if the buffer contains all of it in the usual form: one line "data: …", ended by LF,
-// and a blank line. Otherwise it returns nil and consumes nothing.
+// atOnce returns the data of the next event if the buffer contains all of it in a usual form: one line "data: …", perhaps after a line
+// "event: …", ended by LF, and a blank line. Otherwise it returns nil and consumes nothing.
 func (r *sseReader) atOnce() []byte {
-	const tag, end = "data: ", "\n\n"
+	const name, tag, end = "event: ", "data: ", "\n\n"
 	if r.line != inField || r.match > 0 || r.skipLF || r.held > 0 {
 		return nil
 	}
-	rest, ok := bytes.CutPrefix(r.buf[r.pos:r.end], []byte(tag))
+	rest := r.buf[r.pos:r.end]
+	if bytes.HasPrefix(rest, []byte(name)) {
+		size := bytes.IndexByte(rest, '\n')
+		if size < 0 || bytes.IndexByte(rest[:size], '\r') >= 0 {
+			return nil
+		}
+		rest = rest[size+1:]
+	}
+	rest, ok := bytes.CutPrefix(rest, []byte(tag))
 	if !ok {
 		return nil
 	}
@@ -154,7 +162,7 @@ func (r *sseReader) atOnce() []byte {
 	if size <= 0 || !bytes.HasPrefix(rest[size:], []byte(end)) || bytes.IndexByte(rest[:size], '\r') >= 0 {
 		return nil
 	}
-	r.pos += len(tag) + size + len(end)
+	r.pos = r.end - len(rest) + size + len(end)
 	r.heard = true
 	return rest[:size:size]
 }
