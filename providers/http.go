@@ -49,10 +49,17 @@ type Dialect interface {
 
 // StreamReader reads the events of one stream. It is used by one goroutine at a time.
 type StreamReader interface {
-	// Event reads the data of one server-sent event, which is not empty. An error ends the answer. An error that isn't an *[Error]
-	// counts as FailureRefused.
+	// Event reads the data of one server-sent event, which is not empty, or one object of [JSONLines]. An error ends the answer. An
+	// error that isn't an *[Error] counts as FailureRefused.
 	Event(data []byte) (Piece, error)
 }
+
+// JSONLines is embedded in the [StreamReader] of a vendor whose streams are JSON objects instead of server-sent events: one object
+// on each line, or one array that grows by an object. The header Accept of a stream is text/event-stream unless the dialect replaces
+// it.
+type JSONLines struct{}
+
+func (JSONLines) jsonLines() {}
 
 // Piece is the content of one event of a stream. Zero fields have no meaning.
 type Piece struct {

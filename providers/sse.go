@@ -14,8 +14,12 @@ const (
 	sseReadBytes = 4 << 10
 )
 
-// errEventTooLarge means that one event has more data than the reader's limit.
-var errEventTooLarge = errors.New("an event of the stream is too large")
+var (
+	// errEventTooLarge means that one event has more data than the reader's limit.
+	errEventTooLarge = errors.New("an event of the stream is too large")
+	// errNoEvent means that a stream of JSON objects has something else between or in them.
+	errNoEvent = errors.New("the stream holds bytes that are no event")
+)
 
 // readClock times the waits of a reader, so that a timer runs only during waits for the vendor and not while a slow client
 // reads.
@@ -26,7 +30,7 @@ type readClock interface {
 	disarm()
 }
 
-// sseReader splits a byte stream into the data of server-sent events (WHATWG HTML §9.2.6). It drops comments and all fields but
+// eventReader splits a byte stream into the data of server-sent events (WHATWG HTML §9.2.6). It drops comments and all fields but
 // data. Lines end in LF, CRLF or CR; several data lines of one event are joined by LF; a byte order mark at the start is skipped.
 // UTF-8 isn't checked, so a character may be spread over several reads. An event without its blank line at the end of the stream
 // is valid, because vendors forget the line after the last event.
@@ -34,9 +38,12 @@ type readClock interface {
 // A line that begins with { or [ is not an event: some vendors report an error in the middle of a stream as bare JSON. It is
 // returned as raw when its outermost bracket closes, or when the stream ends.
 //
-// Comments and heartbeats don't re-arm the clock. They show that a proxy is alive, not that the model answers: relays send them
-// for minutes while a model hangs.
-type sseReader struct {
+// A reader that starts between two objects reads JSON objects in place of events (see [JSONLines]). Other bytes than white space and
+// the punctuation of an array around them are errNoEvent. An object that the end of the stream cuts off is dropped.
+//
+// Comments, heartbeats and blank lines don't re-arm the clock. They show that a proxy is alive, not that the model answers: relays
+// send them for minutes while a model hangs.
+type eventReader struct {
 	src   io.Reader
 	limit int
 	clock readClock // may be nil
@@ -72,25 +79,28 @@ const (
 	ignored                   // inside any other line
 	inRaw                     // inside bare JSON
 	over                      // bare JSON was returned and ends the stream
+	between                   // between two JSON objects
+	inObject                  // inside a JSON object
 )
 
 // rawJSON finds the end of a bare JSON value by its brackets.
 type rawJSON struct {
 	depth             int
 	quoted, backslash bool
+	broken            bool // a string contains a line end or another control character
 }
 
 // readBuffers are the buffers of ended streams.
 var readBuffers = sync.Pool{New: func() any { return new([sseReadBytes]byte) }}
 
-func newSSEReader(src io.Reader, limit int, clock readClock) *sseReader {
+func newEventReader(src io.Reader, limit int, clock readClock) *eventReader {
 	buf := readBuffers.Get().(*[sseReadBytes]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
-	return &sseReader{src: src, limit: limit, clock: clock, buf: buf}
+	return &eventReader{src: src, limit: limit, clock: clock, buf: buf}
 }
 
 // free returns the buffer to the pool. Nothing can be read after it, and returned data is no longer valid. It may be called more
 // than once.
-func (r *sseReader) free() {
+func (r *eventReader) free() {
 	if r.buf != nil {
 		readBuffers.Put(r.buf)
 		r.buf, r.pos, r.end = nil, 0, 0
@@ -98,8 +108,8 @@ func (r *sseReader) free() {
 }
 
 // next returns the data of the next event, valid until the next call, and whether it was bare JSON. At the end of the stream it
-// returns io.EOF. Other errors are errEventTooLarge or the source's.
-func (r *sseReader) next() (data []byte, raw bool, err error) {
+// returns io.EOF. Other errors are errEventTooLarge, errNoEvent or the source's.
+func (r *eventReader) next() (data []byte, raw bool, err error) {
 	r.heard = true
 	defer r.disarm()
 	for {
@@ -115,7 +125,7 @@ func (r *sseReader) next() (data []byte, raw bool, err error) {
 }
 
 // ahead returns the next event without reading from the source. ok is false if the buffer contains no complete event.
-func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
+func (r *eventReader) ahead() (data []byte, raw, ok bool, err error) {
 	if !r.partial {
 		if data := r.atOnce(); data != nil {
 			return data, false, true, nil
@@ -141,7 +151,7 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 
 // atOnce returns the data of the next event if the buffer contains all of it in a usual form: one line "data: …", perhaps after a line
 // "event: …", ended by LF, and a blank line. Otherwise it returns nil and consumes nothing.
-func (r *sseReader) atOnce() []byte {
+func (r *eventReader) atOnce() []byte {
 	const name, tag, end = "event: ", "data: ", "\n\n"
 	if r.line != inField || r.match > 0 || r.skipLF || r.held > 0 {
 		return nil
@@ -168,7 +178,7 @@ func (r *sseReader) atOnce() []byte {
 }
 
 // bound returns an error if the event is too large, by itself or together with others.
-func (r *sseReader) bound() error {
+func (r *eventReader) bound() error {
 	size := cap(r.event)
 	if len(r.event) > r.limit {
 		return errEventTooLarge
@@ -181,7 +191,7 @@ func (r *sseReader) bound() error {
 }
 
 // last returns the rest of an event when the source has ended.
-func (r *sseReader) last() ([]byte, bool, error) {
+func (r *eventReader) last() ([]byte, bool, error) {
 	if !errors.Is(r.err, io.EOF) {
 		return nil, false, r.err
 	}
@@ -199,7 +209,7 @@ func (r *sseReader) last() ([]byte, bool, error) {
 	return nil, false, io.EOF
 }
 
-func (r *sseReader) fill() {
+func (r *eventReader) fill() {
 	if r.clock != nil && r.heard {
 		r.clock.arm()
 		r.heard, r.armed = false, true
@@ -209,7 +219,7 @@ func (r *sseReader) fill() {
 	r.lf = -1
 }
 
-func (r *sseReader) disarm() {
+func (r *eventReader) disarm() {
 	if r.armed {
 		r.clock.disarm()
 		r.armed = false
@@ -217,7 +227,7 @@ func (r *sseReader) disarm() {
 }
 
 // step consumes one or more bytes from the buffer. done means that r.event is complete.
-func (r *sseReader) step() (done, raw bool, err error) {
+func (r *eventReader) step() (done, raw bool, err error) {
 	b := r.buf[r.pos]
 	if r.skipLF {
 		r.skipLF = false
@@ -231,11 +241,26 @@ func (r *sseReader) step() (done, raw bool, err error) {
 		r.stepStart(b)
 		return false, false, nil
 	case inRaw:
-		done, err = r.stepRaw()
-		return done, true, err
+		if done = r.stepJSON(); done {
+			r.line = over
+		}
+		if len(r.event) > min(r.limit, maxErrorBytes) {
+			return false, true, errEventTooLarge
+		}
+		return done, true, nil
 	case over:
 		r.pos = r.end
 		return false, false, nil
+	case between:
+		return false, false, r.stepBetween(b)
+	case inObject:
+		if done = r.stepJSON(); done {
+			r.line = between
+		}
+		if r.raw.broken {
+			return false, false, errNoEvent
+		}
+		return done, false, nil
 	case inField:
 		if b != '\n' && b != '\r' {
 			return r.stepField(b), false, nil
@@ -252,7 +277,7 @@ func (r *sseReader) step() (done, raw bool, err error) {
 }
 
 // stepStart skips a byte order mark.
-func (r *sseReader) stepStart(b byte) {
+func (r *eventReader) stepStart(b byte) {
 	const mark = "\xEF\xBB\xBF"
 	switch {
 	case b == mark[r.match]:
@@ -269,7 +294,7 @@ func (r *sseReader) stepStart(b byte) {
 }
 
 // stepField matches "data:" at the start of a line. done means that bare JSON begins and ends the previous event.
-func (r *sseReader) stepField(b byte) (done bool) {
+func (r *eventReader) stepField(b byte) (done bool) {
 	const tag = "data:"
 	if r.match == 0 && (b == '{' || b == '[') {
 		if r.hasData {
@@ -291,7 +316,7 @@ func (r *sseReader) stepField(b byte) (done bool) {
 	return false
 }
 
-func (r *sseReader) beginValue() {
+func (r *eventReader) beginValue() {
 	if r.hasData {
 		r.event = append(r.event, '\n')
 	}
@@ -299,7 +324,7 @@ func (r *sseReader) beginValue() {
 }
 
 // stepLine consumes the rest of a line as far as it is in the buffer. done means that it was the blank line after an event.
-func (r *sseReader) stepLine() (done bool) {
+func (r *eventReader) stepLine() (done bool) {
 	stop, found := r.lineEnd()
 	if run := r.buf[r.pos:stop]; r.line == inValue && len(run) > 0 {
 		r.event = append(r.event, run...)
@@ -321,7 +346,7 @@ func (r *sseReader) stepLine() (done bool) {
 
 // lineEnd returns the position of the first line end in the buffer. It remembers the position of the LF; otherwise it would
 // search a stream of only CR again for every line.
-func (r *sseReader) lineEnd() (int, bool) {
+func (r *eventReader) lineEnd() (int, bool) {
 	if r.lf < r.pos {
 		r.lf = r.end
 		if i := bytes.IndexByte(r.buf[r.pos:r.end], '\n'); i >= 0 {
@@ -334,27 +359,29 @@ func (r *sseReader) lineEnd() (int, bool) {
 	return r.lf, r.lf < r.end
 }
 
-// stepRaw consumes bare JSON until its outermost bracket closes.
-func (r *sseReader) stepRaw() (done bool, err error) {
+// stepJSON consumes a JSON value until its outermost bracket closes.
+func (r *eventReader) stepJSON() (done bool) {
 	r.heard = true
-	for i, b := range r.buf[r.pos:r.end] {
-		if r.raw.closes(b) {
-			done = true
-			r.event = append(r.event, r.buf[r.pos:r.pos+i+1]...)
-			break
-		}
+	start := r.pos
+	for r.pos < r.end && !done {
+		done = r.raw.closes(r.buf[r.pos])
+		r.pos++
 	}
-	if !done {
-		r.event = append(r.event, r.buf[r.pos:r.end]...)
+	r.event = append(r.event, r.buf[start:r.pos]...)
+	return done
+}
+
+// stepBetween skips the bytes between two objects, which are white space and the punctuation of an array.
+func (r *eventReader) stepBetween(b byte) error {
+	switch b {
+	case '{':
+		r.line, r.raw = inObject, rawJSON{}
+		return nil
+	case ' ', '\t', '\r', '\n', ',', '[', ']':
+		r.pos++
+		return nil
 	}
-	r.pos = r.end
-	if len(r.event) > min(r.limit, maxErrorBytes) {
-		return false, errEventTooLarge
-	}
-	if done {
-		r.line = over
-	}
-	return done, nil
+	return errNoEvent
 }
 
 // closes consumes the next byte and reports whether it closes the outermost bracket.
@@ -363,6 +390,7 @@ func (j *rawJSON) closes(b byte) bool {
 	case j.backslash:
 		j.backslash = false
 	case j.quoted:
+		j.broken = j.broken || b < ' '
 		j.backslash = b == '\\'
 		j.quoted = b != '"'
 	case b == '"':

@@ -45,7 +45,7 @@ func plainEvents(stream string) (events []string) {
 // readEvents reads the same with the reader.
 func readEvents(t *testing.T, src io.Reader) (events []string) {
 	t.Helper()
-	r := newSSEReader(src, maxEventBytes, nil)
+	r := newEventReader(src, maxEventBytes, nil)
 	for {
 		data, raw, err := r.next()
 		if errors.Is(err, io.EOF) {
@@ -120,7 +120,7 @@ func TestSSEReaderReturnsBareJSON(t *testing.T) {
 			if test.want[len(test.want)-1] == '}' || test.want[len(test.want)-1] == ']' {
 				tail = iotest.ErrReader(errors.New("read beyond the JSON"))
 			}
-			r := newSSEReader(io.MultiReader(strings.NewReader(test.stream[:cut]), strings.NewReader(test.stream[cut:]), tail), maxEventBytes, nil)
+			r := newEventReader(io.MultiReader(strings.NewReader(test.stream[:cut]), strings.NewReader(test.stream[cut:]), tail), maxEventBytes, nil)
 			data, raw, err := r.next()
 			if !raw {
 				require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestSSEReaderLongLines(t *testing.T) {
 		require.Equal(t, got[0], long)
 		require.Equal(t, "next", got[1])
 	}
-	r := newSSEReader(strings.NewReader(": "+strings.Repeat("c", 1<<20)+"\ndata: x\n\n"), 10, nil)
+	r := newEventReader(strings.NewReader(": "+strings.Repeat("c", 1<<20)+"\ndata: x\n\n"), 10, nil)
 	data, _, err := r.next()
 	require.NoError(t, err, "a comment has no limit, it isn't kept")
 	require.Equal(t, "x", string(data))
@@ -159,10 +159,10 @@ func TestSSEReaderLimit(t *testing.T) {
 		"bare":       `{"` + strings.Repeat("A", limit) + `"}`,
 		"unending":   "data: " + strings.Repeat("A", limit+1),
 	} {
-		_, _, err := newSSEReader(strings.NewReader(stream), limit, nil).next()
+		_, _, err := newEventReader(strings.NewReader(stream), limit, nil).next()
 		require.ErrorIs(t, err, errEventTooLarge, name)
 	}
-	data, _, err := newSSEReader(strings.NewReader("data: "+strings.Repeat("A", limit)+"\n\n"), limit, nil).next()
+	data, _, err := newEventReader(strings.NewReader("data: "+strings.Repeat("A", limit)+"\n\n"), limit, nil).next()
 	require.NoError(t, err)
 	require.Len(t, data, limit)
 }
@@ -170,7 +170,7 @@ func TestSSEReaderLimit(t *testing.T) {
 func TestSSEReaderDropsAnUnfinishedEventOfABrokenStream(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("reset")
-	r := newSSEReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), maxEventBytes, nil)
+	r := newEventReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), maxEventBytes, nil)
 	data, _, err := r.next()
 	require.NoError(t, err)
 	require.Equal(t, "a", string(data))
@@ -181,7 +181,7 @@ func TestSSEReaderDropsAnUnfinishedEventOfABrokenStream(t *testing.T) {
 func TestSSEReaderAhead(t *testing.T) {
 	t.Parallel()
 	src, w := io.Pipe()
-	r := newSSEReader(src, maxEventBytes, nil)
+	r := newEventReader(src, maxEventBytes, nil)
 	go func() { _, _ = io.WriteString(w, "data: a\n\ndata: b\n\ndata: c") }()
 	data, _, err := r.next()
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestSSEReaderClock(t *testing.T) {
 	src := io.MultiReader(
 		strings.NewReader(": ping\n\n"), strings.NewReader(": ping\n\n"), // two reads that are no answer
 		strings.NewReader("da"), strings.NewReader("ta: a"), strings.NewReader("b\n\ndata: c\n\n"))
-	r := newSSEReader(src, maxEventBytes, log)
+	r := newEventReader(src, maxEventBytes, log)
 	_, _, err := r.next()
 	require.NoError(t, err)
 	require.Equal(t, []string{"arm", "arm", "disarm"}, log.calls, "once for all comments, once more after bytes of the event")

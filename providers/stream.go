@@ -24,7 +24,7 @@ const (
 // it (see [Event]).
 type stream struct {
 	*call
-	sse      *sseReader
+	events   *eventReader
 	dialect  Dialect
 	reader   StreamReader
 	status   int
@@ -65,12 +65,15 @@ func (p *HTTP) openStream(c *call, resp *http.Response, body io.Reader, apiKey s
 		onFirst:  p.firstByteTimeout,
 		firstBy:  c.armedUntil(),
 	}
-	s.sse = newSSEReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
-	s.sse.hold = c.hold
-	data, bare, err := s.sse.next()
+	s.events = newEventReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
+	s.events.hold = c.hold
+	if _, objects := s.reader.(interface{ jsonLines() }); objects {
+		s.events.line = between
+	}
+	data, bare, err := s.events.next()
 	event, failure := s.take(data, bare, err)
 	for failure == nil && !s.begun && !s.complete.Load() {
-		data, bare, err = s.sse.next()
+		data, bare, err = s.events.next()
 		event, failure = s.take(data, bare, err)
 	}
 	if failure != nil {
@@ -116,12 +119,12 @@ func (s *streamClock) spend() {
 // Next implements [Events].
 func (s *stream) Next() (Event, error) {
 	for s.ready.empty() && s.err == nil {
-		s.put(s.sse.next())
+		s.put(s.events.next())
 	}
 	event := s.ready
 	s.ready = Event{}
 	if event.empty() {
-		s.sse.free()
+		s.events.free()
 		return Event{}, s.err
 	}
 	event.Model = s.model
@@ -131,7 +134,7 @@ func (s *stream) Next() (Event, error) {
 // Buffered implements [Events].
 func (s *stream) Buffered() bool {
 	for s.ready.empty() && s.err == nil {
-		data, bare, ok, err := s.sse.ahead()
+		data, bare, ok, err := s.events.ahead()
 		if !ok && err == nil {
 			return false
 		}
@@ -169,7 +172,7 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	data = bytes.TrimSpace(data)
 	switch {
 	case bare && !json.Valid(data):
-		return Event{}, s.noAnswer("the stream holds bytes that are no event")
+		return Event{}, s.noAnswer(errNoEvent.Error())
 	case bare:
 		return Event{}, tidy(s.dialect.Fault(http.StatusOK, nil, data), s.status, s.apiKey)
 	case len(data) == 0:
@@ -208,7 +211,7 @@ func (s *stream) event(piece Piece) Event {
 		s.finish = plainReason(piece.FinishReason)
 	}
 	if piece.End {
-		s.drains = s.sse.err == nil
+		s.drains = s.events.err == nil
 		last := s.finished()
 		event.FinishReason = last.FinishReason
 		event.Text += last.Text
@@ -236,6 +239,8 @@ func (s *stream) ended(err error) (Event, *Error) {
 	switch {
 	case errors.Is(err, errManyLarge):
 		return Event{}, &Error{Failure: FailureOverloaded, Elsewhere: true, Status: s.status, Cause: err}
+	case errors.Is(err, errNoEvent):
+		return Event{}, s.noAnswer(errNoEvent.Error())
 	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
 		return Event{}, &Error{Failure: FailureRefused, Elsewhere: true, Status: s.status, Cause: err}
 	case s.finish != "" && (errors.Is(err, io.EOF) || cause == nil || errors.Is(cause, errFinished) || errors.As(cause, &ours)):
@@ -254,6 +259,6 @@ func (s *stream) ended(err error) (Event, *Error) {
 // with the settlement, so neither the client nor the ledger waits for the end of the vendor's connection.
 func (s *stream) drain() {
 	s.arm(drainWait, errFinished)
-	_, _ = io.CopyN(io.Discard, s.sse.src, drainBytes)
+	_, _ = io.CopyN(io.Discard, s.events.src, drainBytes)
 	s.end()
 }
