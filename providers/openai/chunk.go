@@ -10,7 +10,7 @@ import (
 )
 
 // chunk contains the relevant members of one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole
-// body of another answer. All other members (reasoning, tool calls, refusals, ids, other choices) are dropped.
+// body of another answer. All other members (reasoning, tool calls, ids, other choices) are dropped.
 type chunk struct {
 	choice
 	// chosen is set if there is a choice with index 0.
@@ -187,8 +187,9 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 	return c, index
 }
 
-// content reads a delta or message and returns the literal of its content, which is nil if the content is absent or null. at is
-// the offset of the literal, or 0 if it was put together from several parts.
+// content reads a delta or message and returns the literal of its content, which is nil if the content is absent or null. A
+// refusal replaces empty content: it is the answer, and the vendor charges for it. at is the offset of the literal, or 0 if it was
+// put together from several parts.
 func (s *scanner) content() (text providers.JSONString, at int, filled, malformed bool) {
 	if s.Null() {
 		return nil, 0, false, false
@@ -198,8 +199,16 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 		return nil, 0, false, true
 	}
 	var buf [jsonscan.MaxWord]byte
+	var refusal providers.JSONString
+	var refusalAt int
 	for more := s.Enter('{'); more; more = s.More('{') {
-		if string(s.Key().Word(&buf)) != "content" {
+		switch string(s.Key().Word(&buf)) {
+		case "content":
+		case "refusal":
+			refusal = providers.JSONString(s.stringOrSkip())
+			refusalAt = s.Offset() - len(refusal)
+			continue
+		default:
 			s.Skip()
 			continue
 		}
@@ -215,6 +224,9 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 			s.Skip()
 			malformed = true
 		}
+	}
+	if len(text) <= len(`""`) && len(refusal) > len(`""`) {
+		text, at = refusal, refusalAt
 	}
 	return text, at, true, malformed
 }
@@ -292,52 +304,73 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 		s.Skip()
 		return u, false
 	}
-	prompt, completion, total := int64(absent), int64(absent), int64(absent)
-	cached := int64(absent)
+	c := counts{prompt: absent, completion: absent, total: absent}
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "prompt_tokens":
-			prompt = s.count()
+			c.prompt = s.count()
 		case "completion_tokens":
-			completion = s.count()
+			c.completion = s.count()
 		case "total_tokens":
-			total = s.count()
-		case "prompt_tokens_details":
-			cached = max(cached, s.cachedTokens())
+			c.total = s.count()
+		case "prompt_tokens_details", "completion_tokens_details":
+			s.details(&c)
 		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Kimi
-			cached = max(cached, s.count())
+			c.cached = max(c.cached, s.count())
 		default:
 			s.Skip()
 		}
 	}
-	if completion == absent && prompt >= 0 && total >= prompt {
-		completion = 0 // Gemini leaves a zero out
-	}
-	if prompt < 0 || completion < 0 {
-		return providers.Usage{}, false
-	}
-	if cached < 0 || cached > prompt {
-		cached = 0
-	}
-	// Some vendors (xAI, Gemini) count reasoning, which is output, only in the total.
-	completion = max(completion, total-prompt)
-	return providers.Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached}, true
+	return c.usage()
 }
 
-func (s *scanner) cachedTokens() int64 {
+// details reads an object of parts of the prompt or of the completion.
+func (s *scanner) details(c *counts) {
 	if s.Peek() != '{' {
 		s.Skip()
-		return absent
+		return
 	}
-	cached := int64(absent)
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		if string(s.Key().Word(&buf)) == "cached_tokens" {
-			cached = s.count()
-		} else {
+		switch string(s.Key().Word(&buf)) {
+		case "cached_tokens":
+			c.cached = max(c.cached, s.count())
+		case "cache_write_tokens", "cache_creation_input_tokens": // OpenAI and OpenRouter, Qwen
+			c.written = max(c.written, s.count())
+		case "reasoning_tokens":
+			c.reasoning = max(c.reasoning, s.count())
+		default:
 			s.Skip()
 		}
 	}
-	return cached
+}
+
+// counts are the numbers of a usage object, as results of [scanner.count]. The parts are 0 if the vendor doesn't report them.
+type counts struct {
+	prompt, completion, total  int64
+	cached, written, reasoning int64
+}
+
+// usage returns the counts in the form of [providers.Usage]. counted is false if they can't be right.
+func (c *counts) usage() (u providers.Usage, counted bool) {
+	if c.completion == absent && c.prompt >= 0 && c.total >= c.prompt {
+		c.completion = 0 // Gemini leaves a zero out
+	}
+	if c.prompt < 0 || c.completion < 0 {
+		return providers.Usage{}, false
+	}
+	if c.cached > c.prompt {
+		c.cached = 0
+	}
+	if c.written > c.prompt-c.cached {
+		c.written = 0
+	}
+	// xAI and Gemini count reasoning, which is output, beside the completion: only the total has it. Other vendors' total shows that
+	// the completion has it already.
+	completion := max(c.completion, c.total-c.prompt)
+	return providers.Usage{
+		PromptTokens: c.prompt, CachedPromptTokens: c.cached, CacheWriteTokens: c.written,
+		CompletionTokens: completion, ReasoningTokens: min(max(c.reasoning, completion-c.completion), completion),
+	}, true
 }

@@ -41,7 +41,7 @@ func TestReadChunkDialects(t *testing.T) {
 		"huge usage":          {`{"choices":[],"usage":{"prompt_tokens":1e300,"completion_tokens":5}}`, want{}},
 		"beyond float usage":  {`{"choices":[],"usage":{"prompt_tokens":1e999,"completion_tokens":5}}`, want{}},
 		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &providers.Usage{PromptTokens: 7}}},
-		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
+		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1, ReasoningTokens: 1}}},
 		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
 		"kimi cache":          {`{"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"cached_tokens":80}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
 		"both kimi caches":    {`{"usage":{"cached_tokens":80,"prompt_tokens":100,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":80}}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
@@ -57,6 +57,13 @@ func TestReadChunkDialects(t *testing.T) {
 		"escaped names":       {`{"\u0063hoices":[{"\u0064elta":{"c\u006fntent":"Hi"}}]}`, want{text: "Hi"}},
 		"other case":          {`{"Choices":[{"delta":{"content":"no"}}]}`, want{}},
 		"repeated":            {`{"choices":[{"delta":{"content":"a"}}],"choices":[{"delta":{"content":"b","content":"c"}}]}`, want{text: "c"}},
+		"refusal":             {`{"choices":[{"delta":{"refusal":"I can't."}}]}`, want{text: "I can't."}},
+		"refusal of null":     {`{"choices":[{"delta":{"content":null,"refusal":"I can't."}}]}`, want{text: "I can't."}},
+		"refusal, no content": {`{"choices":[{"delta":{"refusal":"I can't.","content":""}}]}`, want{text: "I can't."}},
+		"refusal and content": {`{"choices":[{"delta":{"content":"Hi","refusal":"no"}}]}`, want{text: "Hi"}},
+		"empty refusal":       {`{"choices":[{"delta":{"content":"Hi","refusal":""}}]}`, want{text: "Hi"}},
+		"no refusal":          {`{"choices":[{"delta":{"content":"","refusal":null}}]}`, want{}},
+		"refusal of a number": {`{"choices":[{"delta":{"content":null,"refusal":7}}]}`, want{}},
 		"content parts":       {`{"choices":[{"delta":{"content":[{"type":"text","text":"a\u00e9"},{"text":"b","type":"text"},{"type":"text","text":""}]}}]}`, want{text: "aéb"}},
 		"a pair over parts":   {`{"choices":[{"delta":{"content":[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]}}]}`, want{text: "😀"}},
 		"thinking parts":      {`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}],"text":"no"},{"type":"text","text":"yes"},{"type":"reference","reference_ids":[1]}]}}]}`, want{text: "yes"}},
@@ -130,17 +137,23 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		if total > prompt+completion {
 			u.CompletionTokens = total - prompt
 		}
-		cached := int64(absent)
-		var details object
-		if json.Unmarshal(fields["prompt_tokens_details"], &details) == nil {
-			cached = count(details["cached_tokens"])
-		}
-		if cached < 0 {
-			cached = count(fields["prompt_cache_hit_tokens"])
+		cached := max(count(fields["prompt_cache_hit_tokens"]), count(fields["cached_tokens"]))
+		written, reasoning := int64(absent), u.CompletionTokens-completion
+		for _, name := range []string{"prompt_tokens_details", "completion_tokens_details"} {
+			var details object
+			if json.Unmarshal(fields[name], &details) == nil {
+				cached = max(cached, count(details["cached_tokens"]))
+				written = max(written, count(details["cache_write_tokens"]), count(details["cache_creation_input_tokens"]))
+				reasoning = max(reasoning, count(details["reasoning_tokens"]))
+			}
 		}
 		if cached >= 0 && cached <= prompt {
 			u.CachedPromptTokens = cached
 		}
+		if written >= 0 && written <= prompt-u.CachedPromptTokens {
+			u.CacheWriteTokens = written
+		}
+		u.ReasoningTokens = min(reasoning, u.CompletionTokens)
 		return u, true
 	}
 	c.usage, c.counted = usage(doc["usage"])
@@ -195,15 +208,18 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 			continue
 		}
 		c.filled = true
-		var text string
+		var text, refusal string
 		if raw := inner["content"]; isNull(raw) {
-			continue
+			c.content = nil
 		} else if json.Unmarshal(raw, &text) == nil {
 			c.content = providers.JSONString(raw)
 		} else if literal, ok := plainParts(raw); ok {
 			c.content = literal
 		} else {
 			c.content, c.malformed = literal, true
+		}
+		if raw := inner["refusal"]; len(c.content) <= 2 && len(raw) > 2 && raw[0] == '"' && json.Unmarshal(raw, &refusal) == nil {
+			c.content = providers.JSONString(raw)
 		}
 	}
 	return c, true
@@ -268,7 +284,8 @@ func TestReadChunkOfAnyDocument(t *testing.T) {
 	})
 	name := rapid.SampledFrom([]string{
 		"choices", "usage", "model", "error", "x_groq", "object", "index", "delta", "message", "content", "finish_reason", "prompt_tokens",
-		"completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens", "prompt_cache_hit_tokens", "type", "text", "Content", `c\u0068oices`, "other", "",
+		"completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details", "cached_tokens", "prompt_cache_hit_tokens",
+		"cache_write_tokens", "cache_creation_input_tokens", "reasoning_tokens", "refusal", "type", "text", "Content", `c\u0068oices`, "other", "",
 	})
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})
 	var value func(t *rapid.T, depth int) string
@@ -292,11 +309,12 @@ func TestReadChunkOfAnyDocument(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		part := `{"type":` + rapid.SampledFrom([]string{`"text"`, `"thinking"`, "1"}).Draw(t, "type") + `,"text":` + scalar.Draw(t, "text") + "}"
-		content := `{"content":[` + part + "," + value(t, 2) + "," + part + `]}`
+		content := `{"content":[` + part + "," + value(t, 2) + "," + part + `],"refusal":` + scalar.Draw(t, "refusal") + `}`
 		delta := rapid.SampledFrom([]string{content, value(t, 2)}).Draw(t, "delta")
 		choice := `{"index":` + scalar.Draw(t, "index") + `,"delta":` + delta + `,"message":` + value(t, 3) + `,"usage":` + value(t, 2) + `,"finish_reason":` + scalar.Draw(t, "finish") + `}`
 		usage := `{"prompt_tokens":` + scalar.Draw(t, "prompt") + `,"completion_tokens":` + scalar.Draw(t, "completion") + `,"total_tokens":` + scalar.Draw(t, "total") +
-			`,"prompt_tokens_details":{"cached_tokens":` + scalar.Draw(t, "cached") + `}}`
+			`,"cached_tokens":` + scalar.Draw(t, "cached") + `,"prompt_tokens_details":{"cached_tokens":` + scalar.Draw(t, "cached") +
+			`,"cache_write_tokens":` + scalar.Draw(t, "written") + `},"completion_tokens_details":{"reasoning_tokens":` + scalar.Draw(t, "reasoning") + `}}`
 		for _, doc := range []string{
 			value(t, 4),
 			`{"choices":[` + choice + "," + value(t, 3) + `],"usage":` + usage + `,"x_groq":` + value(t, 3) + `}`,
@@ -314,6 +332,7 @@ func FuzzReadChunk(f *testing.F) {
 		`{"error":{"message":"no"},"x_groq":{"usage":{"prompt_tokens":1,"total_tokens":3},"error":"x"},"object":"error"}`,
 		`{"choices":[{"index":1},{"index":0.0,"delta":null,"message":{"content":null}},{}],"choices":[{"delta":{"content":[]}}]}`,
 		`{"choices":[{"delta":{"content":[{"type":"text","text":"a"},{"type":"thinking"},{"text":"\ud83d","type":"text"}]},"usage":{"prompt_tokens":1,"prompt_cache_hit_tokens":1,"completion_tokens":2,"total_tokens":9}}]}`,
+		`{"choices":[{"delta":{"content":"","refusal":"No."}}],"usage":{"prompt_tokens":9,"completion_tokens":2,"cached_tokens":1,"prompt_tokens_details":{"cache_write_tokens":4},"completion_tokens_details":{"reasoning_tokens":1}}}`,
 		`{"choices":[1,null,{"index":"0"}],"usage":[1,-2.5e-3,true,false,null,"\u00e9"]}`,
 		`{"\u0075sage":{"prompt_tokens":-0,"completion_tokens":1e2}}`, `[]`, `{"a":`, "{\"choices\":[{\"delta\":{\"content\":\"a\n\ndata: b\"}}]}",
 	} {

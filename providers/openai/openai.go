@@ -5,10 +5,12 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
@@ -163,13 +165,26 @@ func (f *frame) content(data []byte) providers.JSONString {
 	return nil
 }
 
-// finishReason returns the vendor's finish reason, which may be empty. Some vendors report an error as a finish reason.
+// finishWords are OpenAI's words for other vendors' finish reasons.
+var finishWords = map[string]string{
+	"max_tokens": "length", "max_output_tokens": "length", "model_length": "length", // Mistral has the last one
+	"model_context_window_exceeded": "length", "sensitive": "content_filter", // GLM
+	"content_filtered": "content_filter", "refusal": "content_filter", "safety": "content_filter",
+}
+
+// finishReason returns the finish reason, which may be empty. Some vendors report an error as a finish reason.
 func (c *chunk) finishReason() (string, error) {
 	reason := c.finish.Text()
-	if reason == "error" {
-		return "", providers.NotAnAnswer("the vendor ended the answer with an error")
+	switch word := strings.ToLower(reason); word {
+	case "", "stop", "length":
+		return reason, nil
+	case "insufficient_system_resource": // DeepSeek
+		return "", &providers.Error{Failure: providers.FailureOverloaded, Elsewhere: true, Detail: "the answer ended with " + word}
+	case "error", "abort", "network_error": // OpenRouter, vLLM, GLM
+		return "", providers.NotAnAnswer("the vendor ended the answer with " + word)
+	default:
+		return cmp.Or(finishWords[word], reason), nil
 	}
-	return reason, nil
 }
 
 // reported returns a copy of the usage, or nil. The copy keeps events without usage free of allocations.
@@ -195,8 +210,12 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
+		role := m.Role
+		if role == "tool" { // a message with this role must have the id of a tool's call
+			role = "user"
+		}
 		b = append(b, `{"role":`...)
-		b = providers.AppendQuoted(b, m.Role)
+		b = providers.AppendQuoted(b, role)
 		b = append(b, `,"content":`...)
 		parts = append(parts, b[start:len(b):len(b)], m.Content)
 		start = len(b)

@@ -29,55 +29,66 @@ func TestDialects(t *testing.T) {
 	usual := &providers.Usage{PromptTokens: 11, CompletionTokens: 7}
 	openaitest.EachVersion(t, openaitest.Long, func(t *testing.T, v openaitest.Vendor) {
 		for name, want := range map[string]providertest.Answer{
-			"ok":                       {Text: helloText, FinishReason: "stop", Usage: usual},
-			"ok;pt=123;ct=45;cached=8": {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{PromptTokens: 123, CompletionTokens: 45, CachedPromptTokens: 8}},
-			"length":                   {Text: helloText, FinishReason: "length", Usage: usual},
-			"content-filter":           {Text: helloText, FinishReason: "content_filter", Usage: usual},
-			"empty-text":               {FinishReason: "stop", Usage: usual},
-			"null-content":             {FinishReason: "stop", Usage: usual},
-			"unicode":                  {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
-			"split-utf8":               {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
-			"split-pair":               {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
-			"content-parts":            {Text: helloText, FinishReason: "stop", Usage: usual},
-			"crlf":                     {Text: helloText, FinishReason: "stop", Usage: usual},
-			"cr":                       {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-space":                 {Text: helloText, FinishReason: "stop", Usage: usual},
-			"bom":                      {Text: helloText, FinishReason: "stop", Usage: usual},
-			"comments":                 {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-role":                  {Text: helloText, FinishReason: "stop", Usage: usual},
-			"role-null":                {Text: helloText, FinishReason: "stop", Usage: usual},
-			"role-content":             {Text: helloText, FinishReason: "stop", Usage: usual},
-			"role-each":                {Text: helloText, FinishReason: "stop", Usage: usual},
-			"finish-content":           {Text: helloText, FinishReason: "stop", Usage: usual},
-			"finish-each":              {Text: helloText, FinishReason: "stop", Usage: usual},
-			"all-in-one":               {Text: helloText, FinishReason: "stop", Usage: usual},
-			"reasoning":                {Text: helloText, FinishReason: "stop", Usage: usual},
-			"tool-calls":               {Text: helloText, FinishReason: "stop", Usage: usual},
-			"empty-delta":              {Text: helloText, FinishReason: "stop", Usage: usual},
-			"unknown-event":            {Text: helloText, FinishReason: "stop", Usage: usual},
-			"two-choices":              {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-done":                  {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-done-open":             {Text: helloText, FinishReason: "stop", Usage: usual},
-			"done-open":                {Text: helloText, FinishReason: "stop", Usage: usual},
-			"unfinished-lines":         {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-finish":                {Text: helloText, FinishReason: "stop", Usage: usual},
-			"gzip":                     {Text: helloText, FinishReason: "stop", Usage: usual},
-			"gzip;n=500":               {Text: words(500), FinishReason: "stop", Usage: usual},
-			"ok;n=2000":                {Text: words(2000), FinishReason: "stop", Usage: usual},
-			"ok;size=1048576":          {Text: strings.Repeat("A", 1<<20), FinishReason: "stop", Usage: usual},
-			"ok;size=8388608":          {Text: strings.Repeat("A", 8<<20), FinishReason: "stop", Usage: usual},
-			"ok;delay=1":               {Text: helloText, FinishReason: "stop", Usage: usual},
-			"no-usage":                 {Text: helloText, FinishReason: "stop"},
-			"zero-usage":               {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{}},
-			"negative-usage":           {Text: helloText, FinishReason: "stop"},
-			"fraction-usage":           {Text: helloText, FinishReason: "stop"},
-			"text-usage":               {Text: helloText, FinishReason: "stop"},
-			"float-usage":              {Text: helloText, FinishReason: "stop", Usage: usual},
-			"absurd-usage":             {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{PromptTokens: 11, CompletionTokens: 4_000_000_000_000}},
-			"usage-null":               {Text: helloText, FinishReason: "stop", Usage: usual},
-			"usage-on-finish":          {Text: helloText, FinishReason: "stop", Usage: usual},
-			"usage-groq":               {Text: helloText, FinishReason: "stop", Usage: usual},
-			"usage-twice":              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"ok":                          {Text: helloText, FinishReason: "stop", Usage: usual},
+			"ok;pt=123;ct=45;cached=8":    {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{PromptTokens: 123, CompletionTokens: 45, CachedPromptTokens: 8, ReasoningTokens: 3}},
+			"length":                      {Text: helloText, FinishReason: "length", Usage: usual},
+			"content-filter":              {Text: helloText, FinishReason: "content_filter", Usage: usual},
+			"ok;finish=model_length":      {Text: helloText, FinishReason: "length", Usage: usual},
+			"ok;finish=MAX_TOKENS":        {Text: helloText, FinishReason: "length", Usage: usual},
+			"ok;finish=max_output_tokens": {Text: helloText, FinishReason: "length", Usage: usual},
+			"ok;finish=model_context_window_exceeded": {Text: helloText, FinishReason: "length", Usage: usual},
+			"ok;finish=sensitive":                     {Text: helloText, FinishReason: "content_filter", Usage: usual},
+			"ok;finish=content_filtered":              {Text: helloText, FinishReason: "content_filter", Usage: usual},
+			"ok;finish=refusal":                       {Text: helloText, FinishReason: "content_filter", Usage: usual},
+			"ok;finish=SAFETY":                        {Text: helloText, FinishReason: "content_filter", Usage: usual},
+			"refusal":                                 {Text: helloText, FinishReason: "stop", Usage: usual},
+			"azure-filter":                            {Text: helloText, FinishReason: "stop", Usage: usual},
+			"empty-text":                              {FinishReason: "stop", Usage: usual},
+			"null-content":                            {FinishReason: "stop", Usage: usual},
+			"unicode":                                 {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
+			"split-utf8":                              {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
+			"split-pair":                              {Text: openaitest.Unicode, FinishReason: "stop", Usage: usual},
+			"content-parts":                           {Text: helloText, FinishReason: "stop", Usage: usual},
+			"crlf":                                    {Text: helloText, FinishReason: "stop", Usage: usual},
+			"cr":                                      {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-space":                                {Text: helloText, FinishReason: "stop", Usage: usual},
+			"bom":                                     {Text: helloText, FinishReason: "stop", Usage: usual},
+			"comments":                                {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-role":                                 {Text: helloText, FinishReason: "stop", Usage: usual},
+			"role-null":                               {Text: helloText, FinishReason: "stop", Usage: usual},
+			"role-content":                            {Text: helloText, FinishReason: "stop", Usage: usual},
+			"role-each":                               {Text: helloText, FinishReason: "stop", Usage: usual},
+			"finish-content":                          {Text: helloText, FinishReason: "stop", Usage: usual},
+			"finish-each":                             {Text: helloText, FinishReason: "stop", Usage: usual},
+			"all-in-one":                              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"reasoning":                               {Text: helloText, FinishReason: "stop", Usage: usual},
+			"tool-calls":                              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"empty-delta":                             {Text: helloText, FinishReason: "stop", Usage: usual},
+			"unknown-event":                           {Text: helloText, FinishReason: "stop", Usage: usual},
+			"two-choices":                             {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-done":                                 {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-done-open":                            {Text: helloText, FinishReason: "stop", Usage: usual},
+			"done-open":                               {Text: helloText, FinishReason: "stop", Usage: usual},
+			"unfinished-lines":                        {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-finish":                               {Text: helloText, FinishReason: "stop", Usage: usual},
+			"gzip":                                    {Text: helloText, FinishReason: "stop", Usage: usual},
+			"gzip;n=500":                              {Text: words(500), FinishReason: "stop", Usage: usual},
+			"ok;n=2000":                               {Text: words(2000), FinishReason: "stop", Usage: usual},
+			"ok;size=1048576":                         {Text: strings.Repeat("A", 1<<20), FinishReason: "stop", Usage: usual},
+			"ok;size=8388608":                         {Text: strings.Repeat("A", 8<<20), FinishReason: "stop", Usage: usual},
+			"ok;delay=1":                              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"no-usage":                                {Text: helloText, FinishReason: "stop"},
+			"zero-usage":                              {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{}},
+			"negative-usage":                          {Text: helloText, FinishReason: "stop"},
+			"fraction-usage":                          {Text: helloText, FinishReason: "stop"},
+			"text-usage":                              {Text: helloText, FinishReason: "stop"},
+			"float-usage":                             {Text: helloText, FinishReason: "stop", Usage: usual},
+			"absurd-usage":                            {Text: helloText, FinishReason: "stop", Usage: &providers.Usage{PromptTokens: 11, CompletionTokens: 4_000_000_000_000}},
+			"usage-null":                              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"usage-on-finish":                         {Text: helloText, FinishReason: "stop", Usage: usual},
+			"usage-groq":                              {Text: helloText, FinishReason: "stop", Usage: usual},
+			"usage-choice":                            {Text: helloText, FinishReason: "stop", Usage: usual},
+			"usage-twice":                             {Text: helloText, FinishReason: "stop", Usage: usual},
 		} {
 			for _, stream := range []bool{true, false} {
 				require.Equal(t, want, providertest.Ask(t, v, openaitest.Ask(name, stream)), "%s stream=%v", name, stream)
@@ -142,6 +153,10 @@ func TestFailures(t *testing.T) {
 		"context-anthropic": tooLong,
 		"context-gemini":    tooLong,
 	}
+	for _, word := range []string{"error", "abort", "network_error"} {
+		both["ok;finish="+word] = refused
+	}
+	both["ok;finish=insufficient_system_resource"] = overloaded
 	streams := map[string]want{
 		"json-answer":         refused,
 		"reset;at=0":          {providers.FailureUnreachable, false, false}, // the role came
@@ -171,6 +186,9 @@ func TestFailures(t *testing.T) {
 				return // it is a stream's event
 			}
 			events, err := v.Open(t.Context(), openaitest.Ask(name, stream))
+			if strings.HasPrefix(name, "ok;finish=") {
+				want.inOpen = !stream
+			}
 			require.Equal(t, want.inOpen, err != nil, "%s stream=%v: %v", name, stream, err)
 			if err == nil {
 				came := providertest.Read(t, events)
@@ -219,7 +237,7 @@ func TestRequest(t *testing.T) {
 		seen := v.Requests()
 		require.Len(t, seen, 2)
 		messages := `"messages":[{"role":"system","content":"S"},{"role":"user","content":` + string(tricky) +
-			`},{"role":"assistant","content":""},{"role":"tool","content":"  spaces \n"}]`
+			`},{"role":"assistant","content":""},{"role":"user","content":"  spaces \n"}]`
 		require.Equal(t, `{"model":"odd \"model\"",`+messages+`,"temperature":0.7,"top_p":1e-07,"max_completion_tokens":4096,`+
 			`"stop":["\n\n","END"],"stream":true,"stream_options":{"include_usage":true}}`, string(seen[0].Body))
 		require.Equal(t, `{"model":"odd \"model\"",`+messages+`,"max_tokens":4096}`, string(seen[1].Body))

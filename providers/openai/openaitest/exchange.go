@@ -112,6 +112,7 @@ func (x *exchange) events(s *script) bool {
 	if s.comments {
 		x.write(": OPENROUTER PROCESSING\n\n: ping\n\nevent: message\nid: 1\nretry: 100\n")
 	}
+	x.write(s.first)
 	switch s.role {
 	case roleFirst:
 		x.event(s, s.event(`{"role":"assistant","content":""}`, "", ""))
@@ -159,7 +160,7 @@ func (x *exchange) piece(s *script, i int, piece string) {
 		}
 		return
 	}
-	delta, finish, more := `{"content":`+s.inForm(piece)+`}`, "", ""
+	delta, finish, more := `{"`+s.textIn+`":`+s.inForm(piece)+`}`, "", ""
 	if s.role == roleOnEach || (s.role == roleWithContent && i == 0) {
 		delta = `{"role":"assistant","content":` + quoted(piece) + `}`
 	}
@@ -192,7 +193,7 @@ func (x *exchange) ending(s *script) {
 	if s.usagePlace == usageFirstWins {
 		x.event(s, s.event("", "", `,"usage":{"prompt_tokens":1,"completion_tokens":1}`))
 	}
-	if s.usage != "" && s.usagePlace != usageOnFinish && s.usagePlace != usageOnXGroq {
+	if s.usage != "" && s.usagePlace != usageOnFinish && s.usagePlace != usageOnXGroq && s.usagePlace != usageInChoice {
 		x.event(s, s.event("", "", `,"usage":`+s.usage))
 	}
 	if s.done {

@@ -52,13 +52,17 @@ var changes = map[string]func(*script){
 	"tool-calls": func(s *script) {
 		s.between = s.event(`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`, "", "")
 	},
-	"empty-delta":      func(s *script) { s.between = s.event(`{}`, "", "") },
-	"unknown-event":    func(s *script) { s.between = `{"type":"ping"}` },
-	"two-choices":      func(s *script) { s.otherChoice = true },
-	"no-done":          func(s *script) { s.done = false },
-	"no-done-open":     func(s *script) { s.done, s.linger = false, true },
-	"done-open":        func(s *script) { s.linger = true },
-	"no-finish":        func(s *script) { s.finish = "" },
+	"empty-delta":   func(s *script) { s.between = s.event(`{}`, "", "") },
+	"unknown-event": func(s *script) { s.between = `{"type":"ping"}` },
+	"two-choices":   func(s *script) { s.otherChoice = true },
+	"no-done":       func(s *script) { s.done = false },
+	"no-done-open":  func(s *script) { s.done, s.linger = false, true },
+	"done-open":     func(s *script) { s.linger = true },
+	"no-finish":     func(s *script) { s.finish = "" },
+	"refusal":       func(s *script) { s.textIn = "refusal" },
+	"azure-filter": func(s *script) {
+		s.first = `data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}` + "\n\n"
+	},
 	"content-parts":    func(s *script) { s.inParts = true },
 	"split-pair":       func(s *script) { s.pieces, s.splitPairs = []string{Unicode}, true },
 	"half-pair":        func(s *script) { s.pieces, s.splitPairs, s.halfPair = []string{"Hello 👋"}, true, true },
@@ -79,6 +83,7 @@ var changes = map[string]func(*script){
 	"usage-null":      func(s *script) { s.usagePlace = usageNull },
 	"usage-on-finish": func(s *script) { s.usagePlace = usageOnFinish },
 	"usage-groq":      func(s *script) { s.usagePlace = usageOnXGroq },
+	"usage-choice":    func(s *script) { s.usagePlace = usageInChoice },
 	"usage-twice":     func(s *script) { s.usagePlace = usageFirstWins },
 
 	// Answers that are none.
@@ -212,6 +217,10 @@ func (x *exchange) serveStatus(status int) {
 		h.Set("Retry-After-Ms", v)
 	}
 	const says = `"message":"upstream says no: Incorrect API key provided: ` + Secret + `"`
+	if body := x.options["json"]; body != "" {
+		x.send(status, "application/json", body)
+		return
+	}
 	switch x.options["body"] {
 	case "html":
 		x.send(status, "text/html", maintenance)

@@ -1,6 +1,7 @@
 package openaitest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ type script struct {
 	pieces      []string
 	usage       string // JSON, empty: none
 	finish      string // empty: none
+	textIn      string // name of the member with the text
 
 	// Of streams only.
 	lineEnd, tag    string // "\n", "data: "
@@ -32,6 +34,7 @@ type script struct {
 	done            bool   // [DONE] at the end
 	linger          bool   // the connection stays open at the end
 	raw             string // sent instead of all events, as it is
+	first           string // sent as it is before the events
 	tail            string // sent as it is before the end
 	inParts         bool   // content is an array of a thinking part and text parts
 	fault           func(x *exchange) (goOn bool)
@@ -61,12 +64,14 @@ const (
 	usageOnFinish                    // in the event of the finish reason
 	usageOnXGroq                     // there, in Groq's extension
 	usageFirstWins                   // an own event; a smaller one came before it
+	usageInChoice                    // in the choice that has the finish reason, as Kimi does
 )
 
 func newScript(o options) *script {
 	s := &script{
 		contentType: "application/json",
-		finish:      "stop",
+		finish:      cmp.Or(o["finish"], "stop"),
+		textIn:      "content",
 		lineEnd:     "\n",
 		tag:         "data: ",
 		done:        true,
@@ -90,6 +95,7 @@ func newScript(o options) *script {
 		s.usage = fmt.Sprintf(`%s,"prompt_tokens_details":{"cached_tokens":%d,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":3}}`,
 			strings.TrimSuffix(s.usage, "}"), o.number("cached", 0))
 	}
+	s.usage = cmp.Or(o["usage"], s.usage)
 	return s
 }
 
@@ -106,13 +112,24 @@ func (s *script) answer() string {
 	if s.finish != "" {
 		finish = quoted(s.finish)
 	}
-	usage := ""
+	usage, usageIn := "", ""
 	if s.usage != "" {
 		usage = `,"usage":` + s.usage
 	}
+	if s.usagePlace == usageInChoice {
+		usage, usageIn = "", usage
+	}
 	return `{"id":"gen-1","object":"chat.completion","created":1700000000,"model":"upstream-model-x","system_fingerprint":"fp",` +
-		`"choices":[{"index":0,"message":{"role":"assistant","content":` + content + `,"refusal":null},"logprobs":null,"finish_reason":` +
-		finish + `}]` + usage + `}`
+		`"choices":[{"index":0,"message":{"role":"assistant","` + s.other() + `":null,"` + s.textIn + `":` + content + `},"logprobs":null,"finish_reason":` +
+		finish + usageIn + `}]` + usage + `}`
+}
+
+// other is the name of the member that has no text.
+func (s *script) other() string {
+	if s.textIn == "content" {
+		return "refusal"
+	}
+	return "content"
 }
 
 // inForm is a piece of the text as a value of content.
@@ -161,7 +178,11 @@ func (s *script) event(delta, finish, more string) string {
 		} else {
 			finish = quoted(finish)
 		}
-		choices = `{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + finish + `}`
+		usage := ""
+		if s.usagePlace == usageInChoice && finish != "null" {
+			usage = `,"usage":` + s.usage
+		}
+		choices = `{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + finish + usage + `}`
 		if s.otherChoice {
 			choices = `{"index":1,"delta":{"content":"WRONG"},"finish_reason":"length"},` + choices
 		}
