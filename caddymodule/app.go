@@ -92,6 +92,11 @@ func init() { caddy.RegisterModule(new(App)) }
 //	        context_window     <tokens>
 //	        max_output_tokens  <tokens>
 //	        max_tokens_field   max_tokens | max_completion_tokens
+//	        drop_sampling      [true|false]
+//	        drop_stop          [true|false]
+//	        thinking           <word>
+//	        least_max_tokens   <tokens>
+//	        shutdown_date      <YYYY-MM-DD>
 //	        reasoning          [true|false]
 //	        reserve_max_output [true|false]
 //	        live_only          [true|false]

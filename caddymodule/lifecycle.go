@@ -217,8 +217,12 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.settings = read
-	for _, warning := range append(a.secretWarnings(caddy.NewReplacer()), a.oddities()...) {
+	ending, ended := a.endingModels(time.Now())
+	for _, warning := range slices.Concat(a.secretWarnings(caddy.NewReplacer()), a.oddities(), ending) {
 		ctx.Logger().Warn(warning)
+	}
+	for _, fault := range ended {
+		ctx.Logger().Error(fault)
 	}
 	return a.provision(ctx, a)
 }

@@ -201,6 +201,13 @@ func (a *App) gauges() []prometheus.Collector {
 			"Calls to the provider that run in this process. They rise to max_calls when it hangs.", prometheus.Labels{"provider": p.Name},
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.CallsAt(p.Name)) })))
 	}
+	for _, m := range a.Models {
+		if day, err := m.shutdown(); err == nil && !day.IsZero() {
+			gauges = append(gauges, gauge("model_shutdown_timestamp_seconds",
+				"When the vendor ends the model, in Unix seconds, by its shutdown_date. Alert 90 days before.", prometheus.Labels{"model": m.Name},
+				func() float64 { return float64(day.Unix()) }))
+		}
+	}
 	if a.Redis != nil {
 		gauges = append(gauges, gauge("redis_up",
 			"1 if requests are counted in Redis, 0 while it is given up and this process counts. Alert on minutes of 0.", nil, a.reading(redisUp)))

@@ -93,7 +93,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // metricsTable renders the metrics in Markdown, ordered by name.
 func metricsTable() string {
-	app := &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}}
+	app := &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}, Models: []*Model{{Name: "acme/a", ShutdownDate: "2027-01-14"}}}
 	rows := map[string]string{}
 	for _, collector := range append(app.gauges(), processCollectors...) {
 		described := make(chan *prometheus.Desc, 16)

@@ -352,6 +352,25 @@ type Model struct {
 	// which some vendor models want. Default: `max_tokens`.
 	MaxTokensField string `json:"max_tokens_field,omitempty"`
 
+	// Whether the model refuses `temperature` and `top_p`. The vendor doesn't get them then, so the model's own apply. Default: false.
+	DropSampling bool `json:"drop_sampling,omitempty"`
+
+	// Whether the model refuses `stop`. The vendor gets no stop sequences then, and the answer still ends before the first of them.
+	// Stop sequences that the protocol refuses are always applied like this. Default: false.
+	DropStop bool `json:"drop_stop,omitempty"`
+
+	// The vendor's word for the least thinking of the model, such as `none`, `minimal`, `low` or `disabled`: 1 to 64 letters, digits,
+	// dots, hyphens and underscores. Default: nothing is sent about thinking.
+	Thinking string `json:"thinking,omitempty"`
+
+	// The smallest `max_tokens` of a request, from 1 to max_output_tokens. A smaller one is 400 `invalid_request`, because a model
+	// that can't answer without thinking would use it up before the answer begins; a conversation's is raised to it. Default: 1.
+	LeastMaxTokens *int64 `json:"least_max_tokens,omitempty"`
+
+	// The day on which the vendor ends the model, as YYYY-MM-DD, in UTC. A start of the server logs a warning from 90 days before, and
+	// an error from 7 days before. Default: unknown.
+	ShutdownDate string `json:"shutdown_date,omitempty"`
+
 	// Whether the model generates hidden tokens, which only the usage at the end of its answer counts. The vendor's call then goes
 	// on to its end, and is paid, also when the client of a stream leaves. Default: false.
 	Reasoning bool `json:"reasoning,omitempty"`
@@ -424,6 +443,25 @@ func (m *Model) Rules() []caddyfile.Rule {
 				}
 			}),
 		caddyfile.OneOf("max_tokens_field", &m.MaxTokensField, "max_tokens", "max_completion_tokens"),
+		caddyfile.Bool("drop_sampling", &m.DropSampling),
+		caddyfile.Bool("drop_stop", &m.DropStop),
+		caddyfile.Text("thinking", &m.Thinking, "<word>", "the vendor's word for the least thinking, e.g. minimal").
+			Also(func(fs *config.Faults, path string) {
+				if m.Thinking != "" && !isBlockName(m.Thinking) {
+					fs.Addf(path, "must be %s", blockNameForm)
+				}
+			}),
+		caddyfile.Integer("least_max_tokens", &m.LeastMaxTokens, 1, mostTokens).Or(1).As("<tokens>").
+			Also(func(fs *config.Faults, path string) {
+				if m.LeastMaxTokens != nil && m.MaxOutputTokens != nil && *m.LeastMaxTokens > *m.MaxOutputTokens {
+					fs.Addf(path, "is more than max_output_tokens, which bounds every answer: %d", *m.MaxOutputTokens)
+				}
+			}),
+		caddyfile.Text("shutdown_date", &m.ShutdownDate, "<YYYY-MM-DD>", "a day, e.g. 2027-01-14").Also(func(fs *config.Faults, path string) {
+			if _, err := m.shutdown(); err != nil {
+				fs.Addf(path, "%q is not a day; write for example 2027-01-14", m.ShutdownDate)
+			}
+		}),
 		caddyfile.Bool("reasoning", &m.Reasoning),
 		caddyfile.Bool("reserve_max_output", &m.ReserveMaxOutput),
 		caddyfile.Bool("live_only", &m.LiveOnly),
@@ -432,6 +470,14 @@ func (m *Model) Rules() []caddyfile.Rule {
 		caddyfile.Price("price_cached_input", &m.PriceCachedInput, highestPrice).
 			Filled(func() { m.PriceCachedInput = cmp.Or(m.PriceCachedInput, m.PriceInput) }),
 	}
+}
+
+// shutdown returns the beginning of the day on which the vendor ends the model. The zero time means that the day is unknown.
+func (m *Model) shutdown() (time.Time, error) {
+	if m.ShutdownDate == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.DateOnly, m.ShutdownDate)
 }
 
 // modelText is a text for people, with the place of its default.

@@ -118,11 +118,13 @@ func (a *App) Catalog() (*gateway.Catalog, error) {
 
 // entry returns m for the gateway. The defaults of m must be filled in.
 func (m *Model) entry() gateway.Model {
+	shutdown, _ := m.shutdown() // checked when the configuration was read
 	return gateway.Model{
 		ID: m.Name, Provider: m.provider(), Upstream: m.UpstreamModel,
 		DisplayName: m.DisplayName, FriendlyName: m.FriendlyName, Tier: m.Tier, OwnedBy: m.OwnedBy,
 		Created: *m.Created, VNHosted: m.VNHosted,
 		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
+		DropSampling: m.DropSampling, DropStop: m.DropStop, Thinking: m.Thinking, LeastMaxTokens: *m.LeastMaxTokens, Shutdown: shutdown,
 		Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
 		Price: billing.Price{Input: *m.PriceInput, Output: *m.PriceOutput, CachedInput: *m.PriceCachedInput},
 	}

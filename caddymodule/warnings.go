@@ -8,6 +8,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -102,6 +103,29 @@ func (a *App) oddities() (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+const (
+	// shutdownWarning and shutdownError are the times before the end of a model from which a start logs a warning and an error.
+	shutdownWarning = 90 * 24 * time.Hour
+	shutdownError   = 7 * 24 * time.Hour
+)
+
+// endingModels returns a sentence for each model that its vendor ends soon, as an error from shutdownError before its end.
+func (a *App) endingModels(now time.Time) (warnings, faults []string) {
+	for _, m := range a.Models {
+		day, err := m.shutdown()
+		if err != nil || day.IsZero() || day.Sub(now) > shutdownWarning {
+			continue
+		}
+		ends := config.Element("model", m.Name) + ".shutdown_date: the vendor ends the model on " + m.ShutdownDate + "; offer another one"
+		if day.Sub(now) > shutdownError {
+			warnings = append(warnings, ends)
+		} else {
+			faults = append(faults, ends)
+		}
+	}
+	return warnings, faults
 }
 
 // publicHTTP reports whether an address is plain http to a host that is neither this machine's nor of a private network. A name without

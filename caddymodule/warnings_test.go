@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -38,6 +39,27 @@ func TestOddities(t *testing.T) {
 	} {
 		require.Equal(t, public, publicHTTP(address), address)
 	}
+}
+
+// TestEndingModels guarantees a warning 90 days before the end of a model, and an error from 7 days before it on.
+func TestEndingModels(t *testing.T) {
+	t.Parallel()
+	app := goodApp(t)
+	app.Models[0].ShutdownDate = "2027-01-14"
+	const ends = "svc.model[echo/echo-1].shutdown_date: the vendor ends the model on 2027-01-14; offer another one"
+	for today, want := range map[string]struct{ warnings, faults []string }{
+		"2026-10-15": {}, "2026-10-16": {warnings: []string{ends}}, "2027-01-06": {warnings: []string{ends}},
+		"2027-01-07": {faults: []string{ends}}, "2027-02-01": {faults: []string{ends}},
+	} {
+		now, err := time.Parse(time.DateOnly, today)
+		require.NoError(t, err)
+		warnings, faults := app.endingModels(now)
+		require.Equal(t, want.warnings, warnings, today)
+		require.Equal(t, want.faults, faults, today)
+	}
+	app.Models[0].ShutdownDate = ""
+	warnings, faults := app.endingModels(time.Now())
+	require.Empty(t, append(warnings, faults...))
 }
 
 func TestSecretWarnings(t *testing.T) {

@@ -162,6 +162,14 @@ type Model struct {
 	LiveOnly bool
 	// Reasoning means that the model generates hidden tokens, which are counted only in the usage at the end of its answer.
 	Reasoning bool
+	// DropSampling and DropStop mean that the vendor doesn't get temperature and top_p, or stop sequences, because the model refuses them.
+	DropSampling, DropStop bool
+	// Thinking is [providers.Request.Thinking].
+	Thinking string
+	// LeastMaxTokens is the smallest max_tokens that leaves room for an answer. 0 means 1.
+	LeastMaxTokens int64
+	// Shutdown is the day on which the vendor ends the model. The zero time means that it is unknown.
+	Shutdown time.Time
 	// MaxTokensField is the vendor's name of max_tokens.
 	MaxTokensField string
 	Price          billing.Price

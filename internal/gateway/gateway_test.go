@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -531,6 +532,65 @@ func TestReserveMaxOutput(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 26+2*maxOut, result.ChargedMicros)
 		require.EqualValues(t, 100, f.script.seen()[0].MaxTokens)
+	}
+}
+
+// TestRefusedParameters: the vendor doesn't get parameters that the model refuses, and gets the word for its least thinking.
+func TestRefusedParameters(t *testing.T) {
+	t.Parallel()
+	heat := 0.5
+	ask := request(func(r *gateway.Request) { r.Temperature, r.TopP, r.Stop = &heat, &heat, []string{"END"} })
+	f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(26, 1, 0)}}, func(m *gateway.Model, _ *gateway.ProviderEntry) {
+		m.DropSampling, m.DropStop, m.Thinking = true, true, "minimal"
+	})
+	_, err := f.Call(t.Context(), ask, nil)
+	require.NoError(t, err)
+	sent := f.script.seen()[0]
+	require.Nil(t, sent.Temperature)
+	require.Nil(t, sent.TopP)
+	require.Nil(t, sent.Stop)
+	require.Equal(t, "minimal", sent.Thinking)
+}
+
+// TestLeastMaxTokens: a max_tokens that leaves no room for an answer is refused before anything is held. A turn's is raised, because
+// the customer who waits can't change it, and the smallest is kept in a full window.
+func TestLeastMaxTokens(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		asked, sent int64
+		content     int
+		turn        bool
+	}{
+		"too few":          {asked: 49},
+		"just enough":      {asked: 50, sent: 50},
+		"none":             {sent: maxOut},
+		"too few, a turn":  {asked: 49, sent: 50, turn: true},
+		"nearly no window": {asked: 60, sent: 50, content: window - 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(26, 1, 0)}},
+				func(m *gateway.Model, _ *gateway.ProviderEntry) { m.LeastMaxTokens = 50 })
+			ask := request(func(r *gateway.Request) { r.MaxTokens = test.asked })
+			if test.content > 0 {
+				ask.Messages[0].Content = providers.Quote(strings.Repeat(" a", test.content))
+			}
+			if test.turn {
+				new(playedTurn).of(ask)
+			}
+			_, err := f.Call(t.Context(), ask, nil)
+			if test.sent > 0 {
+				require.NoError(t, err)
+				require.Equal(t, test.sent, f.script.seen()[0].MaxTokens)
+				return
+			}
+			refused := requireFailure(t, err, gateway.OutcomeInvalidRequest)
+			require.Equal(t, "max_tokens", refused.Field)
+			require.Contains(t, refused.Message, "at least 50 ")
+			require.True(t, refused.NoRetry)
+			require.Empty(t, f.script.seen())
+			require.Zero(t, f.spent(t))
+		})
 	}
 }
 

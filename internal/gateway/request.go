@@ -309,6 +309,14 @@ func (c *call) contextTooLong() *Failure {
 	}
 }
 
+// tooFewTokens returns the failure of a request whose max_tokens leaves no room for an answer.
+func tooFewTokens(least int64) *Failure {
+	return &Failure{
+		Outcome: OutcomeInvalidRequest, Field: "max_tokens", NoRetry: true,
+		Message: fmt.Sprintf("max_tokens must be at least %d for this model, because its hidden reasoning counts as output.", least),
+	}
+}
+
 func noKey(message string) *Failure {
 	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
 }

@@ -204,11 +204,20 @@ func (c *call) bound(ctx context.Context) error {
 	c.upstream = providers.Request{
 		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
 		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens, Stop: c.req.Stop,
-		Stream: c.req.Stream,
+		Thinking: c.model.Thinking, Stream: c.req.Stream,
 	}
-	most := &c.upstream.MaxTokens
-	if c.req.MaxTokens > 0 {
-		*most = min(*most, c.req.MaxTokens)
+	if c.model.DropSampling {
+		c.upstream.Temperature, c.upstream.TopP = nil, nil
+	}
+	if c.model.DropStop {
+		c.upstream.Stop = nil
+	}
+	most, least := &c.upstream.MaxTokens, max(1, c.model.LeastMaxTokens)
+	if asked := c.req.MaxTokens; asked > 0 {
+		if asked < least && c.req.Turn == nil { // for a turn it is raised, because the customer who waits can't change it
+			return tooFewTokens(least)
+		}
+		*most = min(*most, max(asked, least))
 	}
 	if c.prompt.bytes <= denseBytesPerToken*(c.model.ContextWindow-*most) {
 		return nil
@@ -226,7 +235,7 @@ func (c *call) bound(ctx context.Context) error {
 	// than ours, though none more than bytes, so that much is left free, limited to half of the rest: a prompt that nearly fills the window
 	// is still answered by the vendors that count as we do.
 	room := c.model.ContextWindow - tokens
-	*most = max(1, min(*most, room-min(tokens/3, c.prompt.bytes-tokens, room/2)))
+	*most = max(least, min(*most, room-min(tokens/3, c.prompt.bytes-tokens, room/2)))
 	return nil
 }
 
