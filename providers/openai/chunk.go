@@ -79,6 +79,9 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	if !c.counted {
 		c.usage, c.counted = c.choice.usage, c.choice.counted
 	}
+	if len(c.fault) > 0 && c.fault[0] == '"' && len(data) <= maxFault {
+		c.fault = data // xAI's code is beside the text
+	}
 	if c.fault == nil {
 		c.fault = groqFault
 	}

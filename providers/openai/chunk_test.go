@@ -53,6 +53,7 @@ func TestReadChunkDialects(t *testing.T) {
 		"perplexity":          {`{"choices":[{"index":0,"message":{"content":"all so far"},"delta":{"content":"far"}}]}`, want{text: "far"}},
 		"error null":          {`{"error":null,"choices":[{"delta":{"content":"Hi"}}]}`, want{text: "Hi"}},
 		"error":               {`{"error":{"code":503},"choices":[]}`, want{fault: `{"code":503}`}},
+		"xai error":           {`{"code":"c","error":"no"}`, want{fault: `{"code":"c","error":"no"}`}},
 		"vllm error":          {`{"object":"error","message":"no"}`, want{fault: `{"object":"error","message":"no"}`}},
 		"escaped names":       {`{"\u0063hoices":[{"\u0064elta":{"c\u006fntent":"Hi"}}]}`, want{text: "Hi"}},
 		"other case":          {`{"Choices":[{"delta":{"content":"no"}}]}`, want{}},
@@ -166,6 +167,8 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		c.usage, c.counted = usage(groq["usage"])
 	}
 	switch {
+	case len(doc["error"]) > 0 && doc["error"][0] == '"' && len(data) <= maxFault:
+		c.fault = data
 	case !isNull(doc["error"]):
 		c.fault = doc["error"]
 	case !isNull(groq["error"]):

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,16 @@ func TestClassify(t *testing.T) {
 		{400, `{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error"}}`, providers.FailureContextTooLong, true, 0},
 		{400, `{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"}}"}}}`, providers.FailureContextTooLong, true, 0},
 		{0, `{"message":"maximum context length is 4096 tokens","code":400}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"Input length (265330) exceeds model's maximum context length (262144).","type":"BadRequestError"}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"Input length 300000 exceeds the maximum allowed input length of 131072 tokens."}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"The input (66 tokens) is longer than the model's context length (64 tokens)."}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"Your request exceeded model token limit: 262144 (requested: 300000)","type":"invalid_request_error"}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"object":"error","message":"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_invalid_args","code":"3051"}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"prompt too long; exceeded max context length by 12 tokens","type":"api_error"}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"code":"1261","message":"Prompt exceeds max length"}}`, providers.FailureContextTooLong, true, 0},
 		// The same words where they can't mean it.
+		{429, `{"message":"Too many tokens, please wait before trying again."}`, providers.FailureOverloaded, false, 0},
+		{0, `{"type":"ThrottlingException","message":"Too many tokens, please wait before trying again."}`, providers.FailureOverloaded, false, 0},
 		{401, `{"error":{"message":"maximum context length"}}`, providers.FailureRefused, true, 0},
 		{413, `{"error":{"message":"prompt is too long"}}`, providers.FailureRequestTooLarge, true, 0},
 		{429, `{"error":{"message":"Request too large: input exceeds the token limit per minute. Please try again in 1m6.5s."}}`, providers.FailureOverloaded, false, time.Minute},
@@ -82,6 +92,103 @@ func TestClassify(t *testing.T) {
 		require.Equal(t, test.retry, e.RetryAfter, "%d %s", test.status, test.body)
 		require.Equal(t, test.status, e.Status)
 	}
+}
+
+// TestWhoseFault has an error of each vendor and kind: another endpoint may answer unless the client's request is at fault, and an
+// endpoint without a key, money, model or quota rests for long.
+func TestWhoseFault(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status    int
+		body      string
+		elsewhere bool
+		cool      time.Duration
+	}{
+		// A wrong key, account or model.
+		{401, `{"error":{"message":"Incorrect API key provided: sk-x.","code":"invalid_api_key"}}`, true, coolLong},
+		{401, ``, true, coolLong},
+		{403, `{"error":{"message":"Project does not have access to model","code":"model_not_found"}}`, true, coolLong},
+		{404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`, true, coolLong},
+		{404, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, true, coolLong},
+		{404, `{"error":"model 'x' not found"}`, true, coolLong},
+		{404, `{"code":"Some requested entity was not found","error":"The model grok-x does not exist"}`, true, coolLong},
+		{400, `{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***x. You can obtain an API key from https://console.x.ai."}`, true, coolLong},
+		{400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`, true, coolLong},
+		{400, `{"error":{"code":400,"message":"Bad","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`, true, coolLong},
+		{400, `{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}`, true, coolLong},
+		{400, `{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}`, true, coolLong},
+		{400, `{"object":"error","message":"Invalid model: mistral-x","type":"invalid_model","code":"1500"}`, true, coolLong},
+		{400, `{"error":{"message":"acme/x is not a valid model ID","code":400}}`, true, coolLong},
+		{400, `{"error":{"message":"Organization has been restricted.","type":"invalid_request_error","code":"organization_restricted"}}`, true, coolLong},
+		{0, `{"type":"authentication_error","message":"no"}`, true, coolLong},
+		// No money, or a limit of the operator's.
+		{402, `{"error":{"message":"Insufficient Balance"}}`, true, coolLong},
+		{402, `{"error":{"code":402,"message":"This request requires more credits"}}`, true, coolLong},
+		{429, `{"error":{"code":"insufficient_quota"}}`, true, coolLong},
+		{429, `{"error":{"type":"exceeded_current_quota_error","message":"Your account is suspended"}}`, true, coolLong},
+		{429, `{"code":"Some resource has been exhausted","error":"Your team 00000000-0000-0000-0000-000000000000 has either used all available credits or reached its monthly spending limit."}`, true, coolLong},
+		{429, `{"error":{"code":"1113","message":"余额不足或无可用资源包,请充值。"}}`, true, coolLong},
+		{429, `{"type":"error","error":{"type":"rate_limit_error","details":{"error_code":"contract_spend_limit_reached"}}}`, true, coolLong},
+		{400, `{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."}}`, true, coolLong},
+		{400, `{"type":"error","error":{"type":"invalid_request_error","details":{"error_code":"organization_on_hold"}}}`, true, coolLong},
+		// A quota of a day, whatever wait is stated.
+		{429, `[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Please retry in 58s.","details":[{"@type":"QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"retryDelay":"58s"}]}}]`, true, coolLong},
+		{429, `{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429}}`, true, coolLong},
+		{429, `{"error":{"message":"Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 12m3s.","code":"rate_limit_exceeded"}}`, true, 12*time.Minute + 3*time.Second},
+		// A rate, as told.
+		{429, `[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]},{"retryDelay":"34s"}]}}]`, true, 34 * time.Second},
+		{429, `{"type":"error","error":{"type":"rate_limit_error","details":{"error_code":"ramp_limit_exceeded"}}}`, true, 0},
+		{429, `{"error":{"message":"Please try again in 350ms."}}`, true, 350 * time.Millisecond},
+		{429, `{"error":{"message":"Please try again in 0s."}}`, true, time.Millisecond},
+		{429, ``, true, 0},
+		{503, ``, true, 0},
+		{0, `{"code":"The service is currently unavailable","error":"Try later."}`, true, 0},
+		{0, `{"message":"Rate limited","code":429}`, true, 0},
+		// The endpoint's health, or a switch of the model that is missing.
+		{500, `{"error":{"message":"boom"}}`, true, 0},
+		{500, `{"error":{"message":"boom","type":"invalid_request_error"}}`, true, 0},
+		{0, `{"message":"boom"}`, true, 0},
+		{408, ``, true, 0},
+		{302, ``, true, 0},
+		{400, `{"error":{"message":"Unsupported parameter: 'stop' is not supported with this model.","code":"unsupported_parameter"}}`, true, 0},
+		{400, `{"error":{"message":"Unsupported value: 'temperature'","code":"unsupported_value"}}`, true, 0},
+		{400, `{"code":"Client specified an invalid argument","error":"Argument not supported on this model: stop"}`, true, 0},
+		{400, `{"code":"invalid-argument","error":"Model grok-4 does not support parameter stop."}`, true, 0},
+		{400, "{\"error\":{\"message\":\"`reasoning_format` is not supported with this model\",\"type\":\"invalid_request_error\"}}", true, 0},
+		{400, `{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}`, true, 0},
+		{422, `{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`, true, 0},
+		// The client's request.
+		{400, `{"error":{"message":"Invalid 'messages'","type":"invalid_request_error"}}`, false, 0},
+		{422, `{"detail":[{"type":"missing","loc":["body","messages"]}]}`, false, 0},
+		{400, ``, false, 0},
+		{413, ``, false, 0},
+		{0, `{"message":"no","type":"invalid_request_error"}`, false, 0},
+		{0, `{"message":"no","code":400}`, false, 0},
+		{400, `{"error":{"message":"prompt is too long"}}`, false, 0},
+		{500, `{"error":{"message":"prompt is too long"}}`, false, 0},
+		{0, `{"code":"context_length_exceeded"}`, false, 0},
+		// The client's prompt, as moderation says.
+		{400, `{"error":{"code":"content_filter","message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, false, 0},
+		{403, `{"error":{"code":403,"message":"Your chosen model requires moderation and your input was flagged for: hate","metadata":{"reasons":["hate"],"flagged_input":"API key not valid"}}}`, false, 0},
+		{403, `{"code":"The caller does not have permission to execute the specified operation","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}`, false, 0},
+		{400, `{"error":{"message":"Content Exists Risk","type":"invalid_request_error"}}`, false, 0},
+		// A quoted prompt makes no endpoint rest.
+		{400, `{"error":{"message":"` + strings.Repeat("Your request is invalid. ", 5) + `You sent: API key not valid, Insufficient Balance, per day"}}`, false, 0},
+		{400, `{"error":{"message":"no","metadata":{"raw":"{\"message\":\"Invalid API key\"}"}}}`, false, 0},
+	} {
+		e := classify(readVendorFault([]byte(test.body)), test.status, nil)
+		require.Equal(t, []any{test.elsewhere, test.cool}, []any{e.Elsewhere, e.Cool}, "%d %s", test.status, test.body)
+		require.False(t, e.Cool >= coolLong && !e.Permanent && e.Failure != providers.FailureOverloaded, test.body)
+	}
+}
+
+// TestCoolOfHeader: the wait of the header is clamped for clients and not for the endpoint.
+func TestCoolOfHeader(t *testing.T) {
+	t.Parallel()
+	e := classify(vendorFault{message: "Please retry in 34s"}, 429, http.Header{"Retry-After": {"900"}})
+	require.Equal(t, []time.Duration{time.Minute, 15 * time.Minute}, []time.Duration{e.RetryAfter, e.Cool})
+	e = classify(vendorFault{words: []string{"insufficient_quota"}}, 429, http.Header{"Retry-After": {"7200"}})
+	require.Equal(t, []time.Duration{0, 2 * time.Hour}, []time.Duration{e.RetryAfter, e.Cool})
 }
 
 func TestRetryAfterHeaderWinsOverTheText(t *testing.T) {
