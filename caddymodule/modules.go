@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/echo"
+	"github.com/caddy-svc/caddy-svc/providers/gemini"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
@@ -128,6 +129,7 @@ func init() {
 	caddy.RegisterModule(new(MarketplaceA))
 	caddy.RegisterModule(new(MarketplaceB))
 	caddy.RegisterModule(new(OpenAIProtocol))
+	caddy.RegisterModule(new(GeminiProtocol))
 	caddy.RegisterModule(new(EchoProtocol))
 }
 
@@ -228,8 +230,8 @@ func (MarketplaceB) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.platforms.market_b", New: func() caddy.Module { return new(MarketplaceB) }}
 }
 
-// OpenAIProtocol speaks OpenAI's chat completions, which most vendors and model servers understand: Anthropic's and Gemini's
-// compatible endpoints, Ollama, vLLM, llama.cpp, Groq and others.
+// OpenAIProtocol speaks OpenAI's chat completions, which most vendors and model servers understand: Anthropic's
+// compatible endpoint, Ollama, vLLM, llama.cpp, Groq and others.
 //
 // Syntax, in the svc block:
 //
@@ -243,6 +245,23 @@ type OpenAIProtocol struct{ openai.Driver }
 // CaddyModule returns the Caddy module information.
 func (OpenAIProtocol) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.providers.openai", New: func() caddy.Module { return new(OpenAIProtocol) }}
+}
+
+// GeminiProtocol speaks Google's Gemini API, generateContent and streamGenerateContent. It reports thoughts and cached tokens exactly, unlike
+// the API's OpenAI-compatible endpoint.
+//
+// Syntax, in the svc block:
+//
+//	provider <name> {
+//	    protocol gemini
+//	    base_url <url>
+//	    api_key  <{env.NAME} or {file.PATH}> | none
+//	}
+type GeminiProtocol struct{ gemini.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (GeminiProtocol) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.providers.gemini", New: func() caddy.Module { return new(GeminiProtocol) }}
 }
 
 // EchoProtocol needs no vendor: its models repeat the last message of the user, for trying the service out.

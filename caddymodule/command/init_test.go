@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,6 +48,24 @@ func initIn(t *testing.T, dir string, environment []string, args ...string) ran 
 	return program(t, environment, append([]string{"svc", "init", "--config", filepath.Join(dir, "Caddyfile")}, args...)...)
 }
 
+// dialectOf are the dialects of vendors that don't speak OpenAI's.
+var dialectOf = map[string]string{"gemini": "gemini"}
+
+// dialects are the ways in which vendors of the dialects are asked and answer.
+var dialects = map[string]struct {
+	path                         *regexp.Regexp
+	keyHeader, keyPrefix, answer string
+}{
+	"openai": {
+		regexp.MustCompile(`^/v1/chat/completions$`), "Authorization", "Bearer ",
+		`{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Say hello to you there."}}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15}}`,
+	},
+	"gemini": {
+		regexp.MustCompile(`^/v1/models/gemini-[^/]+:(g|streamG)enerateContent$`), "X-Goog-Api-Key", "",
+		`{"candidates":[{"content":{"parts":[{"text":"Say hello to you there."}],"role":"model"},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":6}}`,
+	},
+}
+
 // TestInit guarantees, for each vendor, that init writes files which work, with safe modes, and makes an organization whose
 // key, credits and model do: it calls the vendor once, with the vendor's key.
 func TestInit(t *testing.T) {
@@ -57,14 +77,14 @@ func TestInit(t *testing.T) {
 			var authorization atomic.Value
 			vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
-				authorization.Store(r.Header.Get("Authorization"))
-				if r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" {
+				d := dialects[cmp.Or(dialectOf[name], "openai")]
+				authorization.Store(r.Header.Get(d.keyHeader))
+				if r.Method != http.MethodPost || !d.path.MatchString(r.URL.Path) {
 					http.NotFound(w, r)
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = fmt.Fprint(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"finish_reason":"stop",
-					"message":{"role":"assistant","content":"Say hello to you there."}}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15}}`)
+				_, _ = fmt.Fprint(w, d.answer)
 			}))
 			t.Cleanup(vendor.Close)
 			dir := t.TempDir()
@@ -104,7 +124,7 @@ func TestInit(t *testing.T) {
 				require.Empty(t, authorization.Load())
 			default:
 				require.EqualValues(t, 1, calls.Load())
-				require.Equal(t, "Bearer sk-planted-"+name, authorization.Load())
+				require.Equal(t, dialects[cmp.Or(dialectOf[name], "openai")].keyPrefix+"sk-planted-"+name, authorization.Load())
 				require.Contains(t, string(env), "\n"+variable+"=sk-planted-"+name+"\n")
 			}
 			c := &commandLine{t: t, dir: dir}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/echo"
+	"github.com/caddy-svc/caddy-svc/providers/gemini"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
@@ -19,4 +20,6 @@ func Platforms() []platforms.Driver {
 }
 
 // Providers are the built-in vendors' protocols, in the order of messages.
-func Providers() []providers.Driver { return []providers.Driver{openai.Driver{}, echo.Driver{}} }
+func Providers() []providers.Driver {
+	return []providers.Driver{openai.Driver{}, gemini.Driver{}, echo.Driver{}}
+}

@@ -24,7 +24,6 @@ type Driver struct{}
 func (Driver) Describe() *providers.Description {
 	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4, Endpoints: map[string]string{
 		"anthropic": "https://api.anthropic.com/v1",
-		"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
 	}}
 }
 

@@ -1,0 +1,329 @@
+// Package gemini is the native dialect of Google's Gemini API: generateContent and streamGenerateContent,
+// https://ai.google.dev/api/generate-content.
+package gemini
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Driver is the [providers.Driver] of the protocol. It has no options of its own.
+type Driver struct{}
+
+// Describe implements [providers.Driver].
+func (Driver) Describe() *providers.Description {
+	return &providers.Description{Name: "gemini", Label: "Gemini", ExampleURL: "https://generativelanguage.googleapis.com/v1beta", MaxStops: maxStops}
+}
+
+const (
+	// maxStops is the largest number of stop sequences: "must not exceed 5".
+	maxStops = 5
+	// maxWhole is the largest number of tokens that gemini-4-argon generates for generateContent. The other method has no such limit.
+	maxWhole = 32_768
+)
+
+// New implements [providers.Driver]. Requests go to the base URL with "/models/NAME:METHOD" appended.
+func (Driver) New(config *providers.Config) (providers.Provider, error) {
+	models, err := providers.Endpoint(config.BaseURL, "models/")
+	if err != nil {
+		return nil, err
+	}
+	query := models.Query()
+	query.Set("alt", "sse")
+	return providers.NewHTTP(&dialect{models: models, streamQuery: query.Encode()}, config), nil
+}
+
+type dialect struct {
+	// models is the address to which a model's name and a method are appended.
+	models *url.URL
+	// streamQuery is the query that makes streamGenerateContent answer with server-sent events, and not with a JSON array.
+	streamQuery string
+}
+
+// Interface guards.
+var (
+	_ providers.Driver  = Driver{}
+	_ providers.Dialect = (*dialect)(nil)
+)
+
+// Endpoint implements [providers.Dialect]. An answer that may be longer than maxWhole tokens is requested as the JSON array of a
+// stream.
+func (d *dialect) Endpoint(req *providers.Request) *url.URL {
+	method := ":generateContent"
+	if req.Stream || req.MaxTokens > maxWhole {
+		method = ":streamGenerateContent"
+	}
+	u := *d.models
+	u.RawPath = u.EscapedPath() + url.PathEscape(req.Model) + method
+	u.Path += req.Model + method
+	if req.Stream {
+		u.RawQuery = d.streamQuery
+	}
+	return &u
+}
+
+// Header implements [providers.Dialect]. The API also accepts the key in the query, but addresses are logged.
+func (d *dialect) Header(h http.Header, req *providers.Request) {
+	if req.APIKey != "" {
+		h["X-Goog-Api-Key"] = []string{req.APIKey}
+	}
+}
+
+// Answer implements [providers.Dialect]. The body is one response, or the array of all responses of a stream.
+func (d *dialect) Answer(raw []byte) (providers.Event, error) {
+	var answer providers.Event
+	var text joined
+	var reader events
+	add := func(data []byte) error {
+		piece, err := reader.Event(data)
+		if err != nil {
+			return err
+		}
+		text.add(piece.Text)
+		answer.Model = piece.Model
+		if piece.Usage != nil {
+			answer.Usage = largest(answer.Usage, *piece.Usage)
+		}
+		if piece.FinishReason != "" {
+			answer.FinishReason = piece.FinishReason
+		}
+		return nil
+	}
+	s := newScanner(raw)
+	list := s.Peek() == '['
+	if !list {
+		if err := add(raw); err != nil {
+			return providers.Event{}, err
+		}
+	} else {
+		for more := s.Enter('['); more; more = s.More('[') {
+			if err := add(s.Value()); err != nil {
+				return providers.Event{}, err
+			}
+		}
+		if !s.End() {
+			return providers.Event{}, providers.NotAnAnswer("the answer is no JSON array")
+		}
+	}
+	if answer.FinishReason == "" && (list || text.literal == nil) {
+		return providers.Event{}, providers.NotAnAnswer("the answer has no text and no finish reason, or is cut off")
+	}
+	answer.Text = text.literal.Text()
+	return answer, nil
+}
+
+// largest returns the largest count of each field.
+func largest(before *providers.Usage, now providers.Usage) *providers.Usage {
+	if before != nil {
+		now.PromptTokens = max(now.PromptTokens, before.PromptTokens)
+		now.CompletionTokens = max(now.CompletionTokens, before.CompletionTokens)
+		now.CachedPromptTokens = max(now.CachedPromptTokens, before.CachedPromptTokens)
+		now.ReasoningTokens = max(now.ReasoningTokens, before.ReasoningTokens)
+	}
+	return &now
+}
+
+// Stream implements [providers.Dialect].
+func (d *dialect) Stream() providers.StreamReader { return new(events) }
+
+// events reads the responses of one answer.
+type events struct {
+	last frame
+	// usage is the newest report if counted is set.
+	usage   providers.Usage
+	counted bool
+	model   string
+	// begun is set if there was text.
+	begun bool
+}
+
+// Event implements [providers.StreamReader]. Every response of a stream counts the tokens so far.
+func (e *events) Event(data []byte) (providers.Piece, error) {
+	if text := e.last.content(data, &e.usage); text != nil {
+		e.begun = e.begun || len(text) > len(`""`)
+		return providers.Piece{Text: text, Usage: e.reported(), Model: e.model}, nil
+	}
+	doc, ok := readResponse(data)
+	switch {
+	case doc.fault != nil || !ok && readFault(data).status() != 0: // an array may wrap an error
+		return providers.Piece{}, classify(readFault(data), 0, nil)
+	case !ok:
+		return providers.Piece{}, providers.NotAnAnswer("a response is no JSON object")
+	case doc.malformed:
+		return providers.Piece{}, providers.NotAnAnswer("a response has an unexpected form")
+	}
+	if doc.counted {
+		e.usage, e.counted = doc.usage, true
+	}
+	if e.model == "" {
+		e.model = doc.model.Text()
+	}
+	e.begun = e.begun || doc.text.literal.ByteLen() > 0
+	finish, err := doc.finishReason(e.begun)
+	if err != nil {
+		return providers.Piece{}, err
+	}
+	if finish == "" {
+		e.last.remember(data, &doc)
+	}
+	return providers.Piece{Text: doc.text.literal, FinishReason: finish, Usage: e.reported(), Model: e.model}, nil
+}
+
+// reported returns the newest report, which the next event overwrites, or nil.
+func (e *events) reported() *providers.Usage {
+	if !e.counted {
+		return nil
+	}
+	return &e.usage
+}
+
+// Body implements [providers.Dialect]. The vendor gets only the contract's fields, always in the same order, which keeps its
+// prompt cache warm. Message contents are not copied.
+//
+// The system messages before all others are the system instruction, and a later one is the user's, as the role tool is. Without
+// any other message they are the user's turn, because contents must not be empty. Nor must parts, so messages without text are left
+// out. Adjacent messages of one role are one turn.
+func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
+	w := writer{b: make([]byte, 0, 512), parts: make([][]byte, 0, 2*len(req.Messages)+1)}
+	w.b = append(w.b, '{')
+	messages := req.Messages
+	if leading := leadingSystem(messages); leading > 0 {
+		w.b = append(w.b, `"systemInstruction":{"parts":[`...)
+		w.texts(messages[:leading])
+		w.b = append(w.b, `]},`...)
+		messages = messages[leading:]
+	}
+	w.b = append(w.b, `"contents":[`...)
+	if !w.turns(messages) {
+		return nil, providers.Unwritable("messages", "At least one message must have text.")
+	}
+	w.b = append(w.b, `],"generationConfig":{"maxOutputTokens":`...)
+	w.b = strconv.AppendInt(w.b, max(1, req.MaxTokens), 10)
+	w.b = appendSettings(w.b, req)
+	w.b = append(w.b, `}}`...)
+	return append(w.parts, w.b[w.start:]), nil
+}
+
+// hasText reports whether a message has text.
+func hasText(m providers.Message) bool { return len(m.Content) > len(`""`) }
+
+// leadingSystem returns the number of messages before the first text of another role than system. It returns 0 if there is no such
+// text, or no system message has text.
+func leadingSystem(messages []providers.Message) int {
+	found := false
+	for i, m := range messages {
+		switch {
+		case !hasText(m):
+		case m.Role == "system":
+			found = true
+		case found:
+			return i
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// writer writes a body. Slices of b in parts stay valid when b moves to a larger array.
+type writer struct {
+	b     []byte
+	start int // of the bytes of b that aren't in parts
+	parts [][]byte
+}
+
+// text writes a part.
+func (w *writer) text(content providers.JSONString) {
+	w.b = append(w.b, `{"text":`...)
+	w.parts = append(w.parts, w.b[w.start:len(w.b):len(w.b)], content)
+	w.start = len(w.b)
+	w.b = append(w.b, '}')
+}
+
+// texts writes a part for each message that has text.
+func (w *writer) texts(messages []providers.Message) {
+	first := true
+	for _, m := range messages {
+		if !hasText(m) {
+			continue
+		}
+		if !first {
+			w.b = append(w.b, ',')
+		}
+		w.text(m.Content)
+		first = false
+	}
+}
+
+// turns writes the messages as turns of the user and the model in alternation. It reports whether there is any.
+func (w *writer) turns(messages []providers.Message) bool {
+	role := ""
+	for _, m := range messages {
+		if !hasText(m) {
+			continue
+		}
+		own := "user"
+		if m.Role == "assistant" {
+			own = "model"
+		}
+		switch {
+		case own == role:
+			w.b = append(w.b, ',')
+		case role != "":
+			w.b = append(w.b, `]},`...)
+		}
+		if own != role {
+			role = own
+			w.b = append(append(append(w.b, `{"role":"`...), role...), `","parts":[`...)
+		}
+		w.text(m.Content)
+	}
+	if role == "" {
+		return false
+	}
+	w.b = append(w.b, `]}`...)
+	return true
+}
+
+// appendSettings appends the optional fields of generationConfig. A list of stop sequences must not be empty.
+func appendSettings(b []byte, req *providers.Request) []byte {
+	b = appendFloat(b, `,"temperature":`, req.Temperature)
+	b = appendFloat(b, `,"topP":`, req.TopP)
+	for i, stop := range req.Stop {
+		if i == 0 {
+			b = append(b, `,"stopSequences":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = providers.AppendQuoted(b, stop)
+	}
+	if len(req.Stop) > 0 {
+		b = append(b, ']')
+	}
+	return appendThinking(b, req.Thinking)
+}
+
+// appendThinking appends thinkingConfig: a number is the thinkingBudget in tokens of the models before Gemini 3, where 0 means off, and
+// a word the thinkingLevel of the later ones. A request with both is refused.
+func appendThinking(b []byte, thinking string) []byte {
+	if thinking == "" {
+		return b
+	}
+	b = append(b, `,"thinkingConfig":{`...)
+	if budget, err := strconv.Atoi(thinking); err == nil {
+		b = strconv.AppendInt(append(b, `"thinkingBudget":`...), int64(budget), 10)
+	} else {
+		b = providers.AppendQuoted(append(b, `"thinkingLevel":`...), thinking)
+	}
+	return append(b, '}')
+}
+
+func appendFloat(b []byte, name string, f *float64) []byte {
+	if f == nil {
+		return b
+	}
+	return strconv.AppendFloat(append(b, name...), *f, 'g', -1, 64)
+}
