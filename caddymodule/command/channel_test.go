@@ -509,7 +509,7 @@ func TestDoctorExaminesTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	ill := c.run("", "--json", "doctor")
-	require.EqualError(t, ill.err, "the books, the queue, a channel's platform or the master key break an invariant")
+	require.EqualError(t, ill.err, "the books, the queue, a channel's platform, the master key or a vendor break an invariant")
 	for _, invariant := range object(t, ill.stdout)["invariants"].([]any) {
 		examined := invariant.(map[string]any)
 		if examined["id"] == "QUEUE" {

@@ -18,15 +18,20 @@ import (
 )
 
 // errFindings makes doctor end with status 1.
-var errFindings = errors.New("the books, the queue, a channel's platform or the master key break an invariant")
+var errFindings = errors.New("the books, the queue, a channel's platform, the master key or a vendor break an invariant")
 
 type doctorAnswer struct {
 	OK bool `json:"ok"`
 	billing.Report
+	// Warnings are sentences about vendors that need no haste.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (a doctorAnswer) text(w *strings.Builder) {
 	fmt.Fprint(w, a.String())
+	for _, warning := range a.Warnings {
+		fmt.Fprintf(w, "Warning: %s.\n", warning)
+	}
 	if a.OK {
 		fmt.Fprintln(w, "No findings.")
 	}
@@ -41,9 +46,11 @@ every message is answered at most once, that this program contains the platform 
 delivered, and that the master key opens provider keys, the credentials of channels, the secrets of event endpoints and the key of customers' ids.
 It changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the
 findings say where to look. With --recent it reads of the books only what was written in that time, and what is still
-open.`,
+open. With --vendors it also requests each provider's list of models once: it warns of a model that the list doesn't have or
+that its vendor ends within 90 days, and finds one that ends within 7.`,
 	}
 	recent := command.Flags().Duration("recent", 0, "check only the books of this last `time`, such as 25h (default: all)")
+	vendors := command.Flags().Bool("vendors", false, "compare the models with the lists of their vendors")
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		report, err := billing.Checker{SweepInterval: e.app.SweepInterval(), Recent: *recent}.Check(ctx, e.db)
 		if err != nil {
@@ -76,11 +83,39 @@ open.`,
 			}
 			report.Invariants = append(report.Invariants, key)
 		}
-		if !report.OK() {
-			return doctorAnswer{Report: report}, errFindings
+		var warnings []string
+		if *vendors {
+			var models billing.Examined
+			if models, warnings, err = f.examineVendors(ctx); err != nil {
+				return nil, err
+			}
+			report.Invariants = append(report.Invariants, models)
 		}
-		return doctorAnswer{OK: true, Report: report}, nil
+		if !report.OK() {
+			return doctorAnswer{Report: report, Warnings: warnings}, errFindings
+		}
+		return doctorAnswer{OK: true, Report: report, Warnings: warnings}, nil
 	})
+}
+
+// examineVendors checks, for the doctor's report, that vendors still serve the configured models.
+func (f *commandFlags) examineVendors(ctx context.Context) (examined billing.Examined, warnings []string, err error) {
+	examined = billing.Examined{
+		ID: "VENDORS", Text: "no vendor ends a configured model within 7 days, and every vendor with a list of models shows it",
+		Advice: "the vendor's page of deprecations, and the provider's api_key and base_url",
+	}
+	adapted, err := f.adapt()
+	if err != nil {
+		return examined, nil, err
+	}
+	found, err := caddymodule.CheckVendors(ctx, adapted, f.config)
+	if err != nil {
+		return examined, nil, fmt.Errorf("checking the vendors: %w", err)
+	}
+	for _, fault := range found.Faults {
+		examined.Findings = append(examined.Findings, billing.Finding{Subject: fault[0], Detail: fault[1]})
+	}
+	return examined, found.Warnings, nil
 }
 
 // examineQueue checks the queue of messages for the doctor's report.

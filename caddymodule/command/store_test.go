@@ -3,10 +3,15 @@ package command_test
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -138,7 +143,7 @@ func TestDoctorCommand(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	ill := c.run("", "--json", "doctor")
-	require.EqualError(t, ill.err, "the books, the queue, a channel's platform or the master key break an invariant")
+	require.EqualError(t, ill.err, "the books, the queue, a channel's platform, the master key or a vendor break an invariant")
 	report := object(t, ill.stdout)
 	require.Equal(t, false, report["ok"])
 	require.Contains(t, ill.stdout, org)
@@ -214,4 +219,56 @@ func TestCommandsOnPostgres(t *testing.T) {
 	done := c.run("", "org", "list")
 	require.ErrorContains(t, done.err, "opening the store")
 	require.NotContains(t, done.stderr, "hunter2")
+}
+
+// TestDoctorAsksVendors guarantees that the doctor requests the list of models of each vendor once, only with --vendors, and that a
+// model that its vendor ends within 7 days is a finding and everything else a warning.
+func TestDoctorAsksVendors(t *testing.T) {
+	t.Parallel()
+	var lists, others atomic.Int64
+	var end atomic.Value
+	ending := func(days int) string {
+		end.Store(time.Now().AddDate(0, 0, days).Format(time.DateOnly))
+		return end.Load().(string)
+	}
+	soon := ending(30)
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/v1/models" && r.Header.Get("Authorization") == "Bearer sk-planted" {
+			lists.Add(1)
+			_, _ = fmt.Fprintf(w, `{"data":[{"id":"gone","shutdown_date":%q}]}`, end.Load())
+			return
+		}
+		others.Add(1)
+	}))
+	t.Cleanup(vendor.Close)
+	c := newCommandLine(t)
+	c.write("Caddyfile", strings.Replace(c.caddyfile(), "https://api.openai.com", vendor.URL, 1))
+	c.json("migrate")
+	environment := []string{"SVC_TEST_NEVER_SET=sk-planted"}
+	doctor := func(args ...string) ran {
+		return program(t, environment, append([]string{"svc", "doctor", "--config", c.path("Caddyfile")}, args...)...)
+	}
+	require.NoError(t, doctor().err)
+	require.Zero(t, lists.Load())
+
+	absent := doctor("--vendors")
+	require.NoError(t, absent.err)
+	require.Regexp(t, `Warning: svc\.model\[openai/[\w.-]+\]: the list of the provider openai has no model "[\w.-]+"\.`, absent.stdout)
+	require.Contains(t, absent.stdout, "Warning: svc.provider[local]: its protocol has no list of models.\n")
+	require.EqualValues(t, 1, lists.Load())
+
+	caddyfile := strings.Replace(c.caddyfile(), "https://api.openai.com", vendor.URL, 1)
+	c.write("Caddyfile", strings.Replace(caddyfile, "context_window 128000", "context_window 128000\n\t\t\tupstream_model gone", 1))
+	ends := doctor("--vendors", "--json")
+	require.NoError(t, ends.err)
+	require.Contains(t, object(t, ends.stdout)["warnings"].([]any)[1], "its vendor ends it on "+soon)
+
+	soon = ending(2)
+	found := doctor("--vendors")
+	require.ErrorContains(t, found.err, "or a vendor break an invariant")
+	require.Contains(t, found.stdout, "ends it on "+soon)
+	vendor.Close()
+	require.Contains(t, doctor("--vendors").stdout, "svc.provider[openai]: nobody listens at "+strings.TrimPrefix(vendor.URL, "http://"))
+	require.Zero(t, others.Load())
+	require.NotContains(t, absent.stdout+ends.stdout+found.stdout, "sk-planted")
 }
