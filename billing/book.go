@@ -81,7 +81,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -97,13 +96,14 @@ type Book struct {
 	db        *store.DB
 	tranches  *Tranches // off until they are started
 	keptBytes atomic.Int64
-	// prices are the ids of the prices that this process has written.
-	prices sync.Map
+	prices    storedPrices
 }
 
 // NewBook opens the book kept in db, which must have been opened with [Ledger] among its kinds.
 func NewBook(db *store.DB) *Book {
-	b := &Book{db: db, tranches: newTranches(db, nil)}
+	b := &Book{db: db, tranches: newTranches(db, nil), prices: storedPrices{
+		ids: map[priceRow]int64{}, answering: map[endpoint]map[string]bool{},
+	}}
 	b.tranches.off = true
 	b.KeepAtMost(DefaultKeptBytes)
 	return b
@@ -186,7 +186,7 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 		return Settled{}, fmt.Errorf("settle call: %w", err)
 	}
 	if op.price != nil && op.refused == nil {
-		b.prices.Store(*op.price, op.priceID)
+		b.prices.add(op.price, op.priceID)
 	}
 	return op.settled, op.refused
 }
@@ -196,7 +196,7 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 // any other settlement with [ErrInvalid].
 func (b *Book) Record(settlement Settlement) (*store.PendingWrite, error) {
 	op, err := b.settlement(settlement)
-	if err == nil && (settlement.ReservedMicros > 0 || op.priceID != 0 || settlement.Claim != nil) {
+	if err == nil && (settlement.ReservedMicros > 0 || !settlement.Price.free() || settlement.Claim != nil) {
 		err = fmt.Errorf("%w: a call with money or an idempotency key is settled, not recorded", ErrInvalid)
 	}
 	if err != nil {
@@ -211,16 +211,16 @@ func (b *Book) settlement(s Settlement) (*settleOp, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
+	s.Call.Usage = s.Call.Usage.Bounded()
 	op := &settleOp{Settlement: s, keptBytes: b.keptBytes.Load()}
-	if s.Price.free() {
+	if s.Price.free() && (s.VendorPrice.free() || s.Call.BYOK) {
 		return op, nil
 	}
-	price := pricedModel{s.Call.Model, s.Price}
-	if id, known := b.prices.Load(price); known {
-		op.priceID = id.(int64) //nolint:forcetypeassert // nothing else is stored
-		return op, nil
+	call := &s.Call
+	row := priceRow{endpoint{call.Provider, call.UpstreamModel}, call.Model, call.AnsweringModel, s.Price, s.VendorPrice}
+	if op.priceID = b.prices.find(&row); op.priceID == 0 {
+		op.priceID, op.price = row.id(), new(row)
 	}
-	op.priceID, op.price = price.id(), &price
 	return op, nil
 }
 

@@ -115,13 +115,24 @@ func TestCallIsPaid(t *testing.T) {
 		settlement := Settlement{
 			Call: Call{
 				ID: "call_1", KeyID: "key_1", Model: "openai/gpt", Provider: "openai", RequestID: "req_1", Wallet: acme, Stream: true,
-				Usage: Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, UsageSource: UsageEstimated,
-				Outcome: "completed", DurationMS: 456,
+				Usage: Usage{
+					PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5, CacheWriteTokens: 2, LongCacheWriteTokens: 1, ReasoningTokens: 19,
+				}, UsageSource: UsageEstimated, Outcome: "completed", DurationMS: 456, UpstreamModel: "gpt-x", AnsweringModel: "gpt-x-2026",
 			},
-			Price:          Price{Input: 2 * tokensPerPrice, Output: 11*tokensPerPrice + 500_000, CachedInput: tokensPerPrice},
-			ReservedMicros: 600,
+			Price: Price{
+				Input: 2 * tokensPerPrice, Output: 11*tokensPerPrice + 500_000, CachedInput: tokensPerPrice, CacheWrite: 3 * tokensPerPrice,
+				LongCacheWrite: 4 * tokensPerPrice, Tiers: [MaxTiers]Tier{{1000, Rates{5, 6, 7, 8, 9}}},
+			},
+			VendorPrice: Price{Input: 1, Output: 2, CachedInput: -1, CacheWrite: -1, LongCacheWrite: 5}, ReservedMicros: 600,
+			Attempts: []Attempt{
+				{Provider: "dead", UpstreamModel: "gpt", Failure: "unreachable"},
+				{
+					Provider: "cut", UpstreamModel: "gpt-2", Failure: "timeout", Usage: Usage{PromptTokens: 10, CompletionTokens: 1},
+					VendorPrice: Price{Input: tokensPerPrice, Output: 2 * tokensPerPrice},
+				},
+			},
 		}
-		const charge = 5*2 + 5 + 20*11.5
+		const charge = 2*2 + 5 + 2*3 + 4 + 20*11.5
 		for range 2 {
 			settled, err := book.Settle(t.Context(), settlement)
 			require.NoError(t, err)
@@ -133,15 +144,24 @@ func TestCallIsPaid(t *testing.T) {
 
 		var got Call
 		var price Price
+		var tiers, vendor string
 		var reserved, charged, seq, balance, endedAt int64
 		require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT c.id, c.key_id, c.model, c.provider, c.request_id,
 			c.org_id, c.env, c.stream, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.usage_source, c.outcome,
 			c.duration_ms, c.reserved_micros, c.charged_micros, c.wallet_seq, c.balance_micros, c.ended_at,
-			p.input_micros, p.output_micros, p.cached_input_micros
+			p.input_micros, p.output_micros, p.cached_input_micros, p.cache_write_micros, p.long_cache_write_micros, p.tiers, p.vendor_price,
+			p.upstream_model, p.answering_model, c.cache_write_tokens, c.long_cache_write_tokens, c.reasoning_tokens
 			FROM calls c JOIN prices p ON p.id = c.price_id AND p.model = c.model`).Scan(
 			&got.ID, &got.KeyID, &got.Model, &got.Provider, &got.RequestID, &got.Wallet.OrgID, &got.Wallet.Env, &got.Stream,
 			&got.Usage.PromptTokens, &got.Usage.CompletionTokens, &got.Usage.CachedPromptTokens, &got.UsageSource, &got.Outcome,
-			&got.DurationMS, &reserved, &charged, &seq, &balance, &endedAt, &price.Input, &price.Output, &price.CachedInput))
+			&got.DurationMS, &reserved, &charged, &seq, &balance, &endedAt, &price.Input, &price.Output, &price.CachedInput,
+			&price.CacheWrite, &price.LongCacheWrite, &tiers, &vendor, &got.UpstreamModel, &got.AnsweringModel, &got.Usage.CacheWriteTokens,
+			&got.Usage.LongCacheWriteTokens, &got.Usage.ReasoningTokens))
+		require.NoError(t, price.readTiers(tiers))
+		require.JSONEq(t, `[{"above":0,"input":1,"output":2,"cachedInput":1,"cacheWrite":1,"longCacheWrite":5}]`, vendor)
+		require.Equal(t, "1 dead gpt unreachable 0 0 -1, 2 cut gpt-2 timeout 10 1 12", names(t, db, `SELECT number || ' ' || provider || ' '
+			|| upstream_model || ' ' || failure || ' ' || prompt_tokens || ' ' || completion_tokens || ' ' || coalesce(cost_micros, -1)
+			|| CASE number WHEN 1 THEN ',' ELSE '' END FROM attempts WHERE org_id = 'org_acme' AND call_id = 'call_1' ORDER BY number`))
 		require.Equal(t, settlement.Call, got)
 		require.Equal(t, settlement.Price, price)
 		require.Equal(t, []int64{600, charge, 2, 1_000 - charge}, []int64{reserved, charged, seq, balance})

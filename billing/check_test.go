@@ -76,6 +76,36 @@ func TestCheckFinds(t *testing.T) {
 		"a price of another model": {func(do statement) {
 			do(`UPDATE calls SET model = 'm/other' WHERE id = 'call_charged'`)
 		}, []string{"P1"}},
+		"a price of another provider": {func(do statement) {
+			do(`UPDATE calls SET provider = 'other' WHERE id = 'call_charged'`)
+		}, []string{"P1"}},
+		"a price that was changed": {func(do statement) {
+			do(`UPDATE prices SET long_cache_write_micros = 7`)
+		}, []string{"P9"}},
+		"tiers that no price has": {func(do statement) {
+			do(`UPDATE prices SET tiers = '[1]'`)
+		}, []string{"P1", "P9"}},
+		"written tokens that were not charged": {func(do statement) {
+			do(`UPDATE calls SET prompt_tokens = 4, cache_write_tokens = 4 WHERE id = 'call_charged'`)
+		}, []string{"P1"}},
+		"parts above the whole": {func(do statement) {
+			do(`UPDATE calls SET cached_tokens = 1, cache_write_tokens = 1, long_cache_write_tokens = 1 WHERE id = 'call_charged'`)
+		}, []string{"P9"}},
+		"more hidden tokens than generated ones": {func(do statement) {
+			do(`UPDATE calls SET reasoning_tokens = 26 WHERE id = 'call_charged'`)
+		}, []string{"P9"}},
+		"tokens that nobody counted": {func(do statement) {
+			do(`UPDATE calls SET usage_source = 'none' WHERE id = 'call_charged'`)
+		}, []string{"P9"}},
+		"an attempt of no call": {func(do statement) {
+			do(`UPDATE attempts SET call_id = 'call_none'`)
+		}, []string{"P10"}},
+		"an attempt of another organization": {func(do statement) {
+			do(`UPDATE attempts SET org_id = 'org_other' WHERE number = 1`)
+		}, []string{"P10"}},
+		"an attempt that is missing": {func(do statement) {
+			do(`DELETE FROM attempts WHERE number = 1`)
+		}, []string{"P10"}},
 		"a shortfall that nothing cost": {func(do statement) {
 			do(`UPDATE calls SET shortfall_micros = 1 WHERE id = 'call_void'`)
 		}, []string{"P1"}},
@@ -311,7 +341,7 @@ func cost(id string, reserved, micros int64) Settlement {
 		Call: Call{
 			ID: id, Wallet: acme, Model: "m/one", Usage: Usage{CompletionTokens: micros}, UsageSource: UsageProvider, Outcome: "completed",
 		},
-		Price: Price{Input: tokensPerPrice, Output: tokensPerPrice, CachedInput: -1}, ReservedMicros: reserved,
+		Price: Price{Input: tokensPerPrice, Output: tokensPerPrice, CachedInput: -1, CacheWrite: 2 * tokensPerPrice}, ReservedMicros: reserved,
 	}
 }
 
@@ -340,7 +370,9 @@ func writeSmallBooks(t *testing.T, db *store.DB) {
 	charged.Call.KeyID = "key_1"
 	settle(charged)
 	hold("call_back", nil)
-	settle(cost("call_back", 60, 10))
+	back := cost("call_back", 60, 10)
+	back.Attempts = make([]Attempt, 2)
+	settle(back)
 	_, err = book.Refund(t.Context(), "cli", "call_back", "ticket")
 	require.NoError(t, err)
 	kept := &Claim{KeyHash: [32]byte{1}}
@@ -390,7 +422,8 @@ func TestCheckStopsAtTwenty(t *testing.T) {
 	writeSmallBooks(t, db)
 	for i := range 25 {
 		execute(t, db, `INSERT INTO calls SELECT 'call_x' || $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0,
-			4, 0, usage_source, ended_at, 0, price_id, 60, 0, 0, NULL, NULL FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
+			4, 0, usage_source, ended_at, 0, price_id, 60, 0, 0, wallet_seq, balance_micros, cache_write_tokens,
+				long_cache_write_tokens, reasoning_tokens FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
 	}
 	report, err := Check(t.Context(), db)
 	require.NoError(t, err)
@@ -422,6 +455,7 @@ func TestCheckOfRecentRows(t *testing.T) {
 		hour := time.Hour.Milliseconds()
 		at := func(do statement, id string, moment int64) {
 			do(`UPDATE calls SET ended_at = $1, id = $2 WHERE id = $3`, moment, store.FirstID("call", moment)+id, id)
+			do(`UPDATE attempts SET call_id = $1 WHERE call_id = $2`, store.FirstID("call", moment)+id, id)
 		}
 		// The calls in the order of their numbers.
 		aged := func(do statement, charged, back, last int64) {
@@ -519,6 +553,7 @@ func TestCheckReadsPages(t *testing.T) {
 	db := storetest.Open(t, store.SQLite, Ledger)
 	for _, query := range []string{
 		costsOfCalls, overchargedCalls, misownedCalls, unchargedCalls, wrongRefunds, misbookedPostings, unauditedPostings, unownedPostings,
+		uncountedParts,
 	} {
 		plan := sqlitePlan(t, db, query)
 		require.NotContains(t, strings.Join(plan, "\n"), "SCAN", query)

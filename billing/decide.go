@@ -21,7 +21,7 @@ type books struct {
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
 
-	newPrices  map[int64]pricedModel
+	newPrices  map[int64]*priceRow
 	newCalls   []callRow
 	records    []callRow // of calls without money and key; an existing row with the same id remains
 	newEntries []Entry
@@ -87,6 +87,7 @@ type callFigures struct {
 type callRow struct {
 	Call
 
+	attempts []Attempt
 	priceID  int64 // 0 for a call without a price
 	reserved int64
 	settled  Settled
@@ -165,7 +166,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	}
 	first := op.ride.endGrant()
 	if op.price != nil {
-		b.newPrices[op.priceID] = *op.price
+		b.newPrices[op.priceID] = op.price
 	}
 	if stored, ok := b.calls[s.Call.ID]; ok {
 		if stored.wallet != s.Call.Wallet {
@@ -185,7 +186,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	if wallet == nil && s.ReservedMicros > 0 && !s.Void {
 		return Settled{}, fmt.Errorf("hold of call %s: organization %q: %w", s.Call.ID, s.Call.Wallet.OrgID, store.ErrNotFound)
 	}
-	row := callRow{Call: s.Call, priceID: op.priceID, reserved: s.ReservedMicros, endedAt: b.now}
+	row := callRow{Call: s.Call, attempts: s.Attempts, priceID: op.priceID, reserved: s.ReservedMicros, endedAt: b.now}
 	var paid int64
 	if wallet == nil {
 		row.reserved = 0 // nothing can have been reserved

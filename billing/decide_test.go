@@ -22,7 +22,7 @@ func testBooks(balance, held int64) *books {
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
 		claims:    map[claimKey]*claimRow{},
-		newPrices: map[int64]pricedModel{},
+		newPrices: map[int64]*priceRow{},
 	}
 }
 

@@ -110,13 +110,20 @@ type EndedCall struct {
 // that ended in the same moment.
 func (c *EndedCall) Place() Place { return Place{At: c.EndedAt, ID: c.ID} }
 
+// ratesOrZero are the columns of a price p, which are missing for a call without one.
+const ratesOrZero = `coalesce(p.input_micros, 0), coalesce(p.output_micros, 0), coalesce(p.cached_input_micros, 0),
+			coalesce(p.cache_write_micros, 0), coalesce(p.long_cache_write_micros, 0), coalesce(p.tiers, '')`
+
 // Charged calls are found by their numbers, others by their ends. Each call is in one of the two indexes only.
 const (
 	endedColumns = `id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens, cached_tokens,
-		usage_source, price_id, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, wallet_seq `
-	selectEndedCalls = `SELECT history.id, request_id, key_id, history.model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
-			cached_tokens, usage_source, reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms,
-			coalesce(p.input_micros, 0), coalesce(p.output_micros, 0), coalesce(p.cached_input_micros, 0)
+		cache_write_tokens, long_cache_write_tokens, reasoning_tokens, usage_source, price_id, reserved_micros, charged_micros, shortfall_micros,
+		ended_at, duration_ms, wallet_seq `
+	selectEndedCalls = `SELECT history.id, request_id, key_id, history.model, history.provider, byok, stream, outcome, prompt_tokens,
+			completion_tokens, cached_tokens, coalesce(cache_write_tokens, 0), coalesce(long_cache_write_tokens, 0),
+			coalesce(reasoning_tokens, 0), usage_source,
+			reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, coalesce(upstream_model, ''), coalesce(answering_model, ''),
+			` + ratesOrZero + `
 		FROM (SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
 				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4 ORDER BY wallet_seq DESC LIMIT $8) AS charged
 			UNION ALL SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
@@ -147,11 +154,14 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 		return nil, err
 	}
 	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
+		var tiers string
 		c.Wallet = id
 		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
-			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource, &c.ReservedMicros,
-			&c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput)
-		return c, err
+			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.Usage.CacheWriteTokens, &c.Usage.LongCacheWriteTokens,
+			&c.Usage.ReasoningTokens, &c.UsageSource, &c.ReservedMicros, &c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS,
+			&c.UpstreamModel, &c.AnsweringModel, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput, &c.Price.CacheWrite,
+			&c.Price.LongCacheWrite, &tiers)
+		return c, errors.Join(err, c.Price.readTiers(tiers))
 	}, selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
 }
 

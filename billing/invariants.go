@@ -80,6 +80,16 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", unchargedCalls) },
 	},
 	{
+		"P9", "the parts of a call's tokens are within their whole, a call that nobody counted has no tokens, and a price is as it was written",
+		"the call in calls (the columns of tokens, usage_source); the price in prices, which somebody may have changed by hand",
+		searchParts,
+	},
+	{
+		"P10", "a failed attempt is of a call of its organization, and the attempts of a call are numbered without a gap",
+		"the attempts of the call in attempts, and the call in calls",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "attempts", straysOfAttempts) },
+	},
+	{
 		"K1", "the bytes of a wallet's kept answers are those of its finished keys",
 		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)",
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", miscountedAnswers) },
@@ -115,9 +125,11 @@ const (
 		LEFT JOIN kept_answers a ON a.org_id = k.org_id AND a.env = k.env AND a.call_id = k.call_id
 		WHERE (k.org_id, k.env, k.key_hash) > ($1, $2, $3) ORDER BY k.org_id, k.env, k.key_hash LIMIT $4`
 
-	costsOfCalls = `SELECT c.id, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.charged_micros, c.shortfall_micros, c.ended_at,
-			c.price_id, p.input_micros, p.output_micros, p.cached_input_micros
-		FROM calls c LEFT JOIN prices p ON p.id = c.price_id AND p.model = c.model WHERE c.id > $1 AND c.id <= $2`
+	costsOfCalls = `SELECT c.id, c.prompt_tokens, c.completion_tokens, c.cached_tokens, coalesce(c.cache_write_tokens, 0),
+			coalesce(c.long_cache_write_tokens, 0), c.charged_micros, c.shortfall_micros, c.ended_at, c.price_id,
+			p.id IS NOT NULL, ` + ratesOrZero + `
+		FROM calls c LEFT JOIN prices p ON p.id = c.price_id AND p.model = c.model AND p.provider = c.provider
+		WHERE c.id > $1 AND c.id <= $2`
 	overchargedCalls = `SELECT id, 'charged ' || charged_micros || ', reserved ' || reserved_micros FROM calls
 		WHERE id > $1 AND id <= $2 AND charged_micros > reserved_micros`
 	misownedCalls = `SELECT c.id, CASE WHEN o.id IS NULL THEN 'its organization ' || c.org_id || ' does not exist'
@@ -131,7 +143,21 @@ const (
 	unchargedCalls = `SELECT id, 'completed, reserved ' || reserved_micros || ', ' || prompt_tokens || ' and ' || completion_tokens
 			|| ' tokens for nothing' FROM calls
 		WHERE id > $1 AND id <= $2 AND outcome = 'completed' AND reserved_micros > 0 AND charged_micros = 0 AND shortfall_micros = 0
-			AND NOT EXISTS (SELECT 1 FROM prices p WHERE p.id = price_id AND p.input_micros = 0 AND completion_tokens = 0)`
+			AND NOT EXISTS (SELECT 1 FROM prices p WHERE p.id = price_id AND prompt_tokens > 0 AND completion_tokens = 0
+				AND 0 IN (p.input_micros, p.cached_input_micros, p.cache_write_micros, p.long_cache_write_micros))`
+	uncountedParts = `SELECT id, prompt_tokens || ' tokens, ' || cached_tokens || ' cached, ' || coalesce(cache_write_tokens, 0) || ' and '
+			|| coalesce(long_cache_write_tokens, 0) || ' written; ' || completion_tokens || ' tokens, ' || coalesce(reasoning_tokens, 0)
+			|| ' hidden; counted by ' || usage_source FROM calls
+		WHERE id > $1 AND id <= $2 AND (coalesce(reasoning_tokens, 0) > completion_tokens
+			OR usage_source = 'none' AND (prompt_tokens > 0 OR completion_tokens > 0)
+			OR CASE WHEN cached_tokens > prompt_tokens THEN TRUE
+				WHEN coalesce(cache_write_tokens, 0) > prompt_tokens - cached_tokens THEN TRUE
+				ELSE coalesce(long_cache_write_tokens, 0) > prompt_tokens - cached_tokens - coalesce(cache_write_tokens, 0) END)`
+	allPrices        = `SELECT id, model, provider, upstream_model, answering_model, vendor_price, ` + ratesOrZero + ` FROM prices p`
+	straysOfAttempts = `SELECT a.call_id, CASE WHEN count(c.id) = 0 THEN 'it has attempts and no row in its organization'
+			ELSE 'it has ' || count(*) || ' attempts, the last with number ' || max(a.number) END
+		FROM attempts a LEFT JOIN calls c ON c.id = a.call_id AND c.org_id = a.org_id WHERE a.call_id > $1 AND a.call_id <= $2
+		GROUP BY a.call_id HAVING count(c.id) < count(*) OR count(*) <> max(a.number)`
 
 	wrongRefunds = `SELECT t.id, CASE WHEN c.id IS NULL THEN 'call ' || t.ref || ' is not of its wallet'
 			ELSE 'it gives back ' || t.amount_micros || ' of ' || c.charged_micros END
@@ -184,6 +210,28 @@ func searchKeys(ctx context.Context, s *search) error {
 	})
 }
 
+// searchParts also recomputes the ids of prices.
+func searchParts(ctx context.Context, s *search) error {
+	if err := s.pagedRows(ctx, "calls", uncountedParts); err != nil {
+		return err
+	}
+	return s.read(ctx, func(rows *sql.Rows) error {
+		var row priceRow
+		var id int64
+		var vendor, tiers string
+		p := &row.price
+		err := rows.Scan(&id, &row.model, &row.provider, &row.upstream, &row.answering, &vendor, &p.Input, &p.Output, &p.CachedInput, &p.CacheWrite,
+			&p.LongCacheWrite, &tiers)
+		if err != nil {
+			return err
+		}
+		if err := p.readTiers(tiers); err != nil || id != row.digest(vendor) {
+			s.add(fmt.Sprintf("price %d", id), "it is not as it was written for "+row.model)
+		}
+		return nil
+	}, allPrices)
+}
+
 // searchCosts recomputes the cost of calls as they were charged.
 func searchCosts(ctx context.Context, s *search) error {
 	latest := s.now + clockLead // the database's clock may have been set back later
@@ -192,20 +240,24 @@ func searchCosts(ctx context.Context, s *search) error {
 			var id string
 			var usage Usage
 			var settled Settled
+			var price Price
 			var endedAt int64
-			var priceID, input, output, cached sql.NullInt64
-			err := rows.Scan(&id, &usage.PromptTokens, &usage.CompletionTokens, &usage.CachedPromptTokens, &settled.ChargedMicros,
-				&settled.ShortfallMicros, &endedAt, &priceID, &input, &output, &cached)
+			var priceID sql.NullInt64
+			var priced bool
+			var tiers string
+			err := rows.Scan(&id, &usage.PromptTokens, &usage.CompletionTokens, &usage.CachedPromptTokens, &usage.CacheWriteTokens,
+				&usage.LongCacheWriteTokens, &settled.ChargedMicros, &settled.ShortfallMicros, &endedAt, &priceID, &priced,
+				&price.Input, &price.Output, &price.CachedInput, &price.CacheWrite, &price.LongCacheWrite, &tiers)
 			if err != nil {
 				return err
 			}
-			price := Price{Input: input.Int64, Output: output.Int64, CachedInput: cached.Int64}
+			tiersErr := price.readTiers(tiers)
 			cost, costErr := price.Cost(usage)
 			sum, sumErr := addMicros(settled.ChargedMicros, settled.ShortfallMicros)
 			switch {
-			case priceID.Valid && !input.Valid:
-				s.add(id, fmt.Sprintf("its price %d is missing, or of another model", priceID.Int64))
-			case costErr != nil || sumErr != nil || cost != sum:
+			case priceID.Valid && !priced:
+				s.add(id, fmt.Sprintf("its price %d is missing, or of another model or provider", priceID.Int64))
+			case tiersErr != nil || costErr != nil || sumErr != nil || cost != sum:
 				s.add(id, fmt.Sprintf("charged %d, shortfall %d, cost %d", settled.ChargedMicros, settled.ShortfallMicros, cost))
 			case endedAt > latest:
 				s.add(id, fmt.Sprintf("it ended at %d, which is in the future", endedAt))

@@ -39,8 +39,8 @@ type (
 		// ride is set for a call that is held from a tranche.
 		ride      *ride
 		keptBytes int64
-		priceID   int64        // 0 for a call that costs nothing
-		price     *pricedModel // nil if its row is known to exist
+		priceID   int64     // 0 for a call that costs nobody anything
+		price     *priceRow // nil if its row is known to exist
 
 		settled Settled
 		refused error
@@ -290,7 +290,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
 		claims:    make(map[claimKey]*claimRow, len(b.running)),
-		newPrices: map[int64]pricedModel{},
+		newPrices: map[int64]*priceRow{},
 	}
 	if b.records {
 		books.now = tx.Now()
@@ -438,7 +438,10 @@ func (b *batch) decide(books *books, op store.Op) {
 		}
 	case *settleOp:
 		if op.recorded {
-			books.records = append(books.records, callRow{Call: op.Call, endedAt: books.now})
+			if op.price != nil {
+				books.newPrices[op.priceID] = op.price
+			}
+			books.records = append(books.records, callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, endedAt: books.now})
 			return
 		}
 		op.settled, op.refused = books.settle(op)

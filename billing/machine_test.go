@@ -180,6 +180,9 @@ func (m *model) sweep() (lost []string) {
 // settle ends a call without a key.
 func (m *model) settle(id string, charge int64, void bool) step {
 	settlement := chargeOf(id, max(1, m.asked[id]), charge)
+	if charge%2 == 1 {
+		withParts(&settlement)
+	}
 	settlement.Call.Wallet, settlement.Void = m.wallet, void
 	op := settleOpOf(settlement)
 	return step{op, func(t require.TestingT) {
@@ -190,9 +193,23 @@ func (m *model) settle(id string, charge int64, void bool) step {
 	}}
 }
 
+// withParts makes the tokens of a call the parts of a prompt, with a price that has tiers, and adds attempts that failed before.
+func withParts(s *Settlement) {
+	n := s.Call.Usage.CompletionTokens
+	s.Price, s.VendorPrice = tieredRates, Price{Input: n, Output: 1}
+	s.Call.AnsweringModel = fmt.Sprint("answering ", n%32)
+	s.Call.Usage = Usage{
+		PromptTokens: 9 * n, CompletionTokens: n % 3, CachedPromptTokens: 4 * n, CacheWriteTokens: n, LongCacheWriteTokens: 7 * n, ReasoningTokens: n,
+	}
+	s.Attempts = make([]Attempt, n%5)
+}
+
 // claimedSettle ends a call with a key. A charge is always kept: then the key was charged for at most once.
 func (m *model) claimedSettle(id string, charge int64, keep, void, free bool, answer []byte) step {
 	settlement := chargeOf(id, max(1, m.asked[id]), charge)
+	if charge%2 == 1 {
+		withParts(&settlement)
+	}
 	content := m.content[id]
 	settlement.Call.Wallet, settlement.Claim = m.wallet, claimOf(m.wallet.OrgID+keyOf(id), content)
 	if settlement.Void = void; !void {

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"errors"
 	"math"
 	"math/big"
 	"testing"
@@ -30,7 +31,7 @@ func TestPriceCost(t *testing.T) {
 		"dear currency needs 128 bits":       {Price{Input: 1_950_000_000_000}, Usage{PromptTokens: 4_730_000}, 9_223_500_000_000, nil},
 		"largest result":                     {Price{Input: 1_000_000}, Usage{PromptTokens: math.MaxInt64}, math.MaxInt64, nil},
 		"one above the largest":              {Price{Input: 1_000_000, Output: 1}, Usage{PromptTokens: math.MaxInt64, CompletionTokens: 1}, 0, ErrOverflow},
-		"everything at its largest":          {Price{math.MaxInt64, math.MaxInt64, math.MaxInt64}, Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64}, 0, ErrOverflow},
+		"everything at its largest":          {Price{Input: math.MaxInt64, Output: math.MaxInt64, CachedInput: math.MaxInt64}, Usage{PromptTokens: math.MaxInt64, CompletionTokens: math.MaxInt64, CachedPromptTokens: math.MaxInt64}, 0, ErrOverflow},
 		"negative prompt":                    {mini, Usage{PromptTokens: -1}, 0, ErrInvalidUsage},
 		"negative completion":                {mini, Usage{CompletionTokens: -1}, 0, ErrInvalidUsage},
 		"negative cached":                    {mini, Usage{CachedPromptTokens: -1}, 0, ErrInvalidUsage},
@@ -45,31 +46,121 @@ func TestPriceCost(t *testing.T) {
 	}
 }
 
+// tieredRates costs twice as much, part for part, above 100 prompt tokens, and three times above 1,000.
+var tieredRates = Price{
+	Input: 1_000_000, Output: 5_000_000, CachedInput: 100_000, CacheWrite: 1_250_000, LongCacheWrite: 2_000_000,
+	Tiers: [MaxTiers]Tier{
+		{100, Rates{Input: 2_000_000, Output: 10_000_000, CachedInput: 200_000, CacheWrite: 2_500_000, LongCacheWrite: 4_000_000}},
+		{1_000, Rates{Input: 3_000_000, Output: 15_000_000, CachedInput: -1, CacheWrite: -1, LongCacheWrite: -1}},
+	},
+}
+
+// TestPriceOfPartsAndTiers: each part of a prompt has its price, and a long prompt reprices the whole call.
+func TestPriceOfPartsAndTiers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		usage Usage
+		want  int64
+	}{
+		"every part": {
+			Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 40, CacheWriteTokens: 20, LongCacheWriteTokens: 10, ReasoningTokens: 9},
+			30 + 4 + 25 + 20 + 50,
+		},
+		"the same, one token above the tier": {
+			Usage{PromptTokens: 101, CompletionTokens: 10, CachedPromptTokens: 40, CacheWriteTokens: 20, LongCacheWriteTokens: 10},
+			2 * (31 + 4 + 25 + 20 + 50),
+		},
+		"cached tokens reach the tier":      {Usage{PromptTokens: 200, CachedPromptTokens: 200}, 40},
+		"the last tier, parts like input":   {Usage{PromptTokens: 2_000, CachedPromptTokens: 500, CacheWriteTokens: 500}, 6_000},
+		"parts above the whole are cut":     {Usage{PromptTokens: 100, CachedPromptTokens: 90, CacheWriteTokens: 90, LongCacheWriteTokens: 90}, 9 + 13},
+		"a cached part above the whole":     {Usage{PromptTokens: 100, CachedPromptTokens: 101, LongCacheWriteTokens: 1}, 10},
+		"hidden tokens have no price":       {Usage{CompletionTokens: 10, ReasoningTokens: 10}, 50},
+		"the tier doesn't count completion": {Usage{PromptTokens: 100, CompletionTokens: 1_000_000}, 100 + 5_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tieredRates.Cost(c.usage)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+			bound, err := tieredRates.Bound(c.usage.PromptTokens, c.usage.CompletionTokens)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, bound, got)
+		})
+	}
+	for tokens, want := range map[int64]int64{0: 0, 1: 2, 100: 200, 101: 404, 1_000: 4_000, 1_001: 4_004} { // the second tier has dearer writes than the third
+		bound, err := tieredRates.Bound(tokens, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, bound, tokens)
+	}
+	_, err := tieredRates.Cost(Usage{PromptTokens: 1, LongCacheWriteTokens: -1})
+	require.ErrorIs(t, err, ErrInvalidUsage)
+	_, err = tieredRates.Bound(-1, 0)
+	require.ErrorIs(t, err, ErrInvalidUsage)
+}
+
+// TestPriceValidate: tiers rise strictly, and no price is negative.
+func TestPriceValidate(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, tieredRates.Validate())
+	for name, wrong := range map[string]func(*Price){
+		"negative":            func(p *Price) { p.Output = -1 },
+		"negative in a tier":  func(p *Price) { p.Tiers[1].Input = -1 },
+		"equal tiers":         func(p *Price) { p.Tiers[1].Above = 100 },
+		"falling tiers":       func(p *Price) { p.Tiers[1].Above = 99 },
+		"a tier above none":   func(p *Price) { p.Tiers[0].Above = 0 },
+		"a tier behind a gap": func(p *Price) { p.Tiers[0] = Tier{}; p.Tiers[1].Above = -5 },
+	} {
+		price := tieredRates
+		wrong(&price)
+		require.Error(t, price.Validate(), name)
+	}
+}
+
 // exactCost is the price rule in arbitrary precision.
 func exactCost(p Price, u Usage) *big.Int {
-	cachedPrice := p.CachedInput
-	if cachedPrice < 0 {
-		cachedPrice = p.Input
+	rates := Rates{p.Input, p.Output, p.CachedInput, p.CacheWrite, p.LongCacheWrite}
+	for _, tier := range p.Tiers {
+		if tier.Above > 0 && u.PromptTokens > tier.Above {
+			rates = tier.Rates
+		}
 	}
-	cached := min(u.CachedPromptTokens, u.PromptTokens)
-	sum := new(big.Int)
-	for _, part := range [][2]int64{{u.PromptTokens - cached, p.Input}, {cached, cachedPrice}, {u.CompletionTokens, p.Output}} {
-		sum.Add(sum, new(big.Int).Mul(big.NewInt(part[0]), big.NewInt(part[1])))
+	sum, rest := new(big.Int), u.PromptTokens
+	add := func(tokens, price int64) {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(tokens), big.NewInt(price)))
 	}
+	for _, part := range [][2]int64{
+		{u.CachedPromptTokens, rates.CachedInput}, {u.CacheWriteTokens, rates.CacheWrite}, {u.LongCacheWriteTokens, rates.LongCacheWrite},
+	} {
+		tokens, price := min(part[0], rest), part[1]
+		if price < 0 {
+			price = rates.Input
+		}
+		rest -= tokens
+		add(tokens, price)
+	}
+	add(rest, rates.Input)
+	add(u.CompletionTokens, rates.Output)
 	sum.Add(sum, big.NewInt(tokensPerPrice-1))
 	return sum.Div(sum, big.NewInt(tokensPerPrice))
 }
 
+// FuzzPriceCost draws a price with a tier that costs factor times as much above a number of tokens.
 func FuzzPriceCost(f *testing.F) {
-	f.Add(int64(150_000), int64(600_000), int64(-1), int64(1000), int64(100), int64(10), int64(1))
-	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(0), int64(1))
-	f.Add(int64(1_950_000_000_000), int64(0), int64(0), int64(4_730_000), int64(0), int64(0), int64(7))
-	f.Add(int64(1_000_000), int64(1), int64(0), int64(math.MaxInt64), int64(1), int64(0), int64(0))
-	f.Add(int64(-1), int64(0), int64(0), int64(-5), int64(0), int64(0), int64(0))
-	f.Fuzz(func(t *testing.T, in, out, cachedIn, prompt, completion, cached, more int64) {
-		price, usage := Price{in, out, cachedIn}, Usage{prompt, completion, cached}
+	const most = math.MaxInt64
+	f.Add(int64(150_000), int64(600_000), int64(-1), int64(-1), int64(200), int64(2), int64(1000), int64(100), int64(10), int64(5), int64(1))
+	f.Add(int64(most), int64(most), int64(most), int64(most), int64(1), int64(1), int64(most), int64(most), int64(0), int64(most), int64(1))
+	f.Add(int64(1_950_000_000_000), int64(0), int64(0), int64(0), int64(0), int64(0), int64(4_730_000), int64(0), int64(0), int64(0), int64(7))
+	f.Add(int64(1_000_000), int64(1), int64(0), int64(7), int64(1), int64(0), int64(most), int64(1), int64(0), int64(0), int64(0))
+	f.Add(int64(-1), int64(0), int64(0), int64(0), int64(0), int64(0), int64(-5), int64(0), int64(0), int64(0), int64(0))
+	f.Fuzz(func(t *testing.T, in, out, cachedIn, write, above, factor, prompt, completion, cached, written, more int64) {
+		price := Price{Input: in, Output: out, CachedInput: cachedIn, CacheWrite: write, LongCacheWrite: write / 2}
+		factor %= 100
+		times := Rates{price.Input / 100 * factor, price.Output / 100 * factor, price.CachedInput / 100 * factor, price.CacheWrite / 100 * factor, -1}
+		price.Tiers[0] = Tier{max(0, above), times}
+		usage := Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached, CacheWriteTokens: written, LongCacheWriteTokens: written / 3}
 		cost, err := price.Cost(usage)
-		if in < 0 || out < 0 || prompt < 0 || completion < 0 || cached < 0 {
+		applies := price.Rates(prompt)
+		if applies.Input < 0 || applies.Output < 0 || min(prompt, completion, cached, written) < 0 {
 			require.ErrorIs(t, err, ErrInvalidUsage)
 			return
 		}
@@ -81,41 +172,42 @@ func FuzzPriceCost(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, want.Int64(), cost)
 
-		requireMonotone(t, price, usage, cost, more)
+		requireBounded(t, price, usage, cost, more)
 		requireAdditiveBound(t, price, usage, cost)
 	})
 }
 
-// requireMonotone: more tokens never cost less, so a bound in tokens is a bound in money.
-func requireMonotone(t *testing.T, price Price, usage Usage, cost, more int64) {
+// requireBounded: a bound of the tokens is a bound of the money, whatever the parts of the prompt are.
+func requireBounded(t *testing.T, price Price, usage Usage, cost, more int64) {
 	t.Helper()
-	for _, grown := range []Usage{
-		{usage.PromptTokens + more, usage.CompletionTokens, usage.CachedPromptTokens},
-		{usage.PromptTokens, usage.CompletionTokens + more, usage.CachedPromptTokens},
+	last := cost
+	for _, most := range [][2]int64{
+		{usage.PromptTokens, usage.CompletionTokens},
+		{usage.PromptTokens + more, usage.CompletionTokens},
+		{usage.PromptTokens + more, usage.CompletionTokens + more},
 	} {
-		if more < 0 || grown.PromptTokens < 0 || grown.CompletionTokens < 0 {
+		if more < 0 || most[0] < 0 || most[1] < 0 {
 			continue
 		}
-		if larger, err := price.Cost(grown); err == nil {
-			require.GreaterOrEqual(t, larger, cost)
-		} else {
-			require.ErrorIs(t, err, ErrOverflow)
+		bound, err := price.Bound(most[0], most[1])
+		if err != nil {
+			require.True(t, errors.Is(err, ErrOverflow) || min(price.Input, price.Output, price.Tiers[0].Input, price.Tiers[0].Output) < 0)
+			return
 		}
-	}
-	if price.CachedInput <= price.Input {
-		bound, err := price.Cost(Usage{usage.PromptTokens, usage.CompletionTokens, 0})
-		if err == nil {
-			require.GreaterOrEqual(t, bound, cost)
-		}
+		require.GreaterOrEqual(t, bound, last)
+		last = bound
 	}
 }
 
 // requireAdditiveBound: paying prompt and completion apart costs as much as together, or one micro more.
 func requireAdditiveBound(t *testing.T, price Price, usage Usage, cost int64) {
 	t.Helper()
-	prompt, err := price.Cost(Usage{PromptTokens: usage.PromptTokens, CachedPromptTokens: usage.CachedPromptTokens})
+	ofPrompt := usage
+	ofPrompt.CompletionTokens = 0
+	prompt, err := price.Cost(ofPrompt)
 	require.NoError(t, err)
-	completion, err := price.Cost(Usage{CompletionTokens: usage.CompletionTokens})
+	flat := Price{Output: price.Rates(usage.PromptTokens).Output}
+	completion, err := flat.Cost(Usage{CompletionTokens: usage.CompletionTokens})
 	require.NoError(t, err)
 	apart := new(big.Int).Add(big.NewInt(prompt), big.NewInt(completion))
 	excess := apart.Sub(apart, big.NewInt(cost)).Int64()

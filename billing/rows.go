@@ -105,15 +105,18 @@ var (
 	deleteHolds   = listSizes.Statement(`DELETE FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
 	insertEntries = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros,
 		balance_micros, created_at, audit_id) {list}`, 12, 0)
-	insertCalls   = listSizes.Statement(insertCall, 22, 0)
-	insertRecords = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 22, 0)
+	insertCalls    = listSizes.Statement(insertCall, 25, 0)
+	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 25, 0)
+	insertAttempts = listSizes.Statement(`INSERT INTO attempts (org_id, call_id, number, provider, upstream_model, failure, prompt_tokens,
+		completion_tokens, cost_micros) {list} ON CONFLICT (call_id, number) DO NOTHING`, 9, 0)
 )
 
 const (
 	insertCall = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
 		completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros,
-		wallet_seq, balance_micros) {list}`
-	insertPrice = `INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros) VALUES ($1, $2, $3, $4, $5)
+		wallet_seq, balance_micros, cache_write_tokens, long_cache_write_tokens, reasoning_tokens) {list}`
+	insertPrice = `INSERT INTO prices (id, model, provider, upstream_model, answering_model, input_micros, output_micros, cached_input_micros,
+		cache_write_micros, long_cache_write_micros, tiers, vendor_price) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT DO NOTHING`
 
 	insertWallet = `INSERT INTO wallets (org_id, env) SELECT id, CAST($2 AS TEXT) FROM organizations WHERE id = $1
@@ -134,8 +137,11 @@ func (b *books) write(tx store.Tx) {
 			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
 	})
 	for _, id := range slices.Sorted(maps.Keys(b.newPrices)) {
-		price := b.newPrices[id]
-		tx.Queue(store.AnyRows, insertPrice, id, price.model, price.Input, price.Output, price.cachedInput())
+		row := b.newPrices[id]
+		steps := row.price.steps()
+		base := steps[0]
+		tx.Queue(store.AnyRows, insertPrice, id, row.model, row.provider, row.upstream, row.answering, base.Input, base.Output, base.CachedInput,
+			base.CacheWrite, base.LongCacheWrite, stepsText(steps[1:]), row.vendorText())
 	}
 	b.writeCalls(tx, insertCalls, b.newCalls)
 	b.writeCalls(tx, insertRecords, b.records)
@@ -181,17 +187,42 @@ func (b *books) writeHolds(tx store.Tx) {
 
 func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []callRow) {
 	store.QueueList(tx, listSizes, insert, false, calls, func(values []any, c callRow) []any {
-		var price, seq, balance any
-		if c.priceID != 0 {
-			price = c.priceID
-		}
+		var seq, balance any
 		if c.seq > 0 {
 			seq, balance = c.seq, c.balance
 		}
 		return append(values, c.ID, c.RequestID, c.Wallet.OrgID, string(c.Wallet.Env), c.KeyID, c.Model, c.Provider, c.BYOK, c.Stream, c.Outcome,
 			c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.CachedPromptTokens, string(c.UsageSource), c.endedAt, max(0, c.DurationMS),
-			price, c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance)
+			orNull(c.priceID), c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance,
+			orNull(c.Usage.CacheWriteTokens), orNull(c.Usage.LongCacheWriteTokens), orNull(c.Usage.ReasoningTokens))
 	})
+	var attempts []attemptRow
+	for i := range calls {
+		call := &calls[i]
+		for n := range min(len(call.attempts), MaxAttempts) {
+			attempts = append(attempts, attemptRow{&call.attempts[n], call.Wallet.OrgID, call.ID, n + 1})
+		}
+	}
+	store.QueueList(tx, listSizes, insertAttempts, false, attempts, func(values []any, a attemptRow) []any {
+		return append(values, a.orgID, a.callID, a.number, a.Provider, a.UpstreamModel, a.Failure, a.Usage.PromptTokens, a.Usage.CompletionTokens,
+			a.cost())
+	})
+}
+
+// attemptRow is a row of attempts.
+type attemptRow struct {
+	*Attempt
+
+	orgID, callID string
+	number        int
+}
+
+// orNull returns a number, or null in place of 0. PostgreSQL stores null without bytes.
+func orNull(number int64) any {
+	if number == 0 {
+		return nil
+	}
+	return number
 }
 
 var (

@@ -128,22 +128,31 @@ const (
 	selectOldCalls = `SELECT coalesce(max(ended_at), 0) FROM (SELECT ended_at FROM calls
 		WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at > $3 AND ended_at < $4 ORDER BY ended_at LIMIT $5) AS page`
 	deleteFreeCalls = `DELETE FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at > $3 AND ended_at <= $4
-		AND shortfall_micros = 0 RETURNING id`
+		AND shortfall_micros = 0 AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.call_id = calls.id AND a.cost_micros > 0) RETURNING id`
 )
+
+var deleteAttempts = listSizes.Statement(`DELETE FROM attempts WHERE call_id IN {list}`, 1, 0)
 
 // sweepWallet deletes the free calls of a wallet that ended before a moment.
 func (r *Retention) sweepWallet(ctx context.Context, id WalletID, before int64) (deleted int64, err error) {
 	for {
 		var through int64
 		err := r.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-			after, n := r.swept[id], int64(0)
+			after := r.swept[id]
 			page := func(row store.Row) error { return row.Scan(&through) }
 			if err := tx.Query(ctx, page, selectOldCalls, id.OrgID, string(id.Env), after, before, retentionRows); err != nil || through == 0 {
 				return err
 			}
-			err := tx.Query(ctx, func(store.Row) error { n++; return nil }, deleteFreeCalls, id.OrgID, string(id.Env), after, through)
+			var ids []string
+			err := tx.Query(ctx, func(row store.Row) error {
+				var id string
+				err := row.Scan(&id)
+				ids = append(ids, id)
+				return err
+			}, deleteFreeCalls, id.OrgID, string(id.Env), after, through)
+			store.QueueList(tx, listSizes, deleteAttempts, false, ids, func(values []any, id string) []any { return append(values, id) })
 			if err == nil {
-				deleted += n
+				deleted += int64(len(ids))
 			}
 			return err
 		})

@@ -130,7 +130,10 @@ func (y *year) between(least, most int64) int64 { return least + y.random.Int64N
 func (y *year) reprice() {
 	for i := range y.prices {
 		input := y.between(1, 10) * tokensPerPrice
-		y.prices[i] = Price{Input: input, Output: 2*input + y.between(0, 999_999), CachedInput: input / 2}
+		y.prices[i] = Price{
+			Input: input, Output: 2*input + y.between(0, 999_999), CachedInput: input / 2, CacheWrite: input * 5 / 4, LongCacheWrite: 2 * input,
+			Tiers: [MaxTiers]Tier{{y.between(100, 150), Rates{2 * input, 3 * input, input, -1, -1}}},
+		}
 	}
 }
 
@@ -157,8 +160,11 @@ func (y *year) plan() yearCall {
 	c := yearCall{
 		wallet: wallet, model: y.random.IntN(len(y.prices)), life: time.Minute, percent: []int64{100, 100, 150, 300, 50}[y.random.IntN(5)],
 		begins: time.Duration(y.between(0, 2500)) * time.Millisecond, runs: time.Duration(y.between(0, 1500)) * time.Millisecond,
-		usage: Usage{PromptTokens: y.between(1, 200), CompletionTokens: y.between(1, 200), CachedPromptTokens: y.between(0, 50)},
-		void:  y.chance(8), again: y.chance(10), answer: int(y.between(1, 500)),
+		usage: Usage{
+			PromptTokens: y.between(1, 200), CompletionTokens: y.between(1, 200), CachedPromptTokens: y.between(0, 50),
+			CacheWriteTokens: y.between(0, 50), LongCacheWriteTokens: y.between(0, 50),
+		},
+		void: y.chance(8), again: y.chance(10), answer: int(y.between(1, 500)),
 	}
 	if y.chance(10) { // it ends after its reservation
 		c.life, c.runs = time.Second, 4*time.Second

@@ -69,8 +69,8 @@ func TestBrowserPictures(t *testing.T) {
 	change(storetest.Unguard(store.SQLite, "calls"))
 	for i, id := range calls {
 		model := []string{modelStd, "acme/pro", "local/llama"}[i%7%3]
-		change(`INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros)
-			SELECT $1, $2, input_micros, output_micros, cached_input_micros FROM prices WHERE model = $3
+		change(`INSERT INTO prices SELECT $1, $2, provider, upstream_model, answering_model, input_micros, output_micros, cached_input_micros,
+				cache_write_micros, long_cache_write_micros, tiers, vendor_price FROM prices WHERE model = $3
 			AND NOT EXISTS (SELECT 1 FROM prices WHERE model = $2)`, i, model, modelStd)
 		change(`UPDATE calls SET ended_at = ended_at - $1, model = $2, price_id = (SELECT id FROM prices WHERE model = $2) WHERE id = $3`,
 			int64(i%29)*24*time.Hour.Milliseconds(), model, id)

@@ -212,26 +212,31 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 
 // CallObject is a model call that has ended, as the API shows it.
 type CallObject struct {
-	ID                 string  `json:"id"`
-	At                 string  `json:"at"                 format:"date-time" doc:"When it ended: the time of its charge"`
-	DurationMS         int64   `json:"durationMs"`
-	Model              string  `json:"model"`
-	Outcome            string  `json:"outcome"            doc:"completed, or why it ended otherwise"`
-	PromptTokens       int64   `json:"promptTokens"`
-	CachedPromptTokens int64   `json:"cachedPromptTokens" doc:"Those of promptTokens that the provider had kept"`
-	CompletionTokens   int64   `json:"completionTokens"`
-	UsageSource        string  `json:"usageSource"        enum:"provider,estimated,none" doc:"Who counted the tokens: the provider, or we, because it reported none or impossible ones"` //nolint:lll // a struct tag can't be broken
-	InputPriceMicros   string  `json:"inputPriceMicros"   doc:"The price of a million prompt tokens, 0 for a call that couldn't cost anything"`                                          //nolint:lll // a struct tag can't be broken
-	CachedPriceMicros  string  `json:"cachedPriceMicros"  doc:"The price of a million cachedPromptTokens"`
-	OutputPriceMicros  string  `json:"outputPriceMicros"  doc:"The price of a million completion tokens"`
-	ReservedMicros     string  `json:"reservedMicros"     doc:"What was reserved for it, the most that it could be charged"`
-	ChargedMicros      string  `json:"chargedMicros"      doc:"What was taken from the wallet, in millionths of the currency unit"`
-	BYOK               bool    `json:"byok"               doc:"It was made with the organization's own provider key"`
-	Stream             bool    `json:"stream"`
-	KeyID              *string `json:"keyId"              doc:"The API key it was made with; null: an agent answered a customer, or a member made it"` //nolint:lll // a struct tag can't be broken
-	RequestID          *string `json:"requestId"          doc:"The HTTP request it was made for"`
-	AgentID            *string `json:"agentId"            doc:"The agent that answered a customer; null when that isn't known any more, too"`
-	ConversationID     *string `json:"conversationId"     doc:"The conversation it was an answer in"`
+	ID                        string  `json:"id"`
+	At                        string  `json:"at"                        format:"date-time" doc:"When it ended: the time of its charge"`
+	DurationMS                int64   `json:"durationMs"`
+	Model                     string  `json:"model"`
+	Outcome                   string  `json:"outcome"                   doc:"completed, or why it ended otherwise"`
+	PromptTokens              int64   `json:"promptTokens"`
+	CachedPromptTokens        int64   `json:"cachedPromptTokens"        doc:"Those of promptTokens that the provider had kept"`
+	CacheWriteTokens          int64   `json:"cacheWriteTokens"          doc:"The part of promptTokens that the provider wrote to its cache"`
+	LongCacheWriteTokens      int64   `json:"longCacheWriteTokens"      doc:"The part of promptTokens that the provider wrote to its cache for an hour or longer"` //nolint:lll // a struct tag can't be broken
+	CompletionTokens          int64   `json:"completionTokens"`
+	ReasoningTokens           int64   `json:"reasoningTokens"           doc:"The part of completionTokens that is hidden"`
+	UsageSource               string  `json:"usageSource"               enum:"provider,estimated,none" doc:"Who counted the tokens: the provider, or we, because it reported none or impossible ones"` //nolint:lll // a struct tag can't be broken
+	InputPriceMicros          string  `json:"inputPriceMicros"          doc:"The price of a million prompt tokens, 0 for a call that couldn't cost anything"`                                          //nolint:lll // a struct tag can't be broken
+	CachedPriceMicros         string  `json:"cachedPriceMicros"         doc:"The price of a million cachedPromptTokens"`
+	CacheWritePriceMicros     string  `json:"cacheWritePriceMicros"     doc:"The price of a million cacheWriteTokens"`
+	LongCacheWritePriceMicros string  `json:"longCacheWritePriceMicros" doc:"The price of a million longCacheWriteTokens"`
+	OutputPriceMicros         string  `json:"outputPriceMicros"         doc:"The price of a million completion tokens"`
+	ReservedMicros            string  `json:"reservedMicros"            doc:"What was reserved for it, the most that it could be charged"`
+	ChargedMicros             string  `json:"chargedMicros"             doc:"What was taken from the wallet, in millionths of the currency unit"`
+	BYOK                      bool    `json:"byok"                      doc:"It was made with the organization's own provider key"`
+	Stream                    bool    `json:"stream"`
+	KeyID                     *string `json:"keyId"                     doc:"The API key it was made with; null: an agent answered a customer, or a member made it"` //nolint:lll // a struct tag can't be broken
+	RequestID                 *string `json:"requestId"                 doc:"The HTTP request it was made for"`
+	AgentID                   *string `json:"agentId"                   doc:"The agent that answered a customer; null when that isn't known any more, too"` //nolint:lll // a struct tag can't be broken
+	ConversationID            *string `json:"conversationId"            doc:"The conversation it was an answer in"`
 }
 
 // placedCall is a call with the conversation of its turn.
@@ -242,11 +247,14 @@ type placedCall struct {
 }
 
 func showCall(c *placedCall) CallObject {
+	rates := c.Price.Rates(c.Usage.PromptTokens)
 	shown := CallObject{
 		ID: c.ID, At: endpoint.Timestamp(c.EndedAt), DurationMS: c.DurationMS, Model: c.Model, Outcome: c.Outcome,
-		PromptTokens: c.Usage.PromptTokens, CachedPromptTokens: c.Usage.CachedPromptTokens, CompletionTokens: c.Usage.CompletionTokens,
-		UsageSource: string(c.UsageSource), InputPriceMicros: billing.FormatMicros(c.Price.Input),
-		CachedPriceMicros: billing.FormatMicros(c.Price.CachedInput), OutputPriceMicros: billing.FormatMicros(c.Price.Output),
+		PromptTokens: c.Usage.PromptTokens, CachedPromptTokens: c.Usage.CachedPromptTokens, CacheWriteTokens: c.Usage.CacheWriteTokens,
+		LongCacheWriteTokens: c.Usage.LongCacheWriteTokens, CompletionTokens: c.Usage.CompletionTokens,
+		ReasoningTokens: c.Usage.ReasoningTokens, UsageSource: string(c.UsageSource), InputPriceMicros: billing.FormatMicros(rates.Input),
+		CachedPriceMicros: billing.FormatMicros(rates.CachedInput), CacheWritePriceMicros: billing.FormatMicros(rates.CacheWrite),
+		LongCacheWritePriceMicros: billing.FormatMicros(rates.LongCacheWrite), OutputPriceMicros: billing.FormatMicros(rates.Output),
 		ReservedMicros: billing.FormatMicros(c.ReservedMicros), ChargedMicros: billing.FormatMicros(c.ChargedMicros),
 		BYOK: c.BYOK, Stream: c.Stream, KeyID: endpoint.TextOrNull(c.KeyID),
 		AgentID: endpoint.TextOrNull(c.turn.AgentID), ConversationID: endpoint.TextOrNull(c.turn.ConversationID),
@@ -297,15 +305,18 @@ func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *s
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,
 		columns: []string{
-			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "usageSource",
-			"inputPriceMicros", "cachedPriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId",
-			"requestId", "agentId", "conversationId",
+			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "cacheWriteTokens", "longCacheWriteTokens",
+			"completionTokens", "reasoningTokens", "usageSource", "inputPriceMicros", "cachedPriceMicros", "cacheWritePriceMicros",
+			"longCacheWritePriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId", "requestId", "agentId",
+			"conversationId",
 		},
 		cells: func(c *CallObject) []string {
 			return []string{
 				c.ID, c.At, strconv.FormatInt(c.DurationMS, 10), csvText(&c.Model), csvText(&c.Outcome),
-				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CompletionTokens, 10),
-				c.UsageSource, c.InputPriceMicros, c.CachedPriceMicros, c.OutputPriceMicros, c.ReservedMicros, c.ChargedMicros,
+				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CacheWriteTokens, 10),
+				strconv.FormatInt(c.LongCacheWriteTokens, 10), strconv.FormatInt(c.CompletionTokens, 10), strconv.FormatInt(c.ReasoningTokens, 10),
+				c.UsageSource, c.InputPriceMicros, c.CachedPriceMicros, c.CacheWritePriceMicros, c.LongCacheWritePriceMicros, c.OutputPriceMicros,
+				c.ReservedMicros, c.ChargedMicros,
 				strconv.FormatBool(c.BYOK), strconv.FormatBool(c.Stream),
 				csvText(c.KeyID), csvText(c.RequestID), csvText(c.AgentID), csvText(c.ConversationID),
 			}

@@ -46,7 +46,11 @@ func (o *fixture) charge(t *testing.T, ended time.Time, call billing.Call) {
 		_, err := o.ledger(t).Hold(t.Context(), billing.Hold{CallID: call.ID, Wallet: call.Wallet, AmountMicros: 500, ExpiresIn: time.Hour})
 		require.NoError(t, err)
 		_, err = o.ledger(t).Settle(t.Context(), billing.Settlement{
-			Call: call, ReservedMicros: 500, Price: billing.Price{Input: 12_000_000, CachedInput: 8_000_000, Output: 10_000_000},
+			Call: call, ReservedMicros: 500, Price: billing.Price{
+				Input: 6_000_000, CachedInput: -1, Output: 10_000_000, Tiers: [billing.MaxTiers]billing.Tier{{Above: 9, Rates: billing.Rates{
+					Input: 12_000_000, CachedInput: 8_000_000, CacheWrite: 15_000_000, LongCacheWrite: -1, Output: 10_000_000,
+				}}},
+			},
 		})
 		require.NoError(t, err)
 	})
@@ -76,7 +80,7 @@ func (o *fixture) spend(t *testing.T) {
 	t.Helper()
 	o.charge(t, apiNow().Add(-time.Second), billing.Call{
 		ID: "call_1", RequestID: "req_1", KeyID: "key_1", Model: "echo/a", Provider: "echo", Wallet: liveWallet, Stream: true,
-		Usage: billing.Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, Outcome: "completed", DurationMS: 7,
+		Usage: billing.Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5, ReasoningTokens: 19}, Outcome: "completed", DurationMS: 7,
 	})
 	o.charge(t, apiNow(), billing.Call{
 		ID: "call_2", RequestID: "trn_1", Model: "echo/b", Wallet: liveWallet, Outcome: "client_gone", UsageSource: billing.UsageEstimated,
@@ -173,14 +177,16 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, []map[string]any{
 		{
 			"id": "call_2", "at": "2026-11-21T10:00:00.000Z", "durationMs": 0., "model": "echo/b", "outcome": "client_gone",
-			"promptTokens": 0., "cachedPromptTokens": 0., "completionTokens": 0., "usageSource": "estimated",
-			"inputPriceMicros": "12000000", "cachedPriceMicros": "8000000", "outputPriceMicros": "10000000", "reservedMicros": "500",
+			"promptTokens": 0., "cachedPromptTokens": 0., "cacheWriteTokens": 0., "longCacheWriteTokens": 0., "completionTokens": 0.,
+			"reasoningTokens": 0., "usageSource": "estimated", "inputPriceMicros": "6000000", "cachedPriceMicros": "6000000",
+			"cacheWritePriceMicros": "0", "longCacheWritePriceMicros": "0", "outputPriceMicros": "10000000", "reservedMicros": "500",
 			"chargedMicros": "0", "byok": false, "stream": false, "keyId": nil, "requestId": nil, "agentId": "agt_1", "conversationId": "cnv_1",
 		},
 		{
 			"id": "call_1", "at": "2026-11-21T09:59:59.000Z", "durationMs": 7., "model": "echo/a", "outcome": "completed",
-			"promptTokens": 10., "cachedPromptTokens": 5., "completionTokens": 20., "usageSource": "provider",
-			"inputPriceMicros": "12000000", "cachedPriceMicros": "8000000", "outputPriceMicros": "10000000", "reservedMicros": "500",
+			"promptTokens": 10., "cachedPromptTokens": 5., "cacheWriteTokens": 0., "longCacheWriteTokens": 0., "completionTokens": 20.,
+			"reasoningTokens": 19., "usageSource": "provider", "inputPriceMicros": "12000000", "cachedPriceMicros": "8000000",
+			"cacheWritePriceMicros": "15000000", "longCacheWritePriceMicros": "12000000", "outputPriceMicros": "10000000", "reservedMicros": "500",
 			"chargedMicros": "300", "byok": false, "stream": true, "keyId": "key_1", "requestId": "req_1", "agentId": nil, "conversationId": nil,
 		},
 	}, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls", "owner", "")))
@@ -280,12 +286,13 @@ func TestCallsAsCSV(t *testing.T) {
 	rows := o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
 	require.Len(t, rows, 4)
 	require.Equal(t, []string{
-		"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "usageSource",
-		"inputPriceMicros", "cachedPriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
+		"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "cacheWriteTokens", "longCacheWriteTokens",
+		"completionTokens", "reasoningTokens", "usageSource", "inputPriceMicros", "cachedPriceMicros", "cacheWritePriceMicros",
+		"longCacheWritePriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
 	}, rows[0])
 	require.Equal(t, []string{
-		"call_2", "2026-11-21T10:00:00.000Z", "0", "echo/b", "client_gone", "0", "0", "0", "estimated",
-		"12000000", "8000000", "10000000", "500", "0", "false", "false", "", "", "agt_1", "cnv_1",
+		"call_2", "2026-11-21T10:00:00.000Z", "0", "echo/b", "client_gone", "0", "0", "0", "0", "0", "0", "estimated",
+		"6000000", "6000000", "0", "0", "10000000", "500", "0", "false", "false", "", "", "agt_1", "cnv_1",
 	}, rows[1])
 	require.Equal(t, "'-echo/a", rows[3][3])
 	require.Equal(t, rows[:1], o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "stranger")), "the header is always there")

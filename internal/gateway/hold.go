@@ -56,9 +56,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	var amount int64
 	if !c.req.BYOK {
 		var err error
-		amount, err = c.model.Price.Cost(billing.Usage{
-			PromptTokens: c.prompt.bound(), CompletionTokens: c.reservedOutput(),
-		})
+		amount, err = c.model.Price.Bound(c.prompt.bound(), c.reservedOutput())
 		if err != nil {
 			return nil, fmt.Errorf("pricing the bounds: %w", err)
 		}
@@ -130,7 +128,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 		return err
 	}
 	tooMany := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
-		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.reservedOutput()})
+		cost, err := c.model.Price.Bound(int64(tokens), c.reservedOutput())
 		return err != nil || cost > free
 	})
 	affordable := int64(tooMany) - 1 // below 0 if the wallet can't even pay for the answer
@@ -261,6 +259,9 @@ type keptUsage struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
 	Cached     int64 `json:"cached,omitempty"`
+	Write      int64 `json:"write,omitempty"`
+	LongWrite  int64 `json:"longWrite,omitempty"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
 }
 
 type brokenAnswer struct {
@@ -283,7 +284,10 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	}
 	t := transcript{
 		ID: c.completionID(), Created: c.started.Unix(), Text: c.delivered.text.String(), FinishReason: c.finish,
-		Usage: keptUsage{usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens},
+		Usage: keptUsage{
+			usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens, usage.CacheWriteTokens, usage.LongCacheWriteTokens,
+			usage.ReasoningTokens,
+		},
 	}
 	if f != nil {
 		t.Failure = &brokenAnswer{Outcome: f.Outcome, Message: f.Message, NoRetry: f.NoRetry}
@@ -331,6 +335,7 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 		ID: t.ID, Created: t.Created, Model: c.model.ID, FinishReason: t.FinishReason,
 		Usage: billing.Usage{
 			PromptTokens: t.Usage.Prompt, CompletionTokens: t.Usage.Completion, CachedPromptTokens: t.Usage.Cached,
+			CacheWriteTokens: t.Usage.Write, LongCacheWriteTokens: t.Usage.LongWrite, ReasoningTokens: t.Usage.Reasoning,
 		},
 		ChargedMicros: first.Settled.ChargedMicros, BYOK: first.BYOK, Replayed: true,
 	}

@@ -64,7 +64,7 @@ func (c *call) fail(f *Failure) error {
 	case f.Outcome == OutcomeClientGone && c.answered.Load():
 		usage, source = c.usage()
 	case c.isReported():
-		usage, source = c.reported, billing.UsageProvider
+		usage, source = c.reported.Bounded(), billing.UsageProvider
 	}
 	if _, err := c.settle(f.Outcome, usage, source, f); err != nil {
 		c.Logger.Error("a failed call could not be settled", "call", c.id, "request_id", c.req.RequestID, "error", err)
@@ -74,7 +74,7 @@ func (c *call) fail(f *Failure) error {
 
 // report keeps the largest count of each field over all reports, because some vendors count as they go and some end with zeros.
 // It ignores a report that is impossible for the model's window. If the vendor's window is larger than the configured one, the
-// prompt may have as many tokens as were held for it. A cached part above the whole is dropped.
+// prompt may have as many tokens as were held for it. Parts above their whole are dropped.
 func (c *call) report(u *providers.Usage) {
 	window := c.model.ContextWindow
 	if u.PromptTokens < 0 || u.PromptTokens > max(window, c.prompt.bound()) || u.CompletionTokens < 0 || u.CompletionTokens > window {
@@ -85,8 +85,14 @@ func (c *call) report(u *providers.Usage) {
 	}
 	c.reported.PromptTokens = max(c.reported.PromptTokens, u.PromptTokens)
 	c.reported.CompletionTokens = max(c.reported.CompletionTokens, u.CompletionTokens)
-	if u.CachedPromptTokens <= u.PromptTokens {
-		c.reported.CachedPromptTokens = max(c.reported.CachedPromptTokens, u.CachedPromptTokens)
+	cached, written, long := u.CachedPromptTokens, u.CacheWriteTokens, u.LongCacheWriteTokens
+	if min(cached, written, long) >= 0 && max(cached, written, long) <= u.PromptTokens && cached+written+long <= u.PromptTokens {
+		c.reported.CachedPromptTokens = max(c.reported.CachedPromptTokens, cached)
+		c.reported.CacheWriteTokens = max(c.reported.CacheWriteTokens, written)
+		c.reported.LongCacheWriteTokens = max(c.reported.LongCacheWriteTokens, long)
+	}
+	if u.ReasoningTokens <= u.CompletionTokens {
+		c.reported.ReasoningTokens = max(c.reported.ReasoningTokens, u.ReasoningTokens)
 	}
 }
 
@@ -97,7 +103,7 @@ func (c *call) isReported() bool { return c.reported.PromptTokens > 0 }
 // bytes of their text, because settlements don't wait for a count of ours. The whole answer is never estimated above the limit that the vendor
 // got.
 func (c *call) usage() (billing.Usage, billing.UsageSource) {
-	usage, source := c.reported, billing.UsageProvider
+	usage, source := c.reported.Bounded(), billing.UsageProvider
 	if !c.isReported() {
 		usage.PromptTokens, source = c.prompt.estimate(), billing.UsageEstimated
 	}
@@ -211,6 +217,7 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 		ID: c.id, KeyID: c.req.KeyID, Model: c.model.ID, Provider: c.provider.Name, RequestID: c.req.RequestID,
 		Wallet: c.wallet(), BYOK: c.req.BYOK, Stream: c.req.Stream, Usage: usage, UsageSource: source,
 		Outcome: string(outcome), DurationMS: c.Now().Sub(c.started).Milliseconds(),
+		UpstreamModel: c.upstream.Model, AnsweringModel: c.answering,
 	}
 }
 

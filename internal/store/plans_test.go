@@ -157,6 +157,7 @@ var readWhole = []string{
 	"FROM tranches WHERE lease_until < $1",                // the sweeper: a few rows for each process
 	"LEFT JOIN prices p ON p.id = c.price_id AND p.model", // doctor P1: a page of calls with the prices, which are few
 	"SELECT 1 FROM organizations LIMIT 1",                 // ping: one row
+	"answering_model, vendor_price, coalesce(p.input",     // doctor P9: the prices, which are few
 }
 
 // searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
@@ -268,7 +269,8 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO holds (org_id, env, id, amount_micros, expires_at) SELECT `+org+`, 'test', 'call_' || i, 1, 4000000000000`+from(calls),
 		`INSERT INTO tranches (org_id, env, id, owner, left_micros, spare, lease_until)
 			SELECT `+org+`, 'test', 'trc_' || i, 'own', 1, FALSE, 4000000000000`+from(calls),
-		`INSERT INTO prices (id, model, input_micros, output_micros, cached_input_micros) SELECT i, 'm ' || i, 1, 1, 1`+from(calls),
+		`INSERT INTO prices SELECT i, 'm ' || i, 'p', '', '', 1, 1, 1, 1, 1, '', ''`+from(calls),
+		`INSERT INTO attempts SELECT `+org+`, 'call_' || i, 1, 'p', '', 'timeout', 0, 0, NULL`+from(calls),
 		`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros, balance_micros, created_at, audit_id)
 			SELECT 'txn_' || i, `+org+`, 'test', 2 * i, 'topup', 'sys:cash', 'ref ' || i, '', 1, 5, i, 'aud_' || i`+from(calls),
 		`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,

@@ -142,6 +142,7 @@ var foundWithout = map[string]string{
 	"message_tombstones (hash)":         "a hash over the id of a channel",
 	"chunks (seq)":                      "the number in the index of words",
 	"outbound_messages (turn_id, part)": "an id of this program",
+	"attempts (call_id, number)":        "an id of this program",
 }
 
 // TestKeysBeginWithTheOrganization guarantees that tables can be spread over several databases by organization, on both engines: each row of
@@ -287,7 +288,11 @@ func TestConstraints(t *testing.T) {
 			key + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                      {other},
 			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', -1, 1)`:                               {other},
 			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                    {other},
-			`INSERT INTO prices VALUES (1, 'm', 1, -1, 1)`:                                          nil,
+			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, -1, 1, 1, 1, '', '')`:               nil,
+			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, 1, 1, -1, 1, '', '')`:               nil,
+			`UPDATE calls SET cache_write_tokens = -1 WHERE id = 'call_2'`:                          nil,
+			`INSERT INTO attempts VALUES ('org_1', 'call_2', 0, 'p', '', 'timeout', 0, 0, NULL)`:    nil,
+			`INSERT INTO attempts VALUES ('org_1', 'call_2', 1, 'p', '', 'timeout', 0, 0, -1)`:      nil,
 			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 'r', '', 1, 1, 1, '')`:  nil, // the reference of another
 			tx + `VALUES ('txn_2', 'org_1', 'live', 2, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil, // its number
 			tx + `VALUES ('txn_2', 'org_1', 'live', 0, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil,

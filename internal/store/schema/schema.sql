@@ -196,14 +196,23 @@ CREATE TABLE tranches (
 	PRIMARY KEY (org_id, env, id)
 ) {hot table};
 
--- What a model's million tokens cost when calls were charged: id is a digest of the other columns. A price is written with its first charge
--- and never changes.
+-- The price of a model's million tokens for calls that one endpoint answered: id is a digest of the other columns. A price is written with its
+-- first call and never changes. The endpoint is a provider and its name of the model, and answering_model is the provider's name of the model
+-- that answered, '' if it gave none. tiers is the JSON of the rates for calls with more prompt tokens, and vendor_price of the operator's own
+-- price at the endpoint; both are '' for none.
 CREATE TABLE prices (
-	id                  BIGINT NOT NULL PRIMARY KEY,
-	model               TEXT   NOT NULL,
-	input_micros        BIGINT NOT NULL CHECK (input_micros >= 0),
-	output_micros       BIGINT NOT NULL CHECK (output_micros >= 0),
-	cached_input_micros BIGINT NOT NULL CHECK (cached_input_micros >= 0)
+	id                      BIGINT NOT NULL PRIMARY KEY,
+	model                   TEXT   NOT NULL,
+	provider                TEXT   NOT NULL,
+	upstream_model          TEXT   NOT NULL,
+	answering_model         TEXT   NOT NULL,
+	input_micros            BIGINT NOT NULL CHECK (input_micros >= 0),
+	output_micros           BIGINT NOT NULL CHECK (output_micros >= 0),
+	cached_input_micros     BIGINT NOT NULL CHECK (cached_input_micros >= 0),
+	cache_write_micros      BIGINT NOT NULL CHECK (cache_write_micros >= 0),
+	long_cache_write_micros BIGINT NOT NULL CHECK (long_cache_write_micros >= 0),
+	tiers                   TEXT   NOT NULL,
+	vendor_price            TEXT   NOT NULL
 ) {table};
 
 -- Postings: what moves a wallet beside charges. The wallet gets amount_micros, and account gives them. ref makes a posting idempotent: the
@@ -227,32 +236,35 @@ CREATE TABLE ledger_tx (
 ) {table};
 
 -- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
--- couldn't cost anything. Its cost, of its tokens by its price, is charged_micros and shortfall_micros together. A charge went from the
--- wallet to sys:revenue: wallet_seq is its number there and balance_micros the balance right after it; both are null when nothing was
--- charged.
+-- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and
+-- shortfall_micros together. A charge went from the wallet to sys:revenue: wallet_seq is its number there and balance_micros the balance right
+-- after it; both are null when nothing was charged. The last three columns are parts of the tokens, null for 0.
 CREATE TABLE calls (
-	id                TEXT    NOT NULL PRIMARY KEY,
-	request_id        TEXT    NOT NULL,
-	org_id            TEXT    NOT NULL,
-	env               TEXT    NOT NULL CHECK (env IN ('live', 'test')),
-	key_id            TEXT    NOT NULL,
-	model             TEXT    NOT NULL,
-	provider          TEXT    NOT NULL,
-	byok              BOOLEAN NOT NULL,
-	stream            BOOLEAN NOT NULL,
-	outcome           TEXT    NOT NULL,
-	prompt_tokens     BIGINT  NOT NULL CHECK (prompt_tokens >= 0),
-	completion_tokens BIGINT  NOT NULL CHECK (completion_tokens >= 0),
-	cached_tokens     BIGINT  NOT NULL CHECK (cached_tokens >= 0),
-	usage_source      TEXT    NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none')),
-	ended_at          BIGINT  NOT NULL,
-	duration_ms       BIGINT  NOT NULL CHECK (duration_ms >= 0),
-	price_id          BIGINT,
-	reserved_micros   BIGINT  NOT NULL CHECK (reserved_micros >= 0),
-	charged_micros    BIGINT  NOT NULL CHECK (charged_micros >= 0),
-	shortfall_micros  BIGINT  NOT NULL CHECK (shortfall_micros >= 0),
-	wallet_seq        BIGINT  CHECK (wallet_seq > 0),
-	balance_micros    BIGINT  CHECK (balance_micros >= 0),
+	id                      TEXT    NOT NULL PRIMARY KEY,
+	request_id              TEXT    NOT NULL,
+	org_id                  TEXT    NOT NULL,
+	env                     TEXT    NOT NULL CHECK (env IN ('live', 'test')),
+	key_id                  TEXT    NOT NULL,
+	model                   TEXT    NOT NULL,
+	provider                TEXT    NOT NULL,
+	byok                    BOOLEAN NOT NULL,
+	stream                  BOOLEAN NOT NULL,
+	outcome                 TEXT    NOT NULL,
+	prompt_tokens           BIGINT  NOT NULL CHECK (prompt_tokens >= 0),
+	completion_tokens       BIGINT  NOT NULL CHECK (completion_tokens >= 0),
+	cached_tokens           BIGINT  NOT NULL CHECK (cached_tokens >= 0),
+	usage_source            TEXT    NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none')),
+	ended_at                BIGINT  NOT NULL,
+	duration_ms             BIGINT  NOT NULL CHECK (duration_ms >= 0),
+	price_id                BIGINT,
+	reserved_micros         BIGINT  NOT NULL CHECK (reserved_micros >= 0),
+	charged_micros          BIGINT  NOT NULL CHECK (charged_micros >= 0),
+	shortfall_micros        BIGINT  NOT NULL CHECK (shortfall_micros >= 0),
+	wallet_seq              BIGINT  CHECK (wallet_seq > 0),
+	balance_micros          BIGINT  CHECK (balance_micros >= 0),
+	cache_write_tokens      BIGINT  CHECK (cache_write_tokens > 0),
+	long_cache_write_tokens BIGINT  CHECK (long_cache_write_tokens > 0),
+	reasoning_tokens        BIGINT  CHECK (reasoning_tokens > 0),
 	CHECK (charged_micros <= reserved_micros),
 	CHECK (NOT byok OR reserved_micros = 0),
 	CHECK ((charged_micros > 0) = (wallet_seq IS NOT NULL) AND (wallet_seq IS NULL) = (balance_micros IS NULL))
@@ -260,6 +272,21 @@ CREATE TABLE calls (
 -- A charged call is found by its number, which follows time, and any other by its end.
 CREATE INDEX calls_uncharged ON calls (org_id, env, ended_at) WHERE wallet_seq IS NULL;
 CREATE UNIQUE INDEX calls_charges ON calls (org_id, env, wallet_seq) WHERE wallet_seq IS NOT NULL;
+
+-- The failed tries of a call at other endpoints, numbered from 1. A row is written with its call. failure is the reason, the tokens are those
+-- that the endpoint reported, and cost_micros is the operator's cost, null if it is unknown.
+CREATE TABLE attempts (
+	org_id            TEXT   NOT NULL,
+	call_id           TEXT   NOT NULL,
+	number            BIGINT NOT NULL CHECK (number > 0),
+	provider          TEXT   NOT NULL,
+	upstream_model    TEXT   NOT NULL,
+	failure           TEXT   NOT NULL,
+	prompt_tokens     BIGINT NOT NULL CHECK (prompt_tokens >= 0),
+	completion_tokens BIGINT NOT NULL CHECK (completion_tokens >= 0),
+	cost_micros       BIGINT CHECK (cost_micros >= 0),
+	PRIMARY KEY (call_id, number)
+) {table};
 
 -- An Idempotency-Key while its call runs, with what is reserved for the call; key_hash is the SHA-256 of the client's key. The row ends with
 -- its call, so the table is small: a hash may be on any page, and a batch of calls changes few.
