@@ -4,6 +4,7 @@ package geminitest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,21 +21,18 @@ type Script struct {
 	// Status is an error status, for which Body is sent. 0 means 200.
 	Status int
 	Body   string
-	// Responses are the GenerateContentResponses of a stream, in order. For generateContent only the last one is sent.
+	// Responses are the GenerateContentResponses of a stream, in order. Whole is that of generateContent, by default the last of them.
 	Responses []string
+	Whole     string
 	// Raw is sent after the events of a stream as it is.
 	Raw string
 }
 
-// The usual answer.
-const (
-	Text             = "Hello from upstream."
-	PromptTokens     = 11
-	CompletionTokens = 7
-)
+const usualWhole = `{"candidates":[{"content":{"parts":[{"text":"Hmm","thought":true},{"text":"Hello from upstream."}],"role":"model"},"finishReason":"STOP","index":0}],` +
+	`"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":5,"thoughtsTokenCount":2,"totalTokenCount":18},"modelVersion":"gemini-9-flash-001"}`
 
-// Usual is the usual answer, 2 of whose tokens are thoughts.
-var Usual = Script{Responses: []string{
+// Usual is the usual answer: a prompt of 11 tokens, and 7 tokens of which 2 are thoughts.
+var Usual = Script{Whole: usualWhole, Responses: []string{
 	`{"candidates":[{"content":{"parts":[{"text":"Hmm","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":11,"thoughtsTokenCount":2,"totalTokenCount":13}}`,
 	`{"candidates":[{"content":{"parts":[{"text":"Hello from"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":2,"thoughtsTokenCount":2,"totalTokenCount":15}}`,
 	`{"candidates":[{"content":{"parts":[{"text":" upstream."}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":5,"thoughtsTokenCount":2,"totalTokenCount":18},"modelVersion":"gemini-9-flash-001"}`,
@@ -114,7 +112,7 @@ func (v *Vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, ":streamGenerateContent"):
 		_, _ = io.WriteString(w, "["+strings.Join(script.Responses, "\n,\r\n")+script.Raw+"]\n")
 	default:
-		_, _ = io.WriteString(w, script.Responses[len(script.Responses)-1])
+		_, _ = io.WriteString(w, cmp.Or(script.Whole, script.Responses[len(script.Responses)-1]))
 	}
 }
 
