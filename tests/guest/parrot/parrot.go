@@ -3,6 +3,7 @@ package parrot
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -16,7 +17,7 @@ type Driver struct{}
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
 	return &providers.Description{
-		Name: "parrot", Label: "Parrot", ExampleURL: "https://api.parrot.example",
+		Name: "parrot", Label: "Parrot", ExampleURL: "https://api.parrot.example", MaxStops: 3,
 		Options: []option.Option{{Name: "cage", Kind: option.Identifier, Required: true, Help: "The cage that answers."}},
 	}
 }
@@ -46,7 +47,7 @@ func (d *dialect) Header(h http.Header, req *providers.Request) {
 	}
 }
 
-// Body implements [providers.Dialect].
+// Body implements [providers.Dialect]. The parrot has no role tool, and accepts a system message only at the start.
 func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 	type line struct {
 		By   string          `json:"by"`
@@ -57,9 +58,18 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 		Heard       []line   `json:"heard"`
 		Most        int64    `json:"most"`
 		Temperature *float64 `json:"temperature,omitempty"`
+		TopP        *float64 `json:"top_p,omitempty"`
+		Hush        []string `json:"hush,omitempty"`
+		Mood        string   `json:"mood,omitempty"`
 		Piecewise   bool     `json:"piecewise"`
-	}{Bird: req.Model, Most: req.MaxTokens, Temperature: req.Temperature, Piecewise: req.Stream}
-	for _, m := range req.Messages {
+	}{Bird: req.Model, Most: req.MaxTokens, Temperature: req.Temperature, TopP: req.TopP, Hush: req.Stop, Mood: req.Thinking, Piecewise: req.Stream}
+	for i, m := range req.Messages {
+		if m.Role == "system" && i > 0 {
+			return nil, providers.Unwritable(fmt.Sprintf("messages[%d].role", i), "A system message must be the first message.")
+		}
+		if m.Role == "tool" {
+			m.Role = "user"
+		}
 		body.Heard = append(body.Heard, line{m.Role, json.RawMessage(m.Content)})
 	}
 	text, err := json.Marshal(body)
@@ -70,15 +80,12 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 type phrase struct {
 	Says *json.RawMessage `json:"says"`
 	Why  string           `json:"why"`
-	Cost *struct {
-		Heard int64 `json:"heard"`
-		Said  int64 `json:"said"`
-	} `json:"cost"`
+	Cost json.RawMessage  `json:"cost"`
 }
 
 func read(data []byte) (piece providers.Piece, err error) {
 	var p phrase
-	if json.Unmarshal(data, &p) != nil || p.Says == nil && p.Why == "" {
+	if json.Unmarshal(data, &p) != nil || p.Says == nil && p.Why == "" && p.Cost == nil {
 		return piece, providers.NotAnAnswer("it is no phrase")
 	}
 	if p.Says != nil {
@@ -86,13 +93,17 @@ func read(data []byte) (piece providers.Piece, err error) {
 			return piece, providers.NotAnAnswer("the phrase is no text")
 		}
 	}
-	if p.Cost != nil {
-		piece.Usage = &providers.Usage{PromptTokens: p.Cost.Heard, CompletionTokens: p.Cost.Said}
+	var cost struct{ Heard, Said float64 } // an odd count doesn't fail the answer
+	if json.Unmarshal(p.Cost, &cost) == nil && cost.Heard >= 1 && cost.Heard < 1e9 && cost.Said >= 0 && cost.Said < 1e9 {
+		piece.Usage = &providers.Usage{PromptTokens: int64(cost.Heard), CompletionTokens: int64(cost.Said)}
 	}
-	piece.FinishReason = p.Why
+	piece.FinishReason = finishReasons[p.Why]
 	piece.End = p.Why != ""
 	return piece, nil
 }
+
+// finishReasons maps the parrot's reasons to OpenAI's words. Any other reason means stop.
+var finishReasons = map[string]string{"asleep": "length", "ashamed": "content_filter"}
 
 // Answer implements [providers.Dialect].
 func (d *dialect) Answer(body []byte) (providers.Event, error) {
