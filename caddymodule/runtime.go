@@ -132,10 +132,11 @@ func (m *Model) entry() gateway.Model {
 
 // entry returns p for the gateway, with its references resolved.
 func (p *Provider) entry(read vendor) gateway.ProviderEntry {
+	protocol := protocols.named(p.Protocol).Describe()
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
 		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(*p.MaxCalls),
-		SendTraceparent: p.SendTraceparent,
+		MaxStops: protocol.MaxStops, RefusesBlankStops: protocol.RefusesBlankStops, SendTraceparent: p.SendTraceparent,
 	}
 }
 

@@ -86,10 +86,11 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if err := c.bound(ctx); err != nil {
 		return nil, err
 	}
-	if c.sink == nil {
-		if err := c.room(min(bytesPerToken*c.upstream.MaxTokens, maxWholeRoom)); err != nil {
-			return nil, err
-		}
+	if err := c.room(c.wholeRoom()); err != nil {
+		return nil, err
+	}
+	if err := c.splitStops(); err != nil {
+		return nil, err
 	}
 	first, err := c.hold(ctx)
 	c.prepared = err == nil && first == nil
@@ -139,6 +140,8 @@ type call struct {
 	finished  atomic.Bool
 	early     earlyStatus
 	delivered delivered
+	// stops is the search for the stop sequences that the vendor doesn't apply. It is nil if there are none.
+	stops *stopSearch
 	// unflushed means that the sink has text that isn't flushed.
 	unflushed bool
 	finish    string

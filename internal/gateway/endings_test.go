@@ -43,6 +43,10 @@ type ending struct {
 var endings = map[string]ending{
 	"whole, with its usage":                 {play: func(*playedCall) []step { return answered() }},
 	"whole, a part of the usage is missing": {play: func(*playedCall) []step { return answered()[:3] }},
+	"a stop sequence that the gateway applies ends a stream": {play: func(c *playedCall) []step {
+		c.Stop = []string{"two"}
+		return []step{text("one "), text("two"), {hang: true}}
+	}},
 	"whole, own provider key or a price of 0": {play: func(c *playedCall) []step { // TestOwnKeyReplay has the price
 		sealed := c.Ring.Seal([]byte("their-key"), vault.ProviderKey(org, "acme"))
 		require.NoError(c.t, c.db.ProviderKeys.Put(c.t.Context(), "test", store.ProviderKey{OrgID: org, Provider: "acme", Sealed: sealed}))

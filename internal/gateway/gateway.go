@@ -202,6 +202,9 @@ type ProviderEntry struct {
 	MaxDuration time.Duration
 	// MaxCalls limits the calls that run in this process. 0 means unlimited.
 	MaxCalls int
+	// MaxStops and RefusesBlankStops are [providers.Description.MaxStops] and [providers.Description.RefusesBlankStops].
+	MaxStops          int
+	RefusesBlankStops bool
 	// SendTraceparent: the vendor gets the trace context of traced requests.
 	SendTraceparent bool
 }

@@ -60,9 +60,17 @@ func (c *call) enterOrg() error {
 // maxWholeRoom limits the reserved memory of an answer in one piece: models may answer with 128,000 tokens, and hardly ever do.
 const maxWholeRoom = 256 << 10
 
+// wholeRoom returns the memory to reserve for the text of an answer in one piece, and 0 for a stream.
+func (c *call) wholeRoom() int64 {
+	if c.sink != nil {
+		return 0
+	}
+	return min(bytesPerToken*c.upstream.MaxTokens, maxWholeRoom)
+}
+
 // room reserves memory for the answer. It runs before the hold, so that no paid answer is refused for lack of memory.
 func (c *call) room(bytes int64) error {
-	if c.req.Room == nil || c.req.Room(bytes) {
+	if bytes == 0 || c.req.Room == nil || c.req.Room(bytes) {
 		return nil
 	}
 	return noRoom()

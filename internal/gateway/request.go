@@ -44,8 +44,8 @@ type Request struct {
 	// isn't called if the call ends before.
 	Sent func()
 	// Room, if not nil, reserves memory for the answer until the client has it, at least bytes in all, and reports whether there is room. It is
-	// called before anything is held, for an answer in one piece with the bytes of its tokens, and before a kept answer is read. Without room the
-	// outcome is [OutcomeTooManyCalls].
+	// called before anything is held, for an answer in one piece with the bytes of its tokens and for the search of stop sequences, and before a
+	// kept answer is read. Without room the outcome is [OutcomeTooManyCalls].
 	Room func(bytes int64) bool
 }
 

@@ -203,14 +203,11 @@ func (c *call) bound(ctx context.Context) error {
 	}
 	c.upstream = providers.Request{
 		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
-		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens, Stop: c.req.Stop,
+		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens,
 		Thinking: c.model.Thinking, Stream: c.req.Stream,
 	}
 	if c.model.DropSampling {
 		c.upstream.Temperature, c.upstream.TopP = nil, nil
-	}
-	if c.model.DropStop {
-		c.upstream.Stop = nil
 	}
 	most, least := &c.upstream.MaxTokens, max(1, c.model.LeastMaxTokens)
 	if asked := c.req.MaxTokens; asked > 0 {

@@ -168,6 +168,9 @@ func (c *call) relay() error {
 		event, err := c.next()
 		if err != nil {
 			early := c.endEarly()
+			if c.stops != nil {
+				err = c.endText(err)
+			}
 			if !errors.Is(err, io.EOF) {
 				return err
 			}
@@ -176,11 +179,23 @@ func (c *call) relay() error {
 		if err := c.take(event); err != nil {
 			return err
 		}
+		if c.stopped() && !c.readsOn() {
+			return c.flush(c.endEarly())
+		}
 	}
 }
 
 // take handles one event of the answer.
 func (c *call) take(event providers.Event) error {
+	if made := event.AnswerLen(); made > 0 {
+		if c.firstTextAt.IsZero() {
+			c.firstTextAt = c.Now()
+		}
+		c.uncounted += int64(made)
+	}
+	if c.stops != nil {
+		c.untilStop(&event)
+	}
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason
 		c.finished.Store(true)
@@ -188,39 +203,39 @@ func (c *call) take(event providers.Event) error {
 	if event.Model != "" {
 		c.answering = event.Model
 	}
-	var early error
-	text := event.Text != "" || event.Quoted != nil
-	if text {
-		if c.firstTextAt.IsZero() {
-			c.firstTextAt = c.Now()
-			early = c.endEarly()
-		}
-		c.delivered.add(&event)
-		c.uncounted += int64(event.AnswerLen())
-	}
 	if event.Usage != nil {
 		c.report(event.Usage)
 	}
-	if c.sink == nil {
-		return nil
+	if err := c.pass(&event); err != nil || c.sink == nil {
+		return err
 	}
-	if text {
-		err := c.toClient(func() error {
-			c.unflushed = true
-			return errors.Join(early, c.write(&event))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	// The closing events wait for the settlement anyway.
-	if c.finish != "" {
+	// The closing events wait for the settlement anyway, but a call that goes on after a stop sequence may take long.
+	if c.finish != "" && (!c.stopped() || !c.readsOn()) {
 		return nil
 	}
 	if more, err := c.buffered(); more || err != nil {
 		return err
 	}
 	return c.flush(nil)
+}
+
+// pass adds the text of an event, if it has any, to the answer and writes it to the client.
+func (c *call) pass(event *providers.Event) error {
+	if event.Text == "" && event.Quoted == nil {
+		return nil
+	}
+	var early error
+	if c.delivered.bytes == 0 {
+		early = c.endEarly()
+	}
+	c.delivered.add(event)
+	if c.sink == nil {
+		return nil
+	}
+	return c.toClient(func() error {
+		c.unflushed = true
+		return errors.Join(early, c.write(event))
+	})
 }
 
 // write passes the text of an event on, as a literal if the sink accepts that.

@@ -18,7 +18,7 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Name: "echo", Label: "Echo", Local: true}
+	return &providers.Description{Name: "echo", Label: "Echo", Local: true, MaxStops: -1}
 }
 
 // New implements [providers.Driver].
