@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/providers/anthropic"
 	"github.com/caddy-svc/caddy-svc/providers/echo"
 	"github.com/caddy-svc/caddy-svc/providers/gemini"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
@@ -129,6 +130,7 @@ func init() {
 	caddy.RegisterModule(new(MarketplaceA))
 	caddy.RegisterModule(new(MarketplaceB))
 	caddy.RegisterModule(new(OpenAIProtocol))
+	caddy.RegisterModule(new(AnthropicProtocol))
 	caddy.RegisterModule(new(GeminiProtocol))
 	caddy.RegisterModule(new(EchoProtocol))
 }
@@ -230,8 +232,8 @@ func (MarketplaceB) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.platforms.market_b", New: func() caddy.Module { return new(MarketplaceB) }}
 }
 
-// OpenAIProtocol speaks OpenAI's chat completions, which most vendors and model servers understand: Anthropic's
-// compatible endpoint, Ollama, vLLM, llama.cpp, Groq and others.
+// OpenAIProtocol speaks OpenAI's chat completions, which most vendors and model servers understand: Ollama, vLLM, llama.cpp, Groq and
+// others.
 //
 // Syntax, in the svc block:
 //
@@ -245,6 +247,27 @@ type OpenAIProtocol struct{ openai.Driver }
 // CaddyModule returns the Caddy module information.
 func (OpenAIProtocol) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.providers.openai", New: func() caddy.Module { return new(OpenAIProtocol) }}
+}
+
+// AnthropicProtocol speaks Anthropic's Messages API, which Bedrock, DeepSeek and others also serve, at addresses of their own.
+//
+// The option version is the date that is sent as anthropic-version, by default 2023-06-01. From 2026-10-21 on temperature and top_p are
+// never sent, because the API refuses them.
+//
+// Syntax, in the svc block:
+//
+//	provider <name> {
+//	    protocol anthropic {
+//	        version <text>
+//	    }
+//	    base_url <url>
+//	    api_key  <{env.NAME} or {file.PATH}> | none
+//	}
+type AnthropicProtocol struct{ anthropic.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (AnthropicProtocol) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.providers.anthropic", New: func() caddy.Module { return new(AnthropicProtocol) }}
 }
 
 // GeminiProtocol speaks Google's Gemini API, generateContent and streamGenerateContent. It reports thoughts and cached tokens exactly, unlike

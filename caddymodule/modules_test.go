@@ -111,7 +111,7 @@ func TestModulesThatCannotBeUsed(t *testing.T) {
 	}, said(faulty))
 
 	names, _, others := drivers[providers.Driver]{guestProviders, builtin.Providers(), protocols.describe}.find()
-	require.Equal(t, []string{"openai", "gemini", "echo", "good"}, names)
+	require.Equal(t, []string{"openai", "anthropic", "gemini", "echo", "good"}, names)
 	require.Equal(t, map[string]string{
 		"renamed": `the module describes "other"; the id of a module ends with the name that it describes`,
 		"faulty":  "the label is missing",

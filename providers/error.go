@@ -30,8 +30,8 @@ const (
 	FailureContextTooLong Failure = "context_too_long"
 	// FailureRequestTooLarge means 413. Code invalid_request, field messages.
 	FailureRequestTooLarge Failure = "request_too_large"
-	// FailureInvalid means that the request can't be written in the vendor's dialect. Nothing was sent. Code invalid_request, with
-	// the field and the text of [Error.Invalid].
+	// FailureInvalid means that the request can't be written in the vendor's dialect, so that nothing was sent, or that the vendor
+	// refused it because of one field. Code invalid_request, with the field and the text of [Error.Invalid].
 	FailureInvalid Failure = "invalid"
 	// FailureCanceled means that the caller's context ended. Its cause is wrapped. The vendor is not at fault.
 	FailureCanceled Failure = "canceled"

@@ -8,8 +8,8 @@
 //
 // An adapter is a package with a [Driver], which describes the protocol and makes Providers from a configuration. A Caddy module
 // of the namespace svc.providers makes it available as `protocol NAME`; it needs nothing but the driver. A driver may also
-// implement [option.Checker]. Packages openai, gemini and echo are the built-in adapters. Package providertest checks any adapter against
-// this contract.
+// implement [option.Checker]. Packages openai, anthropic, gemini and echo are the built-in adapters. Package providertest checks any
+// adapter against this contract.
 //
 // The contract is v0: it changes as vendors need it to.
 //

@@ -191,7 +191,7 @@ func TestGuests(t *testing.T) {
 	command.Dir, command.Env, command.Stderr = p.Dir, p.environment(), &said
 	require.Error(t, command.Run())
 	require.Contains(t, said.String(), `there is no platform "pager"; allowed: bot, `)
-	require.Contains(t, said.String(), `"parrot" is not known; allowed: openai, gemini, echo`)
+	require.Contains(t, said.String(), `"parrot" is not known; allowed: openai, anthropic, gemini, echo`)
 
 	person := b.person(t, "administrator")
 	person.open("/dashboard/channels")

@@ -49,7 +49,7 @@ func initIn(t *testing.T, dir string, environment []string, args ...string) ran 
 }
 
 // dialectOf are the dialects of vendors that don't speak OpenAI's.
-var dialectOf = map[string]string{"gemini": "gemini"}
+var dialectOf = map[string]string{"anthropic": "anthropic", "gemini": "gemini"}
 
 // dialects are the ways in which vendors of the dialects are asked and answer.
 var dialects = map[string]struct {
@@ -59,6 +59,10 @@ var dialects = map[string]struct {
 	"openai": {
 		regexp.MustCompile(`^/v1/chat/completions$`), "Authorization", "Bearer ",
 		`{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Say hello to you there."}}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15}}`,
+	},
+	"anthropic": {
+		regexp.MustCompile(`^/v1/messages$`), "X-Api-Key", "",
+		`{"type":"message","content":[{"type":"text","text":"Say hello to you there."}],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":6}}`,
 	},
 	"gemini": {
 		regexp.MustCompile(`^/v1/models/gemini-[^/]+:(g|streamG)enerateContent$`), "X-Goog-Api-Key", "",

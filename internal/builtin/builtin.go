@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/providers/anthropic"
 	"github.com/caddy-svc/caddy-svc/providers/echo"
 	"github.com/caddy-svc/caddy-svc/providers/gemini"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
@@ -21,5 +22,5 @@ func Platforms() []platforms.Driver {
 
 // Providers are the built-in vendors' protocols, in the order of messages.
 func Providers() []providers.Driver {
-	return []providers.Driver{openai.Driver{}, gemini.Driver{}, echo.Driver{}}
+	return []providers.Driver{openai.Driver{}, anthropic.Driver{}, gemini.Driver{}, echo.Driver{}}
 }

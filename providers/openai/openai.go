@@ -22,9 +22,7 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4, Endpoints: map[string]string{
-		"anthropic": "https://api.anthropic.com/v1",
-	}}
+	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4}
 }
 
 // New implements [providers.Driver]. Requests go to the base URL with "/chat/completions" appended.

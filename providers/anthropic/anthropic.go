@@ -1,0 +1,256 @@
+// Package anthropic is the dialect of Anthropic's Messages API, https://platform.claude.com/docs/en/api/messages, which other vendors
+// (Bedrock, DeepSeek) also serve.
+//
+// It accepts everything that the public interface allows: a role, a place of the system text or an empty message that the API refuses
+// becomes a form that it accepts. Refusals of single models (sampling, thinking, stops) are switches of the model's configuration.
+package anthropic
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
+	"github.com/caddy-svc/caddy-svc/option"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+const (
+	// defaultVersion is the version of the API that every model and every other vendor of the dialect accepts.
+	defaultVersion = "2023-06-01"
+	// unsampledVersion is the first version that refuses temperature and top_p for every model,
+	// https://platform.claude.com/docs/en/api/versioning.
+	unsampledVersion = "2026-10-21"
+)
+
+// Driver is the [providers.Driver] of the protocol. Its option version is the date of the API's version.
+type Driver struct{}
+
+// Describe implements [providers.Driver].
+func (Driver) Describe() *providers.Description {
+	return &providers.Description{
+		Name: "anthropic", Label: "Anthropic", ExampleURL: "https://api.anthropic.com", MaxStops: -1, RefusesBlankStops: true,
+		Options: []option.Option{{
+			Name: "version", Kind: option.Text, Check: checkVersion,
+			Help: "The date that is sent as anthropic-version, by default " + defaultVersion + "; from " + unsampledVersion +
+				" on temperature and top_p are never sent, because the API refuses them.",
+		}},
+	}
+}
+
+func checkVersion(version string) (problem string) {
+	if _, err := time.Parse(time.DateOnly, version); err != nil {
+		return "must be a date as in " + defaultVersion
+	}
+	return ""
+}
+
+// New implements [providers.Driver]. Requests go to the base URL with "/v1/messages" appended, or "/messages" if it ends in "/v1".
+func (Driver) New(config *providers.Config) (providers.Provider, error) {
+	endpoint, err := providers.Endpoint(config.BaseURL, "")
+	if err != nil {
+		return nil, err
+	}
+	switch path := strings.TrimRight(endpoint.Path, "/"); {
+	case strings.HasSuffix(path, "/messages"):
+		return nil, errors.New("base_url is the address in front of /v1/messages; leave /messages out")
+	case strings.HasSuffix(path, "/v1"):
+		endpoint = endpoint.JoinPath("messages")
+	default:
+		endpoint = endpoint.JoinPath("v1/messages")
+	}
+	version := config.Options["version"]
+	if version == "" {
+		version = defaultVersion
+	}
+	return providers.NewHTTP(&dialect{endpoint, version}, config), nil
+}
+
+type dialect struct {
+	endpoint *url.URL
+	version  string
+}
+
+// Interface guards.
+var (
+	_ providers.Driver  = Driver{}
+	_ providers.Dialect = (*dialect)(nil)
+)
+
+// Endpoint implements [providers.Dialect].
+func (d *dialect) Endpoint(*providers.Request) *url.URL { return d.endpoint }
+
+// Header implements [providers.Dialect].
+func (d *dialect) Header(h http.Header, req *providers.Request) {
+	h["Anthropic-Version"] = []string{d.version}
+	if req.APIKey != "" {
+		h["X-Api-Key"] = []string{req.APIKey}
+	}
+}
+
+// body is a request's body in slices. Slices of b in parts stay valid when b moves to a larger array.
+type body struct {
+	b     []byte
+	start int // the part of b that isn't in parts yet begins here
+	parts [][]byte
+}
+
+func (w *body) add(text string) { w.b = append(w.b, text...) }
+
+// slice adds a text that isn't copied.
+func (w *body) slice(text []byte) {
+	w.parts = append(w.parts, w.b[w.start:len(w.b):len(w.b)], text)
+	w.start = len(w.b)
+}
+
+// Body implements [providers.Dialect]. Message contents are not copied. The API refuses system messages among the turns, messages of
+// white space only, and a prompt without a turn. So the leading system messages become the system text, or the user's turn if nothing
+// else has a text; later ones, and messages of tools, are turns of the user.
+func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
+	leading := 0
+	for leading < len(req.Messages) && isSystem(req.Messages[leading].Role) {
+		leading++
+	}
+	system, turns := req.Messages[:leading], req.Messages[leading:]
+	last := lastText(turns)
+	if last < 0 {
+		system, turns = nil, system
+		if last = lastText(turns); last < 0 {
+			return nil, providers.Unwritable("messages", "At least one message must contain more than white space.")
+		}
+	}
+	w := body{b: make([]byte, 0, 512), parts: make([][]byte, 0, 2*len(req.Messages)+1)}
+	w.add(`{"model":`)
+	w.b = providers.AppendQuoted(w.b, req.Model)
+	w.system(system)
+	w.turns(turns[:last+1])
+	w.b = d.appendParameters(w.b, req)
+	w.add(`}`)
+	return append(w.parts, w.b[w.start:]), nil
+}
+
+// system joins the texts of the messages by line breaks.
+func (w *body) system(messages []providers.Message) {
+	before := `,"system":"`
+	for i := range messages {
+		if content := messages[i].Content; !isBlank(content) {
+			w.add(before)
+			w.slice(jsonscan.Literal(content).Inner())
+			before = `\n`
+		}
+	}
+	if before == `\n` {
+		w.add(`"`)
+	}
+}
+
+// turns adds the messages that have a text. The last one has a text. White space at its end is left out if it is the assistant's,
+// because the API refuses it there.
+func (w *body) turns(messages []providers.Message) {
+	w.add(`,"messages":[`)
+	for i := range messages {
+		m := &messages[i]
+		if isBlank(m.Content) {
+			continue
+		}
+		content, rest := []byte(m.Content), `},`
+		switch {
+		case m.Role != "assistant":
+			w.add(`{"role":"user","content":`)
+		case i == len(messages)-1:
+			content, rest = content[:1+trimmedLen(m.Content)], `"},`
+			fallthrough
+		default:
+			w.add(`{"role":"assistant","content":`)
+		}
+		w.slice(content)
+		w.add(rest)
+	}
+	w.b[len(w.b)-1] = ']'
+}
+
+func isSystem(role string) bool { return role == "system" || role == "developer" }
+
+// lastText returns the index of the last message that has more than white space, or -1.
+func lastText(messages []providers.Message) int {
+	last := len(messages) - 1
+	for last >= 0 && isBlank(messages[last].Content) {
+		last--
+	}
+	return last
+}
+
+// isBlank reports whether a text has nothing but white space.
+func isBlank(content providers.JSONString) bool {
+	for in := jsonscan.Literal(content).Inner(); len(in) > 0; {
+		r, size := jsonscan.DecodeRune(in)
+		if !unicode.IsSpace(r) {
+			return false
+		}
+		in = in[size:]
+	}
+	return true
+}
+
+// trimmedLen returns the length in bytes of the inner part of a literal without the white space at the end of its text.
+func trimmedLen(content providers.JSONString) (length int) {
+	in := jsonscan.Literal(content).Inner()
+	for i := 0; i < len(in); {
+		r, size := jsonscan.DecodeRune(in[i:])
+		i += size
+		if !unicode.IsSpace(r) {
+			length = i
+		}
+	}
+	return length
+}
+
+func (d *dialect) appendParameters(b []byte, req *providers.Request) []byte {
+	b = append(b, `,"max_tokens":`...)
+	b = strconv.AppendInt(b, req.MaxTokens, 10)
+	b = d.appendSampling(b, req)
+	for i, stop := range req.Stop {
+		if i == 0 {
+			b = append(b, `,"stop_sequences":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = providers.AppendQuoted(b, stop)
+	}
+	if len(req.Stop) > 0 {
+		b = append(b, ']')
+	}
+	switch req.Thinking {
+	case "":
+	case "disabled", "adaptive", "between_tools":
+		b = append(b, `,"thinking":{"type":"`+req.Thinking+`"}`...)
+	default: // a word of effort, the only lever of models that always think
+		b = append(b, `,"output_config":{"effort":`...)
+		b = append(providers.AppendQuoted(b, req.Thinking), '}')
+	}
+	if req.Stream {
+		b = append(b, `,"stream":true`...)
+	}
+	return b
+}
+
+// appendSampling adds the temperature, which is at most 1 here, or top_p. Models since 2025 refuse both together.
+func (d *dialect) appendSampling(b []byte, req *providers.Request) []byte {
+	switch {
+	case d.version >= unsampledVersion:
+	case isNumber(req.Temperature):
+		b = append(b, `,"temperature":`...)
+		b = strconv.AppendFloat(b, min(max(*req.Temperature, 0), 1), 'g', -1, 64)
+	case isNumber(req.TopP):
+		b = append(b, `,"top_p":`...)
+		b = strconv.AppendFloat(b, *req.TopP, 'g', -1, 64)
+	}
+	return b
+}
+
+func isNumber(f *float64) bool { return f != nil && !math.IsNaN(*f) && !math.IsInf(*f, 0) }

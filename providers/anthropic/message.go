@@ -1,0 +1,400 @@
+package anthropic
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Answer implements [providers.Dialect].
+func (d *dialect) Answer(raw []byte) (providers.Event, error) {
+	var doc document
+	s := newScanner(raw)
+	doc.message(&s)
+	switch {
+	case !s.End():
+		return providers.Event{}, providers.NotAnAnswer("the answer is no JSON object")
+	case doc.fault != nil:
+		return providers.Event{}, classify(readFault(doc.fault), 0, nil)
+	case doc.malformed || !doc.filled:
+		return providers.Event{}, providers.NotAnAnswer("the answer has no list of content")
+	}
+	doc.tokens.complete = true
+	return providers.Event{
+		Text: doc.text.Text(), FinishReason: finishReason(doc.stop), Usage: doc.tokens.usage(), Model: modelName(doc.model),
+	}, nil
+}
+
+// maxModel limits the literal of a model's name in bytes. A longer name is dropped.
+const maxModel = 256
+
+func modelName(name jsonscan.Literal) string {
+	if len(name) > maxModel {
+		return ""
+	}
+	return name.Text()
+}
+
+// finishReason returns OpenAI's word for a stop reason, https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
+func finishReason(stop jsonscan.Literal) string {
+	var buf [jsonscan.MaxWord]byte
+	switch string(stop.Word(&buf)) {
+	case "max_tokens", "model_context_window_exceeded":
+		return "length"
+	case "refusal":
+		return "content_filter"
+	}
+	return "stop"
+}
+
+// Stream implements [providers.Dialect].
+func (d *dialect) Stream() providers.StreamReader { return &events{} }
+
+// events reads the events of one stream. Most of them differ from the previous one only in their text.
+type events struct {
+	// head is the beginning of the last event of text, up to the text.
+	head   []byte
+	tokens tokens
+	finish string
+}
+
+// Event implements [providers.StreamReader]. The finish reason is withheld until message_stop, because an answer without it was broken
+// off. Unknown events are ignored, as the API's documentation demands.
+func (e *events) Event(data []byte) (providers.Piece, error) {
+	if text := e.textOf(data); text != nil {
+		return providers.Piece{Text: text}, nil
+	}
+	doc, ok := readEvent(data)
+	switch {
+	case !ok:
+		return providers.Piece{}, providers.NotAnAnswer("an event of the stream is no JSON object")
+	case doc.fault != nil:
+		return providers.Piece{}, classify(readFault(doc.fault), 0, nil)
+	case doc.malformed || doc.kind == nil:
+		return providers.Piece{}, providers.NotAnAnswer("an event of the stream has an unexpected form")
+	}
+	var buf [jsonscan.MaxWord]byte
+	var piece providers.Piece
+	kind := string(doc.kind.Word(&buf))
+	switch kind {
+	case "message_start":
+		piece.Model = modelName(doc.model)
+	case "content_block_start", "content_block_delta":
+		e.remember(data, &doc)
+		piece.Text = doc.text
+	case "message_delta":
+		if doc.stop != nil {
+			e.finish = finishReason(doc.stop)
+		}
+	case "message_stop":
+		piece.FinishReason, piece.End = e.finish, true
+	case "error":
+		return piece, providers.NotAnAnswer("the vendor ended the answer with an error")
+	}
+	if doc.tokens.counted {
+		doc.tokens.complete = kind != "message_start" && doc.tokens.output > 0
+		e.tokens.add(&doc.tokens)
+		piece.Usage = e.tokens.usage()
+	}
+	return piece, nil
+}
+
+// maxHead limits the bytes of an event that a stream remembers.
+const maxHead = 1 << 10
+
+// remember keeps the beginning of an event that ends after its text. The next event with the same beginning is compared instead of
+// parsed. The ends aren't compared, because the API pads its events with blanks.
+func (e *events) remember(data []byte, doc *document) {
+	if doc.text != nil && doc.textAt <= maxHead && endsEvent(data[doc.textAt+len(doc.text):]) {
+		e.head = append(e.head[:0], data[:doc.textAt]...)
+	}
+}
+
+// textOf returns the literal of an event's text, or nil if the event must be parsed.
+func (e *events) textOf(data []byte) providers.JSONString {
+	rest, ok := bytes.CutPrefix(data, e.head)
+	if !ok || len(e.head) == 0 || len(rest) == 0 || rest[0] != '"' {
+		return nil
+	}
+	s := newScanner(rest)
+	if text := s.String(); endsEvent(rest[len(text):]) {
+		return providers.JSONString(text)
+	}
+	return nil
+}
+
+// endsEvent reports whether rest closes an event and the delta in it, and has nothing else.
+func endsEvent(rest []byte) bool {
+	closed := 0
+	for _, b := range rest {
+		switch b {
+		case '}':
+			closed++
+		case ' ':
+		default:
+			return false
+		}
+	}
+	return closed == 2
+}
+
+// document contains the relevant members of an event, or of a message, which is the whole answer or the beginning of a stream. All
+// other members (thinking, signatures, tools) are dropped.
+type document struct {
+	// kind is the type of the event.
+	kind jsonscan.Literal
+	// text is nil if there is none. textAt is its offset in the event.
+	text   providers.JSONString
+	textAt int
+	// filled is set if a message has a list of content.
+	filled bool
+	stop   jsonscan.Literal
+	model  jsonscan.Literal
+	tokens tokens
+	// fault is the JSON value of a non-null error.
+	fault []byte
+	// malformed is set if a relevant member has a type that it can't have.
+	malformed bool
+}
+
+// maxDepth limits the nesting of a vendor's JSON. No answer of a model is deeper.
+const maxDepth = 512
+
+type scanner struct{ jsonscan.Scanner }
+
+func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
+
+// readEvent reads one event of a stream in a single pass. ok is false if data isn't one valid JSON object.
+func readEvent(data []byte) (doc document, ok bool) {
+	s := newScanner(data)
+	var buf [jsonscan.MaxWord]byte
+	for more := s.Enter('{'); more; more = s.More('{') {
+		switch string(s.Key().Word(&buf)) {
+		case "type":
+			doc.kind = s.stringOrSkip()
+		case "delta", "content_block":
+			doc.block(&s)
+		case "message":
+			var message document
+			message.message(&s)
+			doc.model, doc.tokens = message.model, message.tokens
+			doc.malformed = doc.malformed || message.malformed
+		case "usage":
+			doc.tokens = s.tokens()
+		case "error":
+			doc.fault = s.unlessNull()
+		default:
+			s.Skip()
+		}
+	}
+	return doc, s.End()
+}
+
+// message reads a message.
+func (doc *document) message(s *scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		doc.malformed = true
+		return
+	}
+	var buf [jsonscan.MaxWord]byte
+	for more := s.Enter('{'); more; more = s.More('{') {
+		switch string(s.Key().Word(&buf)) {
+		case "content":
+			doc.content(s)
+		case "stop_reason":
+			doc.stop = s.stringOrSkip()
+		case "model":
+			doc.model = s.stringOrSkip()
+		case "usage":
+			doc.tokens = s.tokens()
+		case "error":
+			doc.fault = s.unlessNull()
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// content reads the blocks of a message and joins their texts.
+func (doc *document) content(s *scanner) {
+	doc.filled = s.Peek() == '['
+	if !doc.filled {
+		s.Skip()
+		return
+	}
+	var text providers.JSONString
+	copied := false
+	for more := s.Enter('['); more; more = s.More('[') {
+		doc.block(s)
+		switch {
+		case doc.text == nil:
+		case text == nil:
+			text = doc.text
+		default:
+			if !copied { // the first text is a part of the document
+				text, copied = slices.Clone(text), true
+			}
+			text = append(text[:len(text)-1], doc.text[1:]...)
+		}
+		doc.text = nil
+	}
+	doc.text = text
+}
+
+// block reads a block of content or a change of one. Only the types text and text_delta have a text. The delta of an event
+// message_delta has no type.
+func (doc *document) block(s *scanner) {
+	if s.Peek() != '{' {
+		s.Skip()
+		doc.malformed = true
+		return
+	}
+	var buf [jsonscan.MaxWord]byte
+	var kind, text jsonscan.Literal
+	at := 0
+	for more := s.Enter('{'); more; more = s.More('{') {
+		switch string(s.Key().Word(&buf)) {
+		case "type":
+			kind = s.stringOrSkip()
+		case "text":
+			text = s.stringOrSkip()
+			at = s.Offset() - len(text)
+		case "stop_reason":
+			doc.stop = s.stringOrSkip()
+		default:
+			s.Skip()
+		}
+	}
+	switch string(kind.Word(&buf)) {
+	case "text", "text_delta":
+		doc.text, doc.textAt = providers.JSONString(text), at
+		doc.malformed = doc.malformed || text == nil
+	}
+}
+
+// stringOrSkip reads a string. It skips any other value and returns nil.
+func (s *scanner) stringOrSkip() jsonscan.Literal {
+	if s.Peek() == '"' {
+		return s.String()
+	}
+	s.Skip()
+	return nil
+}
+
+// unlessNull returns the raw value. Null gives nil.
+func (s *scanner) unlessNull() []byte {
+	if s.Null() {
+		return nil
+	}
+	return s.Value()
+}
+
+// tokens are the counts of a usage object. Reports of one stream are cumulative: later ones repeat earlier counts or raise them.
+type tokens struct {
+	// input excludes tokens that were read from or written to the cache. written are all writes, short and long the parts for
+	// 5 minutes and for an hour.
+	input, read, written, short, long int64
+	// output includes thinking.
+	output, thinking int64
+	// counted is set if there was a report, complete if output counts an answer. In the first event of a stream it is a placeholder.
+	counted, complete bool
+}
+
+// tokens reads a usage object. It is ignored if a count is negative or not whole.
+func (s *scanner) tokens() (t tokens) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return t
+	}
+	valid := true
+	var buf [jsonscan.MaxWord]byte
+	for more := s.Enter('{'); more; more = s.More('{') {
+		switch string(s.Key().Word(&buf)) {
+		case "input_tokens":
+			valid = s.count(&t.input) && valid
+		case "cache_read_input_tokens":
+			valid = s.count(&t.read) && valid
+		case "cache_creation_input_tokens":
+			valid = s.count(&t.written) && valid
+		case "output_tokens":
+			valid = s.count(&t.output) && valid
+		case "cache_creation", "output_tokens_details":
+			s.details(&t)
+		default:
+			s.Skip()
+		}
+	}
+	if !valid {
+		return tokens{}
+	}
+	t.counted = true
+	return t
+}
+
+// details reads the parts of the tokens that were written to the cache or generated. Invalid ones are ignored.
+func (s *scanner) details(t *tokens) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	var buf [jsonscan.MaxWord]byte
+	for more := s.Enter('{'); more; more = s.More('{') {
+		switch string(s.Key().Word(&buf)) {
+		case "ephemeral_5m_input_tokens":
+			s.count(&t.short)
+		case "ephemeral_1h_input_tokens":
+			s.count(&t.long)
+		case "thinking_tokens":
+			s.count(&t.thinking)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// count reads a token count: a whole number from 0 to 2^53 in any notation (10, 10.0, 1e1). Null leaves n as it is. It returns false
+// for anything else.
+func (s *scanner) count(n *int64) bool {
+	if s.Null() {
+		return true
+	}
+	if !jsonscan.IsNumber(s.Peek()) {
+		s.Skip()
+		return false
+	}
+	f, err := strconv.ParseFloat(string(s.Number()), 64)
+	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
+		return false
+	}
+	*n = int64(f)
+	return true
+}
+
+// add raises the counts to the counts of a later report.
+func (t *tokens) add(later *tokens) {
+	t.input, t.read = max(t.input, later.input), max(t.read, later.read)
+	t.written, t.short, t.long = max(t.written, later.written), max(t.short, later.short), max(t.long, later.long)
+	t.output, t.thinking = max(t.output, later.output), max(t.thinking, later.thinking)
+	t.counted, t.complete = t.counted || later.counted, t.complete || later.complete
+}
+
+// usage returns the counts as a report, or nil if there was none. The prompt is everything that the vendor read.
+func (t *tokens) usage() *providers.Usage {
+	if !t.counted {
+		return nil
+	}
+	written := max(t.written, t.short+t.long)
+	u := &providers.Usage{
+		PromptTokens: t.input + t.read + written, CachedPromptTokens: t.read,
+		CacheWriteTokens: written - t.long, LongCacheWriteTokens: t.long,
+	}
+	if t.complete {
+		u.CompletionTokens, u.ReasoningTokens = t.output, min(t.thinking, t.output)
+	}
+	return u
+}
