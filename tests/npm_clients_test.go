@@ -28,7 +28,7 @@ var installed sync.Once
 func installNPM(t *testing.T) {
 	t.Helper()
 	installed.Do(func() {
-		if _, err := os.Stat("clients/node_modules/@redocly/cli"); err == nil {
+		if _, err := os.Stat("clients/node_modules/@copilotkit/aimock"); err == nil {
 			return
 		}
 		runNPM(t, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
