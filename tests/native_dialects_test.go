@@ -21,6 +21,7 @@ type nativeDialect struct {
 
 var nativeDialects = []nativeDialect{
 	{"gemini", func(t testing.TB) string {
+		t.Helper()
 		_, baseURL := geminitest.Start(t, map[string]geminitest.Script{
 			"cached": {Responses: []string{`{"candidates":[{"content":{"parts":[{"text":"Hm","thought":true},{"text":"Yes."}]},"finishReason":"MAX_TOKENS"}],` +
 				`"usageMetadata":{"promptTokenCount":2006,"cachedContentTokenCount":1921,"candidatesTokenCount":300,"thoughtsTokenCount":30,"totalTokenCount":2336}}`}},

@@ -61,15 +61,6 @@ func TestNPMClients(t *testing.T) {
 	d := deploy(t, store.SQLite, up)
 	d.App = "plan single {\n requests_per_minute 1\n }"
 	p := startProduct(t, d)
-	operatorStore := p.operator()
-	c, suspended, byok := operatorStore.customer(t, 1_000_000_000), operatorStore.customer(t, 0), operatorStore.customer(t, 0)
-	require.NoError(t, operatorStore.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
-	revokedID, revoked := c.newKey(t, identity.KeyRequest{})
-	require.NoError(t, operatorStore.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
-	_, expired := c.newKey(t, identity.KeyRequest{ExpiresAt: ago(time.Hour)})
-	_, narrow := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
-	byok.ownKey(t, "acme", "sk-own")
-
 	var tried sync.Map
 	once := up.script(func(call *upstreamCall) {
 		if _, again := tried.LoadOrStore(call.Body.Messages[0].Content, true); again {
@@ -107,6 +98,22 @@ func TestNPMClients(t *testing.T) {
 	})
 	require.NoError(t, err)
 
+	runClients(t, p, modelStd, string(scenarios))
+}
+
+// runClients runs the scripts of tests/clients for a model. scenarios is their SCENARIOS. The product has a plan "single" of one
+// request a minute.
+func runClients(t *testing.T, p *product, model, scenarios string) {
+	t.Helper()
+	operatorStore := p.operator()
+	c, suspended, byok := operatorStore.customer(t, 1_000_000_000), operatorStore.customer(t, 0), operatorStore.customer(t, 0)
+	require.NoError(t, operatorStore.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
+	revokedID, revoked := c.newKey(t, identity.KeyRequest{})
+	require.NoError(t, operatorStore.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
+	_, expired := c.newKey(t, identity.KeyRequest{ExpiresAt: ago(time.Hour)})
+	_, narrow := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
+	provider, _, _ := strings.Cut(model, "/")
+	byok.ownKey(t, provider, "sk-own")
 	scripts, err := filepath.Glob("clients/*.mjs")
 	require.NoError(t, err)
 	var ran int
@@ -122,9 +129,9 @@ func TestNPMClients(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "node", "--no-warnings", name)
 			cmd.Dir = "clients"
-			cmd.Env = append(os.Environ(), "BASE_URL="+p.BaseURL, "MODEL="+modelStd, "API_KEY="+c.Key,
+			cmd.Env = append(os.Environ(), "BASE_URL="+p.BaseURL, "MODEL="+model, "API_KEY="+c.Key,
 				"POOR_KEY="+operatorStore.customer(t, 0).Key, "SUSPENDED_KEY="+suspended.Key, "REVOKED_KEY="+revoked, "EXPIRED_KEY="+expired,
-				"NOSCOPE_KEY="+narrow, "LIMITED_KEY="+limited.Key, "BYOK_KEY="+byok.Key, "SCENARIOS="+string(scenarios))
+				"NOSCOPE_KEY="+narrow, "LIMITED_KEY="+limited.Key, "BYOK_KEY="+byok.Key, "SCENARIOS="+scenarios)
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			require.Contains(t, string(out), " 0 failed", "%s", out)
