@@ -186,8 +186,9 @@ func (s Suite) finishReasons(t tester) {
 
 // Each count that the vendor reports is reported, the largest one counts, and zeros fail nothing.
 func (s Suite) usage(t tester) {
-	few := providers.Usage{PromptTokens: 1100, CompletionTokens: 12}
-	for _, usage := range []providers.Usage{s.count(), few} {
+	few := s.count()
+	few.CompletionTokens = 40
+	for _, usage := range []providers.Usage{s.count(), few, {PromptTokens: 1100, CompletionTokens: 12}} {
 		for _, answer := range s.both(t, "stop", usage, same) {
 			require.Equal(t, Answer{Text: text, FinishReason: "stop", Usage: s.reported(usage)}, answer)
 		}
@@ -207,7 +208,7 @@ func (s Suite) usage(t tester) {
 }
 
 // counts matches the numbers of a usage in an answer of the suite.
-var counts = regexp.MustCompile(`(:\s*)([0-9]{2,})\b`)
+var counts = regexp.MustCompile(`([:,\[]\s*)([0-9]{2,})\b`)
 
 // A count like 7.0 is the number 7. A count that is no number loses the count and not the answer.
 func (s Suite) oddUsage(t tester) {

@@ -80,6 +80,8 @@ func Run(t *testing.T, s Suite) {
 	t.Helper()
 	if !s.Driver.Describe().Local {
 		require.NotNil(t, s.Vendor, "only a local protocol has no vendor")
+		require.False(t, s.Vendor.Read == nil || s.Vendor.Answer == nil || s.Vendor.Stream == nil || s.Vendor.Error == nil,
+			"the vendor lacks Read, Answer, Stream or Error")
 	}
 	for _, check := range s.checks() {
 		t.Run(check.name, func(t *testing.T) { check.run(t) })
