@@ -83,6 +83,12 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	    model <provider>/<model> {
 //	        upstream_model     <name>
+//	        endpoint <provider>[/<upstream>] {
+//	            order            <n>
+//	            weight           <n>
+//	            max_tokens_field max_tokens | max_completion_tokens
+//	            thinking         <word>
+//	        }
 //	        display_name       <text>
 //	        friendly_name      <text>
 //	        tier               <name>
@@ -137,7 +143,7 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	}
 //
-// plan, provider, model and platform may be repeated with other names. The first plan is the default one; no other order
+// plan, provider, model, endpoint and platform may be repeated with other names. The first plan is the default one; no other order
 // counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -263,6 +264,8 @@ type vendor struct {
 	// provider is the adapter; local, whether its protocol needs no network.
 	provider providers.Provider
 	local    bool
+	// account is a digest of the address, the key and everything else by which requests differ.
+	account string
 }
 
 // read resolves the references of the provider and makes its adapter.
@@ -284,6 +287,8 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faul
 	made := &providers.Config{
 		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx),
 	}
+	account := fmt.Appendf(nil, "%q %q %s %q %q", p.Protocol, p.BaseURL, p.TransportRaw, made.Options, read.apiKey)
+	read.account = fmt.Sprintf("%x", sha256.Sum256(account))
 	if !read.local {
 		transport, err := loadTransport(ctx, p.TransportRaw, made.Timeouts.Connect)
 		if err != nil {
@@ -317,11 +322,15 @@ func newProvider(driver providers.Driver, config *providers.Config) (provider pr
 // Model is a model that clients can call, with its limits and its price.
 type Model struct {
 	// The id that clients send: `<provider>/<model>`, where the part before the first slash names a provider of this
-	// configuration and the rest is 1 to 128 letters, digits and `. _ : / @ + -`. Required, unique.
+	// configuration, unless the model has endpoints, and the rest is 1 to 128 letters, digits and `. _ : / @ + -`. Required, unique.
 	Name string `json:"name,omitempty"`
 
 	// The vendor's name of the model. Default: the part of the id after the first slash.
 	UpstreamModel string `json:"upstream_model,omitempty"`
+
+	// The places that can answer, up to 32. If one fails before its first text, another one of them answers. The limits and prices of
+	// the model apply to all of them, so context_window is the smallest of theirs. Default: the provider of the id alone.
+	Endpoints []*Endpoint `json:"endpoints,omitempty"`
 
 	// The name for people, up to 200 characters. Default: the id.
 	DisplayName string `json:"display_name,omitempty"`
@@ -424,6 +433,8 @@ func (m *Model) Rules() []caddyfile.Rule {
 	_, rest, _ := strings.Cut(m.Name, "/")
 	return []caddyfile.Rule{
 		modelText("upstream_model", &m.UpstreamModel, "the vendor's name of the model", &rest).As("<name>"),
+		caddyfile.List("endpoint", &m.Endpoints, (*Endpoint).faults).
+			As("<provider>[/<upstream>]").Also(m.endpointFaults),
 		modelText("display_name", &m.DisplayName, "a name", &m.Name),
 		modelText("friendly_name", &m.FriendlyName, "a name", &m.DisplayName),
 		caddyfile.Text("tier", &m.Tier, "<name>", "a class, e.g. "+defaultTier).Also(func(fs *config.Faults, path string) {
@@ -442,15 +453,10 @@ func (m *Model) Rules() []caddyfile.Rule {
 					fs.Addf(path, "is more than context_window, which holds prompt and answer together: %d", *m.ContextWindow)
 				}
 			}),
-		caddyfile.OneOf("max_tokens_field", &m.MaxTokensField, "max_tokens", "max_completion_tokens"),
+		maxTokensField(&m.MaxTokensField),
 		caddyfile.Bool("drop_sampling", &m.DropSampling),
 		caddyfile.Bool("drop_stop", &m.DropStop),
-		caddyfile.Text("thinking", &m.Thinking, "<word>", "the vendor's word for the least thinking, e.g. minimal").
-			Also(func(fs *config.Faults, path string) {
-				if m.Thinking != "" && !isBlockName(m.Thinking) {
-					fs.Addf(path, "must be %s", blockNameForm)
-				}
-			}),
+		thinking(&m.Thinking),
 		caddyfile.Integer("least_max_tokens", &m.LeastMaxTokens, 1, mostTokens).Or(1).As("<tokens>").
 			Also(func(fs *config.Faults, path string) {
 				if m.LeastMaxTokens != nil && m.MaxOutputTokens != nil && *m.LeastMaxTokens > *m.MaxOutputTokens {
@@ -496,7 +502,12 @@ func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
 		return
 	}
-	if !slices.Contains(providers, provider) {
+	if len(m.Endpoints) == 0 && !slices.Contains(providers, provider) {
 		fs.Addf(path, "there is no provider %q; there are: %s", provider, config.Listed(providers))
+	}
+	for _, e := range m.Endpoints {
+		if e != nil {
+			e.providerFaults(fs, strings.TrimPrefix(path, appName+"."), providers)
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (m *Model) entry() gateway.Model {
 		Created: *m.Created, VNHosted: m.VNHosted,
 		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
 		DropSampling: m.DropSampling, DropStop: m.DropStop, Thinking: m.Thinking, LeastMaxTokens: *m.LeastMaxTokens, Shutdown: shutdown,
-		Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
+		Endpoints: m.endpoints(), Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
 		Price: billing.Price{Input: *m.PriceInput, Output: *m.PriceOutput, CachedInput: *m.PriceCachedInput},
 	}
 }
@@ -137,6 +137,7 @@ func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
 		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(*p.MaxCalls),
 		MaxStops: protocol.MaxStops, RefusesBlankStops: protocol.RefusesBlankStops, SendTraceparent: p.SendTraceparent,
+		Account: read.account,
 	}
 }
 

@@ -264,16 +264,17 @@ func List[T any, E element[T]](word string, to *[]*T, faults func(of *T, fs *con
 			r.Block(path, o, E(read).Rules())
 			Set(r, path, o, to, append(*to, read))
 		},
-		Faults: func(fs *config.Faults, _ string) {
+		Faults: func(fs *config.Faults, path string) {
+			list := strings.TrimPrefix(path, root+".")
 			times := map[string]int{}
 			for i, of := range *to {
 				if of == nil || *E(of).Named() == "" {
-					fs.Nameless(word, i)
+					fs.Nameless(list, i)
 					continue
 				}
 				name := *E(of).Named()
 				times[name]++
-				path := config.Repeated(config.Element(word, name), times[name])
+				path := config.Repeated(config.Element(list, name), times[name])
 				if times[name] > 1 {
 					fs.Addf(path, "the name is taken by an earlier %s; names are unique", word)
 				}

@@ -43,7 +43,6 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 		replayed, err = c.replay(first)
 	default:
 		err = c.ask(ctx)
-		c.upstreamEnd = c.Now()
 	}
 	switch {
 	case err != nil:
@@ -68,7 +67,8 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if !known || !model.OpenTo(c.req.Env) {
 		return nil, unsupportedModel()
 	}
-	c.model, c.provider = model, c.Catalog.providers[model.Provider]
+	c.model, c.endpoint = model, model.serving[0]
+	c.provider = c.endpoint.entry
 	if !c.req.AllModels {
 		exceptions, err := c.DB.Organizations.Models(ctx, c.req.OrgID)
 		if err != nil {
@@ -79,7 +79,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 		}
 	}
 	if c.claim == nil { // with a key it isn't known yet whether the provider will be called
-		if err := c.enterProvider(); err != nil {
+		if err := c.nextEndpoint(); err != nil {
 			return nil, err
 		}
 	}
@@ -108,8 +108,11 @@ type call struct {
 	id      string
 	started time.Time
 
-	model    *Model
+	model *Model
+	// endpoint is the endpoint of the running or last attempt, and provider its provider. Before the first one they are the model's first.
+	endpoint *endpoint
 	provider *ProviderEntry
+	tries    attempts
 	prompt   promptSize
 	upstream providers.Request
 
@@ -127,8 +130,9 @@ type call struct {
 	// resolved means that the hold is settled or handed to settleLater.
 	resolved bool
 
-	// hangUp ends the vendor's call. It is nil until the call begins. events are the events of the answer.
-	hangUp func()
+	// hangUp ends the vendor's call and reports whether the client was still there. It is nil until the call begins. events are the
+	// events of the answer.
+	hangUp func() bool
 	events providers.Events
 	// draining means that the client is gone and the call goes on, in one of the gateway's places (see drain). It is decided once,
 	// at the end of the request's context or after a failed write.
@@ -151,7 +155,7 @@ type call struct {
 	// answering is the vendor's name of the answering model. Empty means that the vendor doesn't name it.
 	answering string
 
-	// upstreamAt is the start of the vendor's call, or zero. upstreamEnd is the end of ask.
+	// upstreamAt is the start of the last attempt, or zero, and upstreamEnd its end.
 	upstreamAt, upstreamEnd time.Time
 	firstTextAt             time.Time
 	// span is the vendor's call in the request's trace, or nil.

@@ -1,9 +1,10 @@
 // Package gateway runs one model call from a validated request to a settled outcome. The chat handler and the worker share it, so
 // that a call costs the same in both.
 //
-// The path of a call (call.go): enter the limits → pick model and provider → bound the prompt → hold the highest possible price →
-// open the vendor's call → pass text on (vendor.go) → settle (settle.go). Call returns, and the client may receive the end of its
-// answer, only after the settlement is committed.
+// The path of a call (call.go): enter the limits → pick model and endpoint → bound the prompt → hold the highest possible price →
+// open the vendor's call → pass text on (vendor.go) → settle (settle.go). Before the first text an attempt that fails may be
+// repeated at another endpoint (endpoints.go). Call returns, and the client may receive the end of its answer, only after the
+// settlement is committed.
 //
 // Invariants:
 //   - Every call ends in exactly one [Outcome], and one function settles all of them.
@@ -113,6 +114,7 @@ func New(cfg Config) *Gateway {
 	}
 	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors), drains: &places{free: maxDrains, taken: map[placeOwner]int{}}}
 	g.late = &lateCalls{settle: g.settleAgain, logger: cfg.Logger}
+	cfg.Calls.adopt(cfg.Catalog)
 	return g
 }
 
@@ -142,10 +144,12 @@ func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 type Model struct {
 	// ID is the public id, "<provider>/<model>".
 	ID string
-	// Provider names the [ProviderEntry] that serves the model.
+	// Provider names the [ProviderEntry] that serves a model without Endpoints.
 	Provider string
-	// Upstream is the vendor's name of the model.
+	// Upstream is the vendor's name of a model without Endpoints.
 	Upstream string
+	// Endpoints are the places that can answer, each with the limits and prices of the model. Without any, Provider answers.
+	Endpoints []Endpoint
 
 	DisplayName, FriendlyName, Tier, OwnedBy string
 	// Created is in Unix seconds.
@@ -164,15 +168,19 @@ type Model struct {
 	Reasoning bool
 	// DropSampling and DropStop mean that the vendor doesn't get temperature and top_p, or stop sequences, because the model refuses them.
 	DropSampling, DropStop bool
-	// Thinking is [providers.Request.Thinking].
+	// Thinking is [providers.Request.Thinking] for a model without Endpoints.
 	Thinking string
 	// LeastMaxTokens is the smallest max_tokens that leaves room for an answer. 0 means 1.
 	LeastMaxTokens int64
 	// Shutdown is the day on which the vendor ends the model. The zero time means that it is unknown.
 	Shutdown time.Time
-	// MaxTokensField is the vendor's name of max_tokens.
+	// MaxTokensField is the vendor's name of max_tokens for a model without Endpoints.
 	MaxTokensField string
 	Price          billing.Price
+
+	// serving are the endpoints that are not drained. A [Catalog] sets it, and maxDuration, the longest of their providers.
+	serving     []*endpoint
+	maxDuration time.Duration
 }
 
 // OpenTo reports whether calls of an environment can use the model. A closed model isn't listed and counts as unknown.
@@ -207,6 +215,8 @@ type ProviderEntry struct {
 	RefusesBlankStops bool
 	// SendTraceparent: the vendor gets the trace context of traced requests.
 	SendTraceparent bool
+	// Account identifies the address and the key. A reload keeps the cool-downs of a provider whose Account is unchanged.
+	Account string
 }
 
 // Catalog is the set of models and providers of one configuration. It is immutable: a call keeps its catalog even if the
@@ -215,14 +225,18 @@ type Catalog struct {
 	models    []Model
 	byID      map[string]*Model
 	providers map[string]*ProviderEntry
+	// health is the health of every endpoint, drained ones included.
+	health map[healthKey]*health
 }
 
-// NewCatalog checks that ids are unique and that every model's provider exists. The error joins all faults.
+// NewCatalog checks that ids are unique, that every provider exists, and that each model has an endpoint which isn't drained and
+// none twice. The error joins all faults.
 func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 	c := &Catalog{
 		models:    slices.Clone(models),
 		byID:      make(map[string]*Model, len(models)),
 		providers: make(map[string]*ProviderEntry, len(entries)),
+		health:    make(map[healthKey]*health, len(models)),
 	}
 	var faults []error
 	for i := range entries {
@@ -239,9 +253,7 @@ func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 		if c.byID[m.ID] != nil {
 			faults = append(faults, fmt.Errorf("model %q is configured twice", m.ID))
 		}
-		if c.providers[m.Provider] == nil {
-			faults = append(faults, fmt.Errorf("model %q names the unknown provider %q", m.ID, m.Provider))
-		}
+		faults = append(faults, c.serve(m)...)
 		c.byID[m.ID] = m
 	}
 	return c, errors.Join(faults...)

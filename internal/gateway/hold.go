@@ -167,7 +167,7 @@ func (c *call) awaitFirst(ctx context.Context, until time.Time) error {
 	return billing.ErrKeyInFlight
 }
 
-func (c *call) holdLife() time.Duration { return c.provider.MaxDuration + c.HoldTTL }
+func (c *call) holdLife() time.Duration { return c.model.maxDuration + c.HoldTTL }
 
 func (c *call) wallet() billing.WalletID {
 	return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env}

@@ -83,9 +83,9 @@ func noRoom() *Failure {
 	}
 }
 
-// enterProvider counts the call for its provider until leaveAll. Calls at a vendor that hangs last as long as the timers allow.
-// The limit keeps them from filling an organization's calls or the memory of the process.
-func (c *call) enterProvider() error {
+// enterProvider counts the call for a provider until leaveProvider. After an error the call isn't counted. Calls at a vendor that hangs
+// last as long as the timers allow. The limit keeps them from filling an organization's calls or the memory of the process.
+func (c *call) enterProvider(provider *ProviderEntry) error {
 	orgPlaces := 0 // of its half of Places, how many the organization may have at the provider; 0 means unlimited
 	if half := c.Places / 2; c.Catalog.share(half) < half {
 		orgPlaces = c.Catalog.share(half)
@@ -94,10 +94,11 @@ func (c *call) enterProvider() error {
 		owner placeOwner
 		limit int
 	}{
-		{placeOwner{c.req.OrgID, c.provider.Name}, least(c.Catalog.share(c.CallLimit), orgPlaces)},
-		{placeOwner{provider: c.provider.Name}, least(c.provider.MaxCalls, c.Catalog.share(c.Places))},
+		{placeOwner{c.req.OrgID, provider.Name}, least(c.Catalog.share(c.CallLimit), orgPlaces)},
+		{placeOwner{provider: provider.Name}, least(provider.MaxCalls, c.Catalog.share(c.Places))},
 	} {
 		if !c.Calls.load.enter(place.owner, place.limit) {
+			c.leaveProvider()
 			return &Failure{
 				Outcome: OutcomeProviderBusy, RetryAfter: overloadedRetryAfter(0),
 				Message: "Too many calls to the model's provider are running at once. Retry when some have ended.",
@@ -116,10 +117,17 @@ func least(a, b int) int {
 	return a
 }
 
-func (c *call) leaveAll() {
-	for _, owner := range c.entered {
+// leaveProvider undoes enterProvider.
+func (c *call) leaveProvider() { c.leaveFrom(1) } // the first counter is the organization's
+
+func (c *call) leaveAll() { c.leaveFrom(0) }
+
+func (c *call) leaveFrom(first int) {
+	first = min(first, len(c.entered))
+	for _, owner := range c.entered[first:] {
 		c.Calls.load.leave(owner)
 	}
+	c.entered = c.entered[:first]
 }
 
 // CallsAt returns the number of calls to a provider that run in this process.
@@ -136,7 +144,9 @@ type InFlight struct {
 
 	load load
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// health is the state of the endpoints of the newest configuration.
+	health  map[healthKey]*health
 	running int
 	entered int64
 	closed  bool

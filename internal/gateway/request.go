@@ -37,6 +37,8 @@ type Request struct {
 	BYOK bool
 	// IdempotencyKey gives a repeated request the answer and the charge of the first one. It may be empty.
 	IdempotencyKey string
+	// Conversation may be empty. Calls with the same id go to the same endpoint of a model, if it works.
+	Conversation string
 	// Turn is the turn of a conversation that the call is for, in place of an IdempotencyKey. Nil means none.
 	Turn *Turn
 	// Sent may be nil. It is called once or more, from any goroutine, when the vendor has the prompt and the call no longer refers
@@ -239,10 +241,10 @@ func (c *call) failure(ctx context.Context, err error) *Failure {
 
 // vendorFailure returns the public form of an adapter's error.
 func (c *call) vendorFailure(err error) *Failure {
-	p, ok := errors.AsType[*providers.Error](err)
-	if !ok {
+	if _, ok := errors.AsType[*providers.Error](err); !ok {
 		return &Failure{Outcome: OutcomeInternalError, Message: "The service failed.", Cause: err}
 	}
+	p := faultOf(err)
 	if p.Detail != "" {
 		c.Logger.Debug("what the vendor said", "call", c.id, "request_id", c.req.RequestID, "vendor", p.Detail)
 	}

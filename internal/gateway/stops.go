@@ -17,14 +17,18 @@ const maxStopBytes = 256 << 10
 // stopNodeBytes is the size of a stopNode, of which a stop has one for each of its bytes.
 const stopNodeBytes = 20
 
-// splitStops sets the stop sequences that the vendor gets, as many as the model accepts, and makes the search for the others. The error is a
-// *[Failure] if the others are too long.
+// splitStops sets the stop sequences that the vendor gets, as many as all endpoints of the model accept, and makes the search for the others. The
+// error is a *[Failure] if the others are too long.
 func (c *call) splitStops() error {
-	most, refusesBlank := c.provider.MaxStops, c.provider.RefusesBlankStops
+	most, refusesBlank := math.MaxInt, false
+	for _, e := range c.model.serving {
+		if e.entry.MaxStops >= 0 {
+			most = min(most, e.entry.MaxStops)
+		}
+		refusesBlank = refusesBlank || e.entry.RefusesBlankStops
+	}
 	if c.model.DropStop {
 		most = 0
-	} else if most < 0 {
-		most = math.MaxInt
 	}
 	c.upstream.Stop, c.stops = c.req.Stop, nil
 	refused := func(stop string) bool { return refusesBlank && strings.TrimSpace(stop) == "" }

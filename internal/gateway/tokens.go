@@ -202,9 +202,9 @@ func (c *call) bound(ctx context.Context) error {
 		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
 	}
 	c.upstream = providers.Request{
-		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
+		Model: c.endpoint.Upstream, Messages: c.req.Messages,
 		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens,
-		Thinking: c.model.Thinking, Stream: c.req.Stream,
+		Stream: c.req.Stream,
 	}
 	if c.model.DropSampling {
 		c.upstream.Temperature, c.upstream.TopP = nil, nil

@@ -23,36 +23,42 @@ var (
 	errNoEvents = errors.New("the adapter returned nothing")
 )
 
-// ask calls the vendor and passes its answer on. It returns nil after the vendor's complete answer.
+// ask calls vendors until one answers and passes its answer on. It returns nil after a vendor's complete answer.
 func (c *call) ask(ctx context.Context) error {
 	failpoint.Hit(failpoint.AfterHold)
 	if c.claim != nil { // a replay, which doesn't reach the provider, has returned before
-		if err := c.enterProvider(); err != nil {
+		if err := c.nextEndpoint(); err != nil {
 			return err
 		}
 	}
 	// The key is read after the hold, because a replay must not depend on a key that was deleted later.
-	key, err := c.upstreamKey(ctx)
-	if err != nil {
+	if err := c.address(ctx); err != nil {
 		return err
 	}
-	c.upstream.APIKey = key
 	if c.claim == nil && ctx.Err() != nil {
 		return clientGone(context.Cause(ctx))
 	}
-	up := c.detach(ctx)
+	for {
+		err := c.attempt(ctx)
+		c.endAttempt(err)
+		if err == nil || !c.failOver(ctx, err) {
+			return c.verdict(err)
+		}
+	}
+}
 
+// attempt calls the vendor at the chosen endpoint and passes its answer on.
+func (c *call) attempt(ctx context.Context) (err error) {
+	c.tries.made++
+	c.tries.running = true
+	up := c.detach(ctx)
 	c.upstreamAt = c.Now()
 	c.startSpan(ctx)
-	c.upstream.Sent = func() {}
-	if c.req.Sent != nil {
-		// Only the adapter keeps the prompt, and drops it when the vendor has it: its texts are slices of the client's whole body, and a
-		// stream goes on for minutes.
-		c.upstream.Sent = c.req.Sent
-		c.req.Messages, c.prompt.messages = nil, nil
-	}
-	if err := c.begin(); err != nil {
-		return err
+	c.lendPrompt()
+	if c.tries.made == 1 {
+		if err := c.begin(); err != nil {
+			return err
+		}
 	}
 	c.events, err = c.open(up)
 	c.upstream.Sent()
@@ -70,6 +76,7 @@ func (c *call) ask(ctx context.Context) error {
 
 // leaveVendor ends the vendor's call, if it has begun. It runs after the settlement, even after a panic.
 func (c *call) leaveVendor() {
+	c.endProbe()
 	if c.hangUp != nil {
 		defer c.hangUp()
 	}
@@ -109,6 +116,8 @@ func (c *call) ownKey(ctx context.Context) (string, error) {
 // detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the
 // request's context, so that settling goes on afterwards. It has no values of the request, because Caddy's dialer would use addresses from them.
 //
+// A further attempt also ends with the time of the call, for which its hold was made.
+//
 // If the worker of a turn gives up, the next worker repeats the turn, so its call ends as at the process's exit. A turn that people interrupt ends
 // in the same way and is not repeated.
 func (c *call) detach(ctx context.Context) context.Context {
@@ -123,13 +132,21 @@ func (c *call) detach(ctx context.Context) context.Context {
 			cancel(errClientGone)
 		}
 	})
-	c.hangUp = func() {
-		stopClient()
+	var budget *time.Timer
+	if c.tries.made > 1 {
+		budget = time.AfterFunc(c.started.Add(c.model.maxDuration).Sub(c.Now()), func() { cancel(errBudget) })
+	}
+	c.hangUp = func() bool {
+		stopped := stopClient()
+		if budget != nil {
+			budget.Stop()
+		}
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision in progress
 		if c.draining.Load() {
 			c.drains.give(c.req.OrgID, c.provider.Name)
 		}
+		return stopped
 	}
 	return up
 }
@@ -166,15 +183,18 @@ func (c *call) relay() error {
 			}
 		}
 		event, err := c.next()
-		if err != nil {
-			early := c.endEarly()
-			if c.stops != nil {
-				err = c.endText(err)
-			}
-			if !errors.Is(err, io.EOF) {
-				return err
-			}
-			return c.flush(early)
+		if err != nil && c.stops != nil {
+			err = c.endText(err)
+		}
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return err
+		case c.isEmpty():
+			return &providers.Error{Failure: providers.FailureRefused, Elsewhere: true, Cause: errEmpty}
+		default:
+			c.settleOn()
+			return c.flush(c.endEarly())
 		}
 		if err := c.take(event); err != nil {
 			return err
@@ -190,6 +210,7 @@ func (c *call) take(event providers.Event) error {
 	if made := event.AnswerLen(); made > 0 {
 		if c.firstTextAt.IsZero() {
 			c.firstTextAt = c.Now()
+			c.settleOn()
 		}
 		c.uncounted += int64(made)
 	}
@@ -272,7 +293,7 @@ func (c *call) open(ctx context.Context) (events providers.Events, err error) {
 	defer c.contain(&err)
 	events, err = c.provider.Provider.Open(ctx, &c.upstream)
 	if events == nil && err == nil {
-		err = &providers.Error{Failure: providers.FailureBroken, Cause: errNoEvents}
+		err = &providers.Error{Failure: providers.FailureBroken, Elsewhere: true, Cause: errNoEvents}
 	}
 	return events, err
 }
@@ -306,7 +327,7 @@ func (c *call) contain(err *error) {
 	}
 	c.Logger.Error("the adapter of a provider panicked", "provider", c.provider.Name, "call", c.id,
 		"request_id", c.req.RequestID, "panic", text, "stack", string(debug.Stack()))
-	*err = &providers.Error{Failure: providers.FailureBroken, Cause: errors.New("the adapter panicked: " + text)}
+	*err = &providers.Error{Failure: providers.FailureBroken, Elsewhere: true, Cause: errors.New("the adapter panicked: " + text)}
 }
 
 // DefaultEarlyStatus is the default of [Config.EarlyStatus].

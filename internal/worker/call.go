@@ -102,6 +102,7 @@ func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedReques
 // gatewayRequest returns the call of a turn. It is streamed to the visitor who waits for it.
 func (p *pass) gatewayRequest(turn *inbox.Turn, request *storedRequest) *gateway.Request {
 	req := request.call(p.lease.OrgID, turn.ID)
+	req.Conversation = p.lease.ConversationID
 	req.AllModels = !p.work.HasOrgModels
 	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
 	if p.live != nil && p.live.turnID == turn.ID && !p.work.Channel.Answers.Drafts {

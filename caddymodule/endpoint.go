@@ -1,0 +1,118 @@
+package caddymodule
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+)
+
+// Endpoint is a place that answers the calls of a model.
+type Endpoint struct {
+	// `<provider>` or `<provider>/<upstream>`: a provider of this configuration and the vendor's name of the model. Several
+	// endpoints may have one provider. Required, unique in the model. Default of the upstream: the model's.
+	Name string `json:"name,omitempty"`
+
+	// The level of the endpoint, from 0 to 100. A level is used only while no endpoint of a lower level can answer. Default: 0.
+	Order *int64 `json:"order,omitempty"`
+
+	// The share of the endpoint in the conversations of its level, from 0 to 1000. 0 drains the endpoint: it gets no calls. Default: 1.
+	Weight *int64 `json:"weight,omitempty"`
+
+	// As for the model, whose value is the default.
+	MaxTokensField string `json:"max_tokens_field,omitempty"`
+
+	// As for the model, whose value is the default.
+	Thinking string `json:"thinking,omitempty"`
+}
+
+// Named implements the list of endpoints.
+func (e *Endpoint) Named() *string { return &e.Name }
+
+// Rules are the options of an endpoint.
+func (e *Endpoint) Rules() []caddyfile.Rule {
+	return []caddyfile.Rule{
+		caddyfile.Integer("order", &e.Order, 0, 100).Or(0),
+		caddyfile.Integer("weight", &e.Weight, 0, 1000).Or(1),
+		maxTokensField(&e.MaxTokensField).Filled(nil),
+		thinking(&e.Thinking),
+	}
+}
+
+// maxTokensField is the rule of the vendor's name of max_tokens.
+func maxTokensField(to *string) caddyfile.Rule {
+	return caddyfile.OneOf("max_tokens_field", to, "max_tokens", "max_completion_tokens")
+}
+
+// thinking is the rule of the vendor's word for the least thinking.
+func thinking(to *string) caddyfile.Rule {
+	return caddyfile.Text("thinking", to, "<word>", "the vendor's word for the least thinking, e.g. minimal").
+		Also(func(fs *config.Faults, path string) {
+			if *to != "" && !isBlockName(*to) {
+				fs.Addf(path, "must be %s", blockNameForm)
+			}
+		})
+}
+
+// split returns the endpoint's provider, and its upstream or the given one.
+func (e *Endpoint) split(upstream string) (provider, model string) {
+	provider, model, _ = strings.Cut(e.Name, "/")
+	return provider, cmp.Or(model, upstream)
+}
+
+// faults adds the faults of the name.
+func (e *Endpoint) faults(fs *config.Faults, path string) {
+	provider, upstream, named := strings.Cut(e.Name, "/")
+	if !isBlockName(provider) || named && (upstream == "" || !config.Printable(upstream, longestModelName)) {
+		fs.Addf(path, "the name must be PROVIDER or PROVIDER/UPSTREAM, e.g. openai/gpt-5-mini")
+	}
+}
+
+// providerFaults adds the fault of a provider that doesn't exist. providers are the names of the providers.
+func (e *Endpoint) providerFaults(fs *config.Faults, model string, providers []string) {
+	if provider, _ := e.split(""); isBlockName(provider) && !slices.Contains(providers, provider) {
+		fs.Addf(config.Element(model+".endpoint", e.Name), "there is no provider %q; there are: %s", provider, config.Listed(providers))
+	}
+}
+
+// endpointFaults adds the faults of all endpoints together.
+func (m *Model) endpointFaults(fs *config.Faults, path string) {
+	_, upstream, _ := strings.Cut(m.Name, "/")
+	upstream = cmp.Or(m.UpstreamModel, upstream)
+	drained := len(m.Endpoints) > 0
+	seen := map[[2]string]string{}
+	for _, e := range m.Endpoints {
+		if e == nil || e.Name == "" { // a fault of the list
+			return
+		}
+		drained = drained && valueOr(e.Weight, 1) == 0
+		provider, model := e.split(upstream)
+		key := [2]string{provider, model}
+		if first := seen[key]; first != "" && first != e.Name {
+			fs.Addf(config.Element(strings.TrimPrefix(path, appName+"."), e.Name), "is the same endpoint as %s", config.Quoted(first))
+		}
+		seen[key] = e.Name
+	}
+	if drained {
+		fs.Addf(path, "every endpoint has weight 0, so no call could be answered")
+	}
+	if len(m.Endpoints) > gateway.MaxEndpoints {
+		fs.Addf(path, "there are %d endpoints; allowed: at most %d", len(m.Endpoints), gateway.MaxEndpoints)
+	}
+}
+
+// endpoints returns the endpoints of m for the gateway. The defaults of m must be filled in.
+func (m *Model) endpoints() []gateway.Endpoint {
+	var all []gateway.Endpoint
+	for _, e := range m.Endpoints {
+		provider, upstream := e.split(m.UpstreamModel)
+		all = append(all, gateway.Endpoint{
+			Provider: provider, Upstream: upstream, MaxTokensField: cmp.Or(e.MaxTokensField, m.MaxTokensField),
+			Thinking: cmp.Or(e.Thinking, m.Thinking), Order: *e.Order, Weight: *e.Weight,
+		})
+	}
+	return all
+}
