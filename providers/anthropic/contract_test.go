@@ -1,8 +1,8 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -18,26 +18,24 @@ func TestContract(t *testing.T) {
 		Read: readRequest,
 		Adjust: func(req *providers.Request) {
 			for i := range req.Messages {
-				if req.Messages[i].Role == "tool" { // Anthropic requires the id of a call
+				if req.Messages[i].Role == "tool" { // the API answers calls of tools only
 					req.Messages[i].Role = "user"
 				}
 			}
 		},
-		Unwritable: []func(*providers.Request){func(req *providers.Request) { req.Messages[0].Content = providers.Quote(" \n") }},
-		Thinking:   []string{"disabled", "low"},
+		Unwritable: []func(*providers.Request){func(req *providers.Request) { req.Messages[0].Content = providers.Quote(" ") }},
+		Thinking:   []string{"disabled", "adaptive", "between_tools", "low", "max"},
 		UsageParts: providers.Usage{CachedPromptTokens: 1, CacheWriteTokens: 1, LongCacheWriteTokens: 1, ReasoningTokens: 1},
 		Report: func(usage providers.Usage) string {
-			return event(`{"type":"message_delta","delta":{"stop_reason":null,"stop_sequence":null},"usage":%s}`, usageOf(usage))
+			return event(`{"type":"message_delta","delta":{"stop_reason":null},"usage":%s}`, usageOf(usage))
 		},
 		Answer: func(text, finish string, usage providers.Usage) string {
 			return fmt.Sprintf(`{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":%s}],`+
 				`"stop_reason":%q,"stop_sequence":null,"usage":%s}`, providers.Quote(text), stops[finish], usageOf(usage))
 		},
 		Stream: func(pieces []string, finish string, usage providers.Usage) (parts []string) {
-			begun := usage
-			begun.CompletionTokens = 1
 			before := event(`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],`+
-				`"stop_reason":null,"usage":%s}}`, usageOf(begun)) +
+				`"stop_reason":null,"usage":%s}}`, usageOf(providers.Usage{PromptTokens: min(usage.PromptTokens, 9), CompletionTokens: 1})) +
 				event(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
 			for _, piece := range pieces {
 				parts = append(parts, before+textDelta(piece))
@@ -53,6 +51,7 @@ func TestContract(t *testing.T) {
 	}})
 }
 
+// readRequest reads a request as the API does. It has no field for the system texts but one, and no role for them.
 func readRequest(r *http.Request, body []byte) (req providers.Request, err error) {
 	var asked struct {
 		Model    string
@@ -61,22 +60,20 @@ func readRequest(r *http.Request, body []byte) (req providers.Request, err error
 			Role    string
 			Content json.RawMessage
 		}
-		MaxTokens     int64 `json:"max_tokens"`
-		Temperature   *float64
-		TopP          *float64 `json:"top_p"`
-		StopSequences []string `json:"stop_sequences"`
-		Thinking      struct{ Type string }
-		OutputConfig  struct{ Effort string } `json:"output_config"`
-		Stream        bool
+		MaxTokens   int64 `json:"max_tokens"`
+		Temperature *float64
+		TopP        *float64 `json:"top_p"`
+		Stop        []string `json:"stop_sequences"`
+		Stream      bool
+		Thinking    struct{ Type string }
+		Output      struct{ Effort string } `json:"output_config"`
 	}
-	known := json.NewDecoder(bytes.NewReader(body))
-	known.DisallowUnknownFields()
-	if err = known.Decode(&asked); err == nil && r.Header.Get("anthropic-version") != "2023-06-01" {
-		err = fmt.Errorf("version %q", r.Header.Get("anthropic-version"))
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return req, err
 	}
 	req = providers.Request{
-		Model: asked.Model, MaxTokens: asked.MaxTokens, Temperature: asked.Temperature, TopP: asked.TopP, Stop: asked.StopSequences,
-		Thinking: asked.Thinking.Type + asked.OutputConfig.Effort, Stream: asked.Stream,
+		Model: asked.Model, MaxTokens: asked.MaxTokens, Temperature: asked.Temperature, TopP: asked.TopP, Stop: asked.Stop,
+		Stream: asked.Stream, Thinking: asked.Thinking.Type + asked.Output.Effort,
 	}
 	if asked.System != nil {
 		req.Messages = append(req.Messages, providers.Message{Role: "system", Content: providers.JSONString(asked.System)})
@@ -84,7 +81,10 @@ func readRequest(r *http.Request, body []byte) (req providers.Request, err error
 	for _, m := range asked.Messages {
 		req.Messages = append(req.Messages, providers.Message{Role: m.Role, Content: providers.JSONString(m.Content)})
 	}
-	return req, err
+	if reason := refusal(r.Header.Get("Anthropic-Version"), body); reason != "" {
+		return req, errors.New(reason)
+	}
+	return req, nil
 }
 
 // usageOf returns the usage object of a report.

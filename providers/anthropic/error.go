@@ -84,7 +84,7 @@ func classify(f fault, status int, header http.Header) *providers.Error {
 		e = providers.Unwritable("messages", "The last message of a request to this model must have the role user, system or tool.")
 	case refused && f.mentions(overflows...):
 		e.Failure = providers.FailureContextTooLong
-	case (known == 0 || known == http.StatusInternalServerError) && f.mentions("overloaded"):
+	case (known == 0 || known == http.StatusInternalServerError) && f.begins("overloaded"):
 		e.Failure = providers.FailureOverloaded
 	}
 	if header.Get("X-Should-Retry") == "false" {
@@ -110,7 +110,14 @@ func (f *fault) outOfFunds() bool {
 		"enforced_spend_limit_reached", "contract_spend_limit_reached", "organization_on_hold", "billing_error", "insufficient_quota",
 	}
 	return slices.Contains(words, f.Type) || slices.Contains(words, f.Code) || slices.Contains(words, f.Details.Code) ||
-		f.mentions("specified api usage limits", "credit balance is too low", "organization has been disabled")
+		f.begins("specified api usage limits", "credit balance is too low", "organization has been disabled")
+}
+
+// begins reports whether one of the texts is near the beginning of the message. Texts that make an endpoint rest count only there: a
+// vendor might quote the prompt after it.
+func (f *fault) begins(texts ...string) bool {
+	head := fault{Message: f.Message[:min(len(f.Message), 100)]}
+	return head.mentions(texts...)
 }
 
 func (f *fault) mentions(texts ...string) bool {

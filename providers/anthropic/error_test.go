@@ -66,6 +66,7 @@ func TestFaults(t *testing.T) {
 		{400, fails("invalid_request_error", "Your credit balance is too low to access the Anthropic API."), refused, true, true, time.Hour},
 		{400, coded("invalid_request_error", "organization_on_hold"), refused, true, true, time.Hour},
 		{400, fails("invalid_request_error", "This organization has been disabled."), refused, true, true, time.Hour},
+		{400, fails("invalid_request_error", "messages.0.content: the text that follows is not allowed here, because of its length and of other things: your credit balance is too low"), refused, true, false, 0},
 		{402, fails("billing_error", "no"), refused, true, true, time.Hour},
 		{402, ``, refused, true, true, time.Hour},
 		{403, fails("billing_error", "no"), refused, true, true, time.Hour},

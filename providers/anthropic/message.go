@@ -23,9 +23,10 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	case doc.malformed || !doc.filled:
 		return providers.Event{}, providers.NotAnAnswer("the answer has no list of content")
 	}
-	doc.tokens.complete = true
+	var total tokens
+	total.add(&doc.tokens)
 	return providers.Event{
-		Text: doc.text.Text(), FinishReason: finishReason(doc.stop), Usage: doc.tokens.usage(), Model: modelName(doc.model),
+		Text: doc.text.Text(), FinishReason: finishReason(doc.stop), Usage: total.usage(), Model: modelName(doc.model),
 	}, nil
 }
 
@@ -79,10 +80,10 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	}
 	var buf [jsonscan.MaxWord]byte
 	var piece providers.Piece
-	kind := string(doc.kind.Word(&buf))
-	switch kind {
+	switch string(doc.kind.Word(&buf)) {
 	case "message_start":
 		piece.Model = modelName(doc.model)
+		doc.tokens.output = absent // here it is a placeholder
 	case "content_block_start", "content_block_delta":
 		e.remember(data, &doc)
 		piece.Text = doc.text
@@ -96,7 +97,6 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 		return piece, providers.NotAnAnswer("the vendor ended the answer with an error")
 	}
 	if doc.tokens.counted {
-		doc.tokens.complete = kind != "message_start" && doc.tokens.output > 0
 		e.tokens.add(&doc.tokens)
 		piece.Usage = e.tokens.usage()
 	}
@@ -294,16 +294,19 @@ func (s *scanner) unlessNull() []byte {
 	return s.Value()
 }
 
-// tokens are the counts of a usage object. Reports of one stream are cumulative: later ones repeat earlier counts or raise them.
+// tokens are the counts of a usage object. A report in a stream has only some of them, which replace earlier ones.
 type tokens struct {
 	// input excludes tokens that were read from or written to the cache. written are all writes, short and long the parts for
 	// 5 minutes and for an hour.
 	input, read, written, short, long int64
 	// output includes thinking.
 	output, thinking int64
-	// counted is set if there was a report, complete if output counts an answer. In the first event of a stream it is a placeholder.
-	counted, complete bool
+	// counted is set if there was a report.
+	counted bool
 }
+
+// absent is the value of a count that a report doesn't have.
+const absent = -1
 
 // tokens reads a usage object. It is ignored if a count is negative or not whole.
 func (s *scanner) tokens() (t tokens) {
@@ -312,6 +315,7 @@ func (s *scanner) tokens() (t tokens) {
 		return t
 	}
 	valid := true
+	t = tokens{absent, absent, absent, absent, absent, absent, absent, true}
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
@@ -332,7 +336,6 @@ func (s *scanner) tokens() (t tokens) {
 	if !valid {
 		return tokens{}
 	}
-	t.counted = true
 	return t
 }
 
@@ -375,12 +378,25 @@ func (s *scanner) count(n *int64) bool {
 	return true
 }
 
-// add raises the counts to the counts of a later report.
+// add replaces counts by the counts of a later report.
 func (t *tokens) add(later *tokens) {
-	t.input, t.read = max(t.input, later.input), max(t.read, later.read)
-	t.written, t.short, t.long = max(t.written, later.written), max(t.short, later.short), max(t.long, later.long)
-	t.output, t.thinking = max(t.output, later.output), max(t.thinking, later.thinking)
-	t.counted, t.complete = t.counted || later.counted, t.complete || later.complete
+	if !later.counted {
+		return
+	}
+	t.counted = true
+	for _, count := range []struct{ to, from *int64 }{
+		{&t.input, &later.input},
+		{&t.read, &later.read},
+		{&t.written, &later.written},
+		{&t.short, &later.short},
+		{&t.long, &later.long},
+		{&t.output, &later.output},
+		{&t.thinking, &later.thinking},
+	} {
+		if *count.from != absent {
+			*count.to = *count.from
+		}
+	}
 }
 
 // usage returns the counts as a report, or nil if there was none. The prompt is everything that the vendor read.
@@ -389,12 +405,9 @@ func (t *tokens) usage() *providers.Usage {
 		return nil
 	}
 	written := max(t.written, t.short+t.long)
-	u := &providers.Usage{
+	return &providers.Usage{
 		PromptTokens: t.input + t.read + written, CachedPromptTokens: t.read,
 		CacheWriteTokens: written - t.long, LongCacheWriteTokens: t.long,
+		CompletionTokens: t.output, ReasoningTokens: min(t.thinking, t.output),
 	}
-	if t.complete {
-		u.CompletionTokens, u.ReasoningTokens = t.output, min(t.thinking, t.output)
-	}
-	return u
 }
