@@ -243,3 +243,24 @@ func flipLast(digest string) string {
 	}
 	return digest[:len(digest)-1] + last
 }
+
+// TestOfGuests guarantees that the functions for other platforms accept the one signature, in its one header, and nothing without a key.
+func TestOfGuests(t *testing.T) {
+	t.Parallel()
+	const name = "X-Guest-Signature"
+	parts := [][]byte{[]byte("v0:"), []byte("17:"), []byte("{}")}
+	good := "v0=" + mac("key", "v0:17:{}")
+	require.NoError(t, HMAC(header(name, good), name, "v0=", "key", parts...))
+	require.NoError(t, Matches(header(name, good), name, good))
+	for _, wrong := range []string{"", "v0=", good + "0", good[:len(good)-1], "v1=" + good[3:], "v0=" + strings.ToUpper(good[3:]), "v0=" + mac("", "v0:17:{}")} {
+		require.ErrorIs(t, HMAC(header(name, wrong), name, "v0=", "key", parts...), ErrSignature, wrong)
+		require.ErrorIs(t, Matches(header(name, wrong), name, good), ErrSignature, wrong)
+	}
+	require.ErrorIs(t, HMAC(header(name, "v0="+mac("", "v0:17:{}")), name, "v0=", "", parts...), ErrSignature, "an empty key")
+	require.ErrorIs(t, HMAC(header(name, good), name, "v0=", "key", parts[1:]...), ErrSignature, "another text")
+	require.ErrorIs(t, Matches(header(name, ""), name, ""), ErrSignature, "nothing to compare with")
+	twice := header(name, good)
+	twice.Add(name, good)
+	require.ErrorIs(t, HMAC(twice, name, "v0=", "key", parts...), ErrSignature)
+	require.ErrorIs(t, Matches(twice, name, good), ErrSignature)
+}

@@ -2,7 +2,7 @@
 // (docs/contract.md#signatures).
 //
 // It has one pure function per platform over the request's headers, the raw body and the configured secrets. An empty header name
-// means the contract's name; real platforms use other names.
+// means the contract's name; real platforms use other names. [HMAC] and [Matches] are for guest modules.
 //
 // Invariants:
 //
@@ -19,6 +19,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -47,37 +48,49 @@ const (
 
 // Bot checks a delivery of the bot platform. The header contains the secret token that was set when the webhook was registered.
 func Bot(h http.Header, header, secretToken string) error {
-	got, ok := only(h, header, BotHeader)
-	if !ok || secretToken == "" || subtle.ConstantTimeCompare([]byte(got), []byte(secretToken)) != 1 {
-		return ErrSignature
-	}
-	return nil
+	return Matches(h, cmp.Or(header, BotHeader), secretToken)
 }
 
 // Social checks a delivery of the social platform: sha256=<hex> of HMAC-SHA256(appSecret, body).
 func Social(h http.Header, header, appSecret string, body []byte) error {
-	got, ok := only(h, header, SocialHeader)
-	got, prefixed := strings.CutPrefix(got, "sha256=")
-	if !ok || !prefixed || appSecret == "" || !matchesMAC(got, appSecret, "", body) {
-		return ErrSignature
-	}
-	return nil
+	return HMAC(h, cmp.Or(header, SocialHeader), "sha256=", appSecret, body)
 }
 
 // MarketA checks a delivery of marketplace A: bare hex of HMAC-SHA256(partnerKey, callbackURL + "|" + body). callbackURL is the
 // registered address from the configuration, never the address of the request.
 func MarketA(h http.Header, header, partnerKey, callbackURL string, body []byte) error {
-	got, ok := only(h, header, MarketAHeader)
-	if !ok || partnerKey == "" || callbackURL == "" || !matchesMAC(got, partnerKey, callbackURL+"|", body) {
+	if callbackURL == "" {
 		return ErrSignature
 	}
-	return nil
+	return HMAC(h, cmp.Or(header, MarketAHeader), "", partnerKey, []byte(callbackURL+"|"), body)
 }
 
 // MarketB checks a delivery of marketplace B: bare hex of HMAC-SHA256(appSecret, appKey + body).
 func MarketB(h http.Header, header, appKey, appSecret string, body []byte) error {
-	got, ok := only(h, header, MarketBHeader)
-	if !ok || appKey == "" || appSecret == "" || !matchesMAC(got, appSecret, appKey, body) {
+	if appKey == "" {
+		return ErrSignature
+	}
+	return HMAC(h, cmp.Or(header, MarketBHeader), "", appSecret, []byte(appKey), body)
+}
+
+// HMAC checks the signature of any platform that signs with prefix and the lower-case hex of HMAC-SHA256(key, signed), where signed are
+// the parts of the signed text in their order. An empty key matches nothing. It hashes nothing if the header has another form.
+func HMAC(h http.Header, header, prefix, key string, signed ...[]byte) error {
+	if key == "" || !HasDigest(h, header, prefix) {
+		return ErrSignature
+	}
+	mac := hmac.New(sha256.New, []byte(key))
+	for _, part := range signed {
+		mac.Write(part)
+	}
+	return Matches(h, header, prefix+hex.EncodeToString(mac.Sum(nil)))
+}
+
+// Matches checks that the headers have one value of the name header, which is want: a secret, or a signature that was made with a key that isn't
+// empty. Empty matches nothing.
+func Matches(h http.Header, header, want string) error {
+	values := h.Values(header)
+	if len(values) != 1 || want == "" || subtle.ConstantTimeCompare([]byte(values[0]), []byte(want)) != 1 {
 		return ErrSignature
 	}
 	return nil
@@ -94,33 +107,6 @@ func HasDigest(h http.Header, header, prefix string) bool {
 	return prefixed && len(digest) == 64 && strings.Trim(digest, "0123456789abcdef") == ""
 }
 
-// only returns the value of the header name, or of contract if name is empty. ok is false unless there is exactly one value.
-func only(h http.Header, name, contract string) (value string, ok bool) {
-	if name == "" {
-		name = contract
-	}
-	values := h.Values(name)
-	if len(values) != 1 {
-		return "", false
-	}
-	return values[0], true
-}
-
-// matchesMAC reports whether signature is the HMAC-SHA256 of prefix and body under key.
-func matchesMAC(signature, key, prefix string, body []byte) bool {
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte(prefix))
-	mac.Write(body)
-	return matchesSum(signature, mac.Sum(nil))
-}
-
-// matchesSum reports whether signature is sum in lower-case hexadecimal. It compares texts, so that no other spelling of the same
-// bytes passes.
-func matchesSum(signature string, sum []byte) bool {
-	want := make([]byte, 0, 2*sha256.Size)
-	return subtle.ConstantTimeCompare([]byte(signature), hex.AppendEncode(want, sum)) == 1
-}
-
 // LocalChatTimestampHeader contains the timestamp of deliveries that have none in the body, as in some configurations of the real
 // platform.
 const LocalChatTimestampHeader = "X-ZEvent-Timestamp"
@@ -129,17 +115,16 @@ const LocalChatTimestampHeader = "X-ZEvent-Timestamp"
 // is the body's member of that name, or else the value of [LocalChatTimestampHeader]. A delivery without a timestamp fails, and
 // so does a body that isn't a JSON object.
 func LocalChat(h http.Header, header, appID, appSecret string, body []byte) error {
-	got, ok := only(h, header, LocalChatHeader)
-	got, prefixed := strings.CutPrefix(got, "mac=")
-	if !ok || !prefixed || appID == "" || appSecret == "" {
+	const prefix = "mac="
+	header = cmp.Or(header, LocalChatHeader)
+	if appID == "" || appSecret == "" || !HasDigest(h, header, prefix) {
 		return ErrSignature
 	}
 	stamp, ok := timestamp(body)
-	if ok && stamp == "" {
-		stamp, ok = only(h, "", LocalChatTimestampHeader)
-		ok = ok && isDigits(stamp)
+	if sent := h.Values(LocalChatTimestampHeader); ok && stamp == "" && len(sent) == 1 {
+		stamp = sent[0]
 	}
-	if !ok {
+	if !ok || !isDigits(stamp) {
 		return ErrSignature
 	}
 	sum := sha256.New()
@@ -147,10 +132,7 @@ func LocalChat(h http.Header, header, appID, appSecret string, body []byte) erro
 	sum.Write(body)
 	sum.Write([]byte(stamp))
 	sum.Write([]byte(appSecret))
-	if !matchesSum(got, sum.Sum(nil)) {
-		return ErrSignature
-	}
-	return nil
+	return Matches(h, header, prefix+hex.EncodeToString(sum.Sum(nil)))
 }
 
 // timestamp returns the digits of the member timestamp, a string or a number, as they are written in the body: 1763650003354 must

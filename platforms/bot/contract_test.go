@@ -12,15 +12,15 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	platformtest.Run(t, platformtest.Suite{
 		Driver: Driver{},
-		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel, _ map[string]string) {
 			d.Header.Set(verify.BotHeader, channel.Credentials[secretToken])
 		},
 		Channels: map[platforms.Type]platformtest.Sample{Type: {
 			Credentials: platforms.Credentials{botToken: "110201543:bot-token-0123456789", secretToken: "delivery-secret_1"},
-			Text:        `{"message":{"message_id":%m,"from":{"id":5,"is_bot":false},"chat":{"id":5,"type":"private"},"date":1763650000,"text":"%t"}}`,
-			Edited:      `{"edited_message":{"message_id":%m,"from":{"id":5,"is_bot":false},"chat":{"id":5,"type":"private"},"date":1763650000,"edit_date":1763650009,"text":"%t"}}`,
+			Text:        `{"message":{"message_id":%m,"from":{"id":%c,"is_bot":false},"chat":{"id":%c,"type":"private"},"date":1763650000,"text":"%t"}}`,
+			Edited:      `{"edited_message":{"message_id":%m,"from":{"id":%c,"is_bot":false},"chat":{"id":%c,"type":"private"},"date":1763650000,"edit_date":1763650009,"text":"%t"}}`,
 			Sent:        `{"ok":true,"result":{"message_id":%m,"chat":{"id":5}}}`,
-			Identified:  `{"ok":true,"result":{"id":110201543,"is_bot":true}}`,
+			Identified:  `{"ok":true,"result":{"id":%e,"is_bot":true}}`,
 			Failures: []platformtest.Failure{
 				{Status: 401, Body: `{"ok":false,"error_code":401,"description":"Unauthorized"}`, Class: platforms.NeedsReauth},
 				{Status: 404, Body: `{"ok":false,"error_code":404,"description":"Not Found"}`, Class: platforms.NeedsReauth},

@@ -26,20 +26,21 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			platformtest.Run(t, suite(options, key))
+			platformtest.Run(t, suite(options))
 		})
 	}
 }
 
 const testAppID = "2551"
 
-// suite is the adapter's, whose deliveries are signed with the key.
-func suite(options map[string]string, key string) platformtest.Suite {
+// suite is the adapter's.
+func suite(options map[string]string) platformtest.Suite {
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
-			id, key := cmp.Or(channel.Credentials[appID], testAppID), cmp.Or(channel.Credentials[oaSecretKey], channel.Credentials[appSecret], key)
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel, options map[string]string) {
+			id, key := cmp.Or(channel.Credentials[appID], options["app_id"]), cmp.Or(
+				channel.Credentials[oaSecretKey], channel.Credentials[appSecret], options["oa_secret_key"], options["app_secret"])
 			sum := sha256.Sum256([]byte(id + string(d.Body) + "1763650003354" + key))
 			d.Header.Set(verify.LocalChatHeader, "mac="+hex.EncodeToString(sum[:]))
 		},
@@ -51,10 +52,10 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				{appID: "77", appSecret: "own-app-secret-0123456789"},
 				{appID: "77", appSecret: "own-app-secret-0123456789", oaSecretKey: "own-oa-key-0123456789"},
 			},
-			Text: `{"event_name":"user_send_text","sender":{"id":"2"},"recipient":{"id":"1001"},"message":{"msg_id":"m%m","text":"%t"},` +
+			Text: `{"event_name":"user_send_text","sender":{"id":"%c"},"recipient":{"id":"%e"},"message":{"msg_id":"m%m","text":"%t"},` +
 				`"timestamp":"1763650003354"}`,
 			Sent:       `{"error":0,"message":"Success","data":{"message_id":"m%m"}}`,
-			Identified: `{"error":0,"data":{"oa_id":1001}}`,
+			Identified: `{"error":0,"data":{"oa_id":%e}}`,
 			Refreshed:  `{"access_token":"%a","refresh_token":"%r","expires_in":"90000"}`,
 			Failures: []platformtest.Failure{
 				{Status: 200, Body: `{"error":-216,"message":"x"}`, Class: platforms.NeedsReauth, Refreshable: true},

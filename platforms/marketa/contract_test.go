@@ -27,18 +27,19 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			platformtest.Run(t, suite(options, key))
+			platformtest.Run(t, suite(options))
 		})
 	}
 }
 
-// suite is the adapter's, whose deliveries are signed with the key.
-func suite(options map[string]string, key string) platformtest.Suite {
+// suite is the adapter's.
+func suite(options map[string]string) platformtest.Suite {
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
-			mac := hmac.New(sha256.New, []byte(cmp.Or(channel.Credentials[pushKey], channel.Credentials[partnerKey], key)))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel, options map[string]string) {
+			mac := hmac.New(sha256.New, []byte(cmp.Or(
+				channel.Credentials[pushKey], channel.Credentials[partnerKey], options["push_key"], options["partner_key"])))
 			mac.Write([]byte(d.URL + "|" + string(d.Body)))
 			d.Header.Set(verify.MarketAHeader, hex.EncodeToString(mac.Sum(nil)))
 		},
@@ -50,7 +51,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				{partnerID: "77", partnerKey: "own-partner-key-0123456789"},
 				{partnerID: "77", partnerKey: "own-partner-key-0123456789", pushKey: "own-push-key-0123456789"},
 			},
-			Text: `{"code":10,"shop_id":1001,"data":{"type":"message","content":{"message_id":"%m","from_id":2,"conversation_id":"3",` +
+			Text: `{"code":10,"shop_id":%e,"data":{"type":"message","content":{"message_id":"%m","from_id":%c,"conversation_id":"3%c",` +
 				`"created_timestamp":1763650001,"message_type":"text","content":{"text":"%t"}}}}`,
 			Sent:       `{"error":"","message":"","response":{"message_id":%m}}`,
 			Identified: `{"error":"","shop_name":"x"}`,

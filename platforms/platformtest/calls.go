@@ -119,19 +119,26 @@ func (s Suite) send(t testing.TB) {
 		if size == 0 {
 			size = 5000
 		}
-		text := "begin" + strings.Repeat("x", size-len("beginend")) + "end"
-		require.Equal(t, size, channel.Limit.Size(text))
+		long := "begin" + strings.Repeat("x", size-len("beginend")) + "end"
+		require.Equal(t, size, channel.Limit.Size(long))
 		var wire traffic
-		p := s.served(t, wire.recording(answering(http.StatusOK, strings.ReplaceAll(s.Channels[channel.Type].Sent, "%m", "2001"))))
-		id, err := p.Send(t.Context(), s.outgoing(t, channel.Type, text))
-		require.NoError(t, err, "%s", channel.Type)
-		require.Contains(t, id, "2001", "%s: the platform's id of the message", channel.Type)
-		require.LessOrEqual(t, len(id), platforms.MaxID)
-		requests := wire.all()
-		require.Len(t, requests, 1, "%s: a message is one request", channel.Type)
-		require.True(t, strings.HasPrefix(requests[0], "/some/base/"), "%s: the path of api_base is kept: %.100s", channel.Type, requests[0])
-		require.Contains(t, requests[0], text, "%s: the text goes whole", channel.Type)
+		p := s.served(t, wire.recording(answering(http.StatusOK, s.sent(channel.Type))))
+		for i, text := range []string{long, "a <b>&amp; ả \"😀\"\n%25+ \\n end"} {
+			id, err := p.Send(t.Context(), s.outgoing(t, channel.Type, text))
+			require.NoError(t, err, "%s", channel.Type)
+			require.Contains(t, id, "2001", "%s: the platform's id of the message", channel.Type)
+			require.LessOrEqual(t, len(id), platforms.MaxID)
+			requests := wire.all()
+			require.Len(t, requests, i+1, "%s: a message is one request", channel.Type)
+			require.True(t, strings.HasPrefix(requests[i], "/some/base/"), "%s: the path of api_base is kept: %.100s", channel.Type, requests[i])
+			require.Contains(t, said(requests[i]), text, "%s: the text goes whole and unchanged", channel.Type)
+		}
 	}
+}
+
+// sent is the answer to a message that was accepted under the id 2001.
+func (s Suite) sent(of platforms.Type) string {
+	return s.Channels[of].filled(s.Channels[of].Sent, "%m", "2001")
 }
 
 // The platform's own words have the classes that the samples say.
@@ -268,7 +275,7 @@ func (s Suite) templates(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {
 		var wire traffic
-		p := s.served(t, wire.recording(answering(http.StatusOK, strings.ReplaceAll(s.Channels[of].Sent, "%m", "2001"))))
+		p := s.served(t, wire.recording(answering(http.StatusOK, s.sent(of))))
 		if _, ok := s.templater(p, of); !ok {
 			continue
 		}
@@ -350,7 +357,7 @@ func (s Suite) withoutCredentials(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {
 		var wire traffic
-		server := wire.recording(answering(http.StatusOK, strings.ReplaceAll(s.Channels[of].Sent, "%m", "2001")))
+		server := wire.recording(answering(http.StatusOK, s.sent(of)))
 		p := s.served(t, server)
 		for name, credentials := range map[string]platforms.Credentials{"none": nil, "unusable": spoiled(s.Channels[of].Credentials)} {
 			out := s.outgoing(t, of, replyText)
@@ -378,7 +385,8 @@ func spoiled(good platforms.Credentials) platforms.Credentials {
 func (s Suite) identify(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {
-		p := s.served(t, answering(http.StatusOK, s.Channels[of].Identified))
+		sample := s.Channels[of]
+		p := s.served(t, answering(http.StatusOK, sample.filled(sample.Identified)))
 		ids, err := p.Identify(t.Context(), s.channel(of))
 		require.NoError(t, err, "%s", of)
 		require.NotContains(t, ids, "", "%s", of)
@@ -387,6 +395,7 @@ func (s Suite) identify(t testing.TB) {
 		} else {
 			require.NotEmpty(t, ids, "%s", of)
 		}
+		s.identifyAnother(t, of)
 		for _, status := range []int{200, 302, 401, 404, 500} {
 			for _, body := range unusable {
 				var wire traffic
@@ -405,7 +414,7 @@ func (s Suite) refresh(t testing.TB) {
 	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
 		of := channel.Type
-		good := strings.NewReplacer("%a", "fresh-access-token", "%r", "fresh-refresh-token").Replace(s.Channels[of].Refreshed)
+		good := s.Channels[of].filled(s.Channels[of].Refreshed, "%a", "fresh-access-token", "%r", "fresh-refresh-token")
 		require.Equal(t, channel.Refreshable(), s.Channels[of].Refreshed != "", "%s: the sample of a refresh", of)
 		refresher, ok := s.refresher(s.served(t, answering(http.StatusOK, good)), of)
 		if !ok {
@@ -457,7 +466,7 @@ func (s Suite) concurrency(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {
 		sample := s.Channels[of]
-		p := s.served(t, answering(http.StatusOK, strings.ReplaceAll(sample.Sent, "%m", "2001")))
+		p := s.served(t, answering(http.StatusOK, s.sent(of)))
 		out, failed := s.outgoing(t, of, replyText), make(chan error, 32)
 		var all sync.WaitGroup
 		for i := range cap(failed) / 2 {

@@ -2,6 +2,7 @@ package platformtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -105,14 +106,19 @@ func cloned(in platforms.Inbound) platforms.Inbound {
 
 // body is the delivery of a text that needs no escaping.
 func (s Sample) body(messageID, text string) string {
-	return strings.NewReplacer("%m", messageID, "%t", text).Replace(s.Text)
+	return s.filled(s.Text, "%m", messageID, "%t", text)
+}
+
+// filled replaces the placeholders of a body or an answer, and those of more.
+func (s Sample) filled(body string, more ...string) string {
+	return strings.NewReplacer(append(more, "%e", cmp.Or(s.ExternalID, accounts[0]), "%c", cmp.Or(s.customer, customers[0]))...).Replace(body)
 }
 
 // delivery is a signed delivery of a body.
 func (s Suite) delivery(of platforms.Type, body string) *platforms.Delivery {
 	d := &platforms.Delivery{Header: http.Header{}, URL: "https://svc.example/webhooks/platform", Body: []byte(body)}
 	d.Header.Set("Content-Type", "application/json")
-	s.Sign(d, s.channel(of))
+	s.Sign(d, s.channel(of), s.Options)
 	return d
 }
 
@@ -172,7 +178,13 @@ func (s Suite) verification(t testing.TB) {
 				refused(p, channel, why, spoil)
 			}
 			refused(other, channel, "another secret", func(*platforms.Delivery) {})
+			secrets := maps.Clone(s.Options)
+			s.otherSecrets(secrets)
+			resigned := good()
+			s.Sign(resigned, channel, secrets)
+			require.NoError(t, verify(other, resigned, channel), "%s: Sign signs with the options that it is given", of)
 			refused(unconfigured, channel, "no configured secret", func(*platforms.Delivery) {})
+			refused(unconfigured, channel, "signed with an empty secret", func(d *platforms.Delivery) { s.Sign(d, channel, map[string]string{}) })
 			continue
 		}
 		stranger := s.channel(of)
@@ -180,7 +192,9 @@ func (s Suite) verification(t testing.TB) {
 			stranger.Credentials[field] = "another"
 		}
 		refused(p, stranger, "another channel's secret", func(*platforms.Delivery) {})
-		refused(p, &platforms.Channel{Type: of}, "no credentials", func(*platforms.Delivery) {})
+		nothing := &platforms.Channel{Type: of}
+		refused(p, nothing, "no credentials", func(*platforms.Delivery) {})
+		refused(p, nothing, "signed with an empty secret", func(d *platforms.Delivery) { s.Sign(d, nothing, map[string]string{}) })
 	}
 }
 
@@ -212,7 +226,7 @@ func (s Suite) ownSignatures(t testing.TB) {
 				stranger.Credentials[name] = "4711" // which is any field's
 			}
 			signed := &platforms.Delivery{Header: http.Header{}, URL: "https://svc.example/webhooks/platform", Body: []byte(body)}
-			s.Sign(signed, mine)
+			s.Sign(signed, mine, s.Options)
 			require.True(t, own.SignsItself(mine.Credentials), "%s", of)
 			require.NoError(t, own.VerifyOwn(signed, mine.Credentials), "%s", of)
 			require.Error(t, own.VerifyOwn(signed, stranger.Credentials), "%s: another channel's secret", of)
@@ -262,7 +276,7 @@ func (s Suite) changes(t testing.TB) {
 			continue
 		}
 		before := RequireSound(t, description, p, []byte(sample.body("1001", "hello")))
-		after := RequireSound(t, description, p, []byte(Sample{Text: sample.Edited}.body("1001", "goodbye")))
+		after := RequireSound(t, description, p, []byte(sample.filled(sample.Edited, "%m", "1001", "%t", "goodbye")))
 		require.Len(t, before, 1, "%s: the sample is one message", of)
 		require.Len(t, after, 1, "%s: the change is one", of)
 		require.Equal(t, platforms.Edited, after[0].Kind, "%s", of)

@@ -112,7 +112,7 @@ func (s Suite) files(t testing.TB) {
 			}
 			sender := s.sender(t, wire.recording(func(w http.ResponseWriter, r *http.Request) {
 				body := answers[min(len(wire.all()), len(answers))-1]
-				answering(http.StatusOK, strings.ReplaceAll(body, "%m", "2001"))(w, r)
+				answering(http.StatusOK, sample.filled(body, "%m", "2001"))(w, r)
 			}))
 			id, err := s.sendFile(t.Context(), t, sender, channel.Type, kind)
 			require.NoError(t, err, "%s: %s", channel.Type, kind)

@@ -31,9 +31,9 @@ type Suite struct {
 	Driver platforms.Driver
 	// Options are values for the driver's options, as in [platforms.Config]. Those that are addresses are the suite's.
 	Options map[string]string
-	// Sign adds the headers that prove the platform to a delivery for a channel. It is called for every delivery of the suite. A
-	// channel with credentials of [Sample.Own] signs with these.
-	Sign func(delivery *platforms.Delivery, channel *platforms.Channel)
+	// Sign adds the headers that prove the platform to a delivery for a channel, with the secrets of options, of which some or all may
+	// be missing. It is called for every delivery of the suite. A channel with credentials of [Sample.Own] signs with these.
+	Sign func(delivery *platforms.Delivery, channel *platforms.Channel, options map[string]string)
 	// Handshake is a good request for a [platforms.Handshaker], and the answer to it.
 	Handshake       url.Values
 	HandshakeAnswer string
@@ -41,10 +41,13 @@ type Suite struct {
 	Channels map[platforms.Type]Sample
 }
 
-// Sample is a channel with the deliveries and answers of its platform, in the platform's own form.
+// Sample is a channel with the deliveries and answers of its platform, in the platform's own form. In them %e is the channel's
+// external id, and %c is the customer: the id, a whole number, to which a reply is addressed and by which the platform tells
+// conversations apart.
 type Sample struct {
 	// ExternalID is empty with [platforms.Description.ChannelWebhooks].
-	ExternalID  string
+	ExternalID string
+	// Credentials are those of the channel. Every request for it has one of their values.
 	Credentials platforms.Credentials
 	// Own are additional credentials of channels with an application of their own, one set for each way to give a secret that signs
 	// deliveries. See [platforms.ChannelSigned].
@@ -52,6 +55,9 @@ type Sample struct {
 	// Text is the body of a delivery to the channel: a customer's message with the id %m, a whole number, whose text is the
 	// JSON string "%t".
 	Text string
+	// Pair is the body of a delivery with two customers' messages to two channels: one as in Text, and one whose parts are %E, %C, %M and
+	// "%T". Empty for platforms that deliver messages one by one.
+	Pair string
 	// Edited is the body of a delivery to the channel: the customer has changed the message %m to the JSON string "%t". Empty for platforms
 	// that don't report changes.
 	Edited string
@@ -59,13 +65,17 @@ type Sample struct {
 	Sent string
 	// Uploaded is the answer to the first of two requests by which a [platforms.FileSender] sends a file; empty if one suffices.
 	Uploaded string
-	// Identified is the answer from which Identify reads the channel's external id, or any id if the channel has none.
+	// Identified is the answer from which Identify reads the channel's external id, %e, or any id if the channel has none. Without %e the
+	// request names the channel, and the platform answers only with a token of that channel.
 	Identified string
 	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and, if there are refresh tokens, %r; empty
 	// for types without.
 	Refreshed string
 	// Failures are answers to a message that was not accepted.
 	Failures []Failure
+
+	// customer is %c. Empty means the first of customers.
+	customer string
 }
 
 // Failure is an answer of the platform, and the class that it must have. Refreshable is that of [platforms.Error].
@@ -98,11 +108,13 @@ var checks = []check{
 	{"verification", Suite.verification},
 	{"own signatures", Suite.ownSignatures},
 	{"deliveries", Suite.deliveries},
+	{"two accounts", Suite.twoAccounts},
 	{"changes", Suite.changes},
 	{"written texts", Suite.writtenTexts},
 	{"truncated deliveries", Suite.truncatedDeliveries},
 	{"odd deliveries", Suite.oddDeliveries},
 	{"send", Suite.send},
+	{"addresses", Suite.addresses},
 	{"failures", Suite.failures},
 	{"odd answers", Suite.oddAnswers},
 	{"broken connections", Suite.brokenConnections},
@@ -283,11 +295,13 @@ func (s Suite) handshake(t testing.TB) {
 	require.Error(t, err, "another secret proves nothing")
 }
 
+const otherSecret = "another-secret-0123456789"
+
 // otherSecrets replaces the secrets of the options.
 func (s Suite) otherSecrets(options map[string]string) {
 	for _, o := range s.Driver.Describe().Options {
 		if o.Kind == option.Secret {
-			options[o.Name] = "another-secret-0123456789"
+			options[o.Name] = otherSecret
 		}
 	}
 }

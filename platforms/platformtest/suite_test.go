@@ -33,7 +33,8 @@ type fake struct {
 	text     func(string) string
 	send     func(ctx context.Context, client *platforms.Client, request *platforms.Request) (*platforms.Response, *platforms.Error)
 	failure  func(*platforms.Response, *platforms.Error) error
-	identify func(ids []string, err error) ([]string, error)
+	identify func(channel *platforms.Channel, ids []string, err error) ([]string, error)
+	reply    func(*platforms.Outgoing)
 	refresh  func(next platforms.Credentials, err error) (platforms.Credentials, error)
 	answer   func(query url.Values) (string, error)
 
@@ -139,21 +140,23 @@ func (f *fake) extracted(body []byte) ([]platforms.Inbound, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := platforms.Inbound{
-		Type: fakeType, ExternalID: object.Member("account").ID(), Conversation: object.Member("customer").ID(),
-		Address: object.Member("customer").ID(), MessageID: object.Member("id").ID(),
-	}
 	found := platforms.Collect(len(body))
-	in = in.WithContent(object.Member("text").Text(platforms.MaxText), "")
-	if object.Member("edited").Flag() {
-		in = in.AsEdited()
+	for _, message := range []platforms.Value{object, object.Member("next")} {
+		in := platforms.Inbound{
+			Type: fakeType, ExternalID: message.Member("account").ID(), Conversation: message.Member("customer").ID(),
+			Address: message.Member("customer").ID(), MessageID: message.Member("id").ID(),
+		}
+		in = in.WithContent(message.Member("text").Text(platforms.MaxText), "")
+		if message.Member("edited").Flag() {
+			in = in.AsEdited()
+		}
+		found.Add(in)
 	}
-	found.Add(in)
 	return found.All(), nil
 }
 
 // call makes a request and reads {"id":…} or {"error":"retry"}.
-func (f *fake) call(ctx context.Context, credentials platforms.Credentials, text string) (string, error) {
+func (f *fake) call(ctx context.Context, credentials platforms.Credentials, to, text string) (string, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return "", platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
@@ -162,7 +165,7 @@ func (f *fake) call(ctx context.Context, credentials platforms.Credentials, text
 		text = f.text(text)
 	}
 	request := &platforms.Request{
-		Name: "fake", Base: f.base, Method: http.MethodPost, Path: "/send", JSON: map[string]string{"text": text},
+		Name: "fake", Base: f.base, Method: http.MethodPost, Path: "/send", JSON: map[string]string{"to": to, "text": text},
 		Header: map[string]string{"Authorization": "Bearer " + token},
 	}
 	do := f.config.Client.Do
@@ -198,16 +201,20 @@ func (f *fake) call(ctx context.Context, credentials platforms.Credentials, text
 }
 
 func (f *fake) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
-	return f.call(ctx, out.Credentials, out.Text)
+	if f.reply != nil {
+		out = new(*out)
+		f.reply(out)
+	}
+	return f.call(ctx, out.Credentials, out.Address, out.Text)
 }
 
 func (f *fake) Identify(ctx context.Context, channel *platforms.Channel) (ids []string, err error) {
-	id, err := f.call(ctx, channel.Credentials, "")
+	id, err := f.call(ctx, channel.Credentials, "", "")
 	if err == nil {
 		ids = []string{id}
 	}
 	if f.identify != nil {
-		return f.identify(ids, err)
+		return f.identify(channel, ids, err)
 	}
 	return ids, err
 }
@@ -216,8 +223,9 @@ func (f *fake) Refresh(ctx context.Context, channel *platforms.Channel) (platfor
 	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
 		return nil, failure
 	}
-	next, err := f.config.Client.RefreshTokens(ctx, &platforms.Request{Name: "fake", Base: f.base, Method: http.MethodPost, Path: "/token"},
-		channel.Credentials, f.config.Now(), platforms.RefreshErrors{Member: "error"})
+	next, err := f.config.Client.RefreshTokens(ctx, &platforms.Request{
+		Name: "fake", Base: f.base, Method: http.MethodPost, Path: "/token", Form: url.Values{"token": {channel.Credentials[platforms.RefreshToken]}},
+	}, channel.Credentials, f.config.Now(), platforms.RefreshErrors{Member: "error"})
 	if f.refresh != nil {
 		return f.refresh(next, err)
 	}
@@ -227,16 +235,17 @@ func (f *fake) Refresh(ctx context.Context, channel *platforms.Channel) (platfor
 func suiteOf(f fake) Suite {
 	return Suite{
 		Driver: &f, Options: map[string]string{"secret": fakeSecret},
-		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
-			d.Header.Set(fakeHeader, signature(cmp.Or(channel.Credentials["secret"], fakeSecret), d.Body))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel, options map[string]string) {
+			d.Header.Set(fakeHeader, signature(cmp.Or(channel.Credentials["secret"], options["secret"]), d.Body))
 		},
 		Handshake: url.Values{"secret": {fakeSecret}}, HandshakeAnswer: fakeChallenge,
 		Channels: map[platforms.Type]Sample{fakeType: {
 			ExternalID: "77", Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
 			Own:    []platforms.Credentials{{"secret": "own-secret-0123456789"}},
-			Text:   `{"account":"77","customer":"5","id":"%m","text":"%t"}`,
-			Edited: `{"account":"77","customer":"5","id":"%m","text":"%t","edited":true}`,
-			Sent:   `{"id":"%m"}`, Identified: `{"id":"77"}`, Refreshed: `{"access_token":"%a","refresh_token":"%r","expires_in":3600}`,
+			Text:   `{"account":"%e","customer":"%c","id":"%m","text":"%t"}`,
+			Pair:   `{"account":"%e","customer":"%c","id":"%m","text":"%t","next":{"account":"%E","customer":"%C","id":"%M","text":"%T"}}`,
+			Edited: `{"account":"%e","customer":"%c","id":"%m","text":"%t","edited":true}`,
+			Sent:   `{"id":"%m"}`, Identified: `{"id":"%e"}`, Refreshed: `{"access_token":"%a","refresh_token":"%r","expires_in":3600}`,
 			Failures: []Failure{{Status: 400, Body: `{"error":"retry"}`, Class: platforms.Retry}},
 		}},
 	}
@@ -374,8 +383,10 @@ func TestEveryCheckFails(t *testing.T) {
 			}
 			return e
 		}), []string{"odd answers"}},
-		"any account":       {fake{identify: func([]string, error) ([]string, error) { return []string{"77"}, nil }}, []string{"identify", "without credentials"}},
-		"another's account": {fake{identify: func(ids []string, err error) ([]string, error) { return append(ids[:0], "78"), err }}, []string{"identify"}},
+		"any account": {fake{identify: func(*platforms.Channel, []string, error) ([]string, error) { return []string{"77"}, nil }}, []string{"identify", "without credentials"}},
+		"another's account": {fake{identify: func(_ *platforms.Channel, ids []string, err error) ([]string, error) {
+			return append(ids[:0], "78"), err
+		}}, []string{"identify"}},
 		"loses the rest": {fake{refresh: func(next platforms.Credentials, err error) (platforms.Credentials, error) {
 			delete(next, platforms.RefreshToken)
 			return next, err
@@ -393,11 +404,17 @@ func TestEveryCheckFails(t *testing.T) {
 			return next, err
 		}}, []string{"refresh"}},
 	} {
-		for _, wanted := range test.finds {
-			at := slices.IndexFunc(checks, func(c check) bool { return c.name == wanted })
-			require.GreaterOrEqual(t, at, 0, wanted)
-			require.True(t, fails(t, checks[at], suiteOf(test.adapter)), "%s: the check %q finds nothing", name, wanted)
-		}
+		requireFound(t, name, test.adapter, test.finds...)
+	}
+}
+
+// requireFound requires that the checks with these names fail for an adapter.
+func requireFound(t *testing.T, name string, adapter fake, finds ...string) {
+	t.Helper()
+	for _, wanted := range finds {
+		at := slices.IndexFunc(checks, func(c check) bool { return c.name == wanted })
+		require.GreaterOrEqual(t, at, 0, wanted)
+		require.True(t, fails(t, checks[at], suiteOf(adapter)), "%s: the check %q finds nothing", name, wanted)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,35 +28,43 @@ func failed(code, subcode int) string {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	const key = "signing-key-0123456789"
-	for name, options := range map[string]map[string]string{
-		"one secret":             {"app_secret": key},
-		"application's of two":   {"app_secret": key, "photo_dm_app_secret": "another-key-0123456789"},
-		"photo service's of two": {"app_secret": "another-key-0123456789", "photo_dm_app_secret": key},
+	for name, test := range map[string]struct {
+		options map[string]string
+		secret  string // the option with which deliveries are signed
+	}{
+		"one secret":             {map[string]string{"app_secret": "key-0123456789"}, "app_secret"},
+		"application's of two":   {map[string]string{"app_secret": "key-0123456789", "photo_dm_app_secret": "photo-key-0123456789"}, "app_secret"},
+		"photo service's of two": {map[string]string{"app_secret": "key-0123456789", "photo_dm_app_secret": "photo-key-0123456789"}, "photo_dm_app_secret"},
 	} {
-		options["verify_token"] = verifyToken
+		test.options["verify_token"] = verifyToken
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			platformtest.Run(t, suite(options, key))
+			platformtest.Run(t, suite(test.options, test.secret))
 		})
 	}
 }
 
 const verifyToken = "verify-token-0123456789"
 
-// suite is the adapter's, whose deliveries are signed with the key.
-func suite(options map[string]string, key string) platformtest.Suite {
+// suite is the adapter's, whose deliveries are signed with the option secret.
+func suite(options map[string]string, secret string) platformtest.Suite {
 	token := platforms.Credentials{platforms.AccessToken: "EAAG|page-token-0123456789"}
 	own := []platforms.Credentials{{appSecret: "own-app-secret-0123456789"}}
-	direct := func(object string) string {
-		return `{"object":"` + object + `","entry":[{"id":"1001","time":1763650000000,"messaging":[{"sender":{"id":"2"},"recipient":{"id":"1001"},` +
-			`"timestamp":1763650000000,"message":{"mid":"m_%m","text":"%t"}}]}]}`
+	direct := func(object string, entries ...string) string {
+		return `{"object":"` + object + `","entry":[` + strings.Join(entries, ",") + `]}`
 	}
+	const entry = `{"id":"%e","time":1763650000000,"messaging":[{"sender":{"id":"%c"},"recipient":{"id":"%e"},` +
+		`"timestamp":1763650000000,"message":{"mid":"m_%m","text":"%t"}}]}`
+	number := func(entries ...string) string { return direct("whatsapp_business_account", entries...) }
+	const change = `{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"%e"},` +
+		`"contacts":[{"profile":{"name":"Lan"},"wa_id":"%c"}],"messages":[{"from":"%c","id":"wamid.%m","timestamp":"1763650000","type":"text",` +
+		`"text":{"body":"%t"}}]}}]}`
+	second := strings.NewReplacer("%e", "%E", "%c", "%C", "%m", "%M", "%t", "%T")
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
-			mac := hmac.New(sha256.New, []byte(cmp.Or(channel.Credentials[appSecret], key)))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel, options map[string]string) {
+			mac := hmac.New(sha256.New, []byte(cmp.Or(channel.Credentials[appSecret], options[secret])))
 			mac.Write(d.Body)
 			d.Header.Set(verify.SocialHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 		},
@@ -63,8 +72,8 @@ func suite(options map[string]string, key string) platformtest.Suite {
 		HandshakeAnswer: "1158201444",
 		Channels: map[platforms.Type]platformtest.Sample{
 			Messenger: {
-				ExternalID: "1001", Credentials: token, Own: own, Text: direct("page"),
-				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"1001"}`,
+				ExternalID: "1001", Credentials: token, Own: own, Text: direct("page", entry), Pair: direct("page", entry, second.Replace(entry)),
+				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"%e"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2018278), Class: platforms.WindowExpired},
 					{Status: 400, Body: failed(10, 2018065), Class: platforms.WindowExpired},
@@ -92,8 +101,8 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				},
 			},
 			PhotoDM: {
-				ExternalID: "1001", Credentials: token, Own: own, Text: direct("instagram"),
-				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"5","user_id":"1001"}`,
+				ExternalID: "1001", Credentials: token, Own: own, Text: direct("instagram", entry), Pair: direct("instagram", entry, second.Replace(entry)),
+				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"5","user_id":"%e"}`,
 				Refreshed: `{"access_token":"%a","token_type":"bearer","expires_in":5183944,"permissions":"instagram_business_basic"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2534022), Class: platforms.WindowExpired},
@@ -101,13 +110,11 @@ func suite(options map[string]string, key string) platformtest.Suite {
 			},
 			ChatApp: {
 				ExternalID: "1001", Credentials: token, Own: own,
-				Text: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
-					`"contacts":[{"profile":{"name":"Lan"},"wa_id":"2"}],"messages":[{"from":"2","id":"wamid.%m","timestamp":"1763650000","type":"text",` +
-					`"text":{"body":"%t"}}]}}]}]}`,
-				Edited: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
-					`"messages":[{"from":"2","id":"wamid.0","timestamp":"1763650009","type":"edit",` +
+				Text: number(change), Pair: number(change, second.Replace(change)),
+				Edited: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"%e"},` +
+					`"messages":[{"from":"%c","id":"wamid.0","timestamp":"1763650009","type":"edit",` +
 					`"edit":{"original_message_id":"wamid.%m","message":{"type":"text","text":{"body":"%t"}}}}]}}]}]}`,
-				Sent: `{"messages":[{"id":"wamid.%m"}]}`, Uploaded: `{"id":"7"}`, Identified: `{"id":"1001","display_phone_number":"+1 555 078 3881"}`,
+				Sent: `{"messages":[{"id":"wamid.%m"}]}`, Uploaded: `{"id":"7"}`, Identified: `{"id":"%e","display_phone_number":"+1 555 078 3881"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(131047, 0), Class: platforms.TemplateRequired},
 					{Status: 400, Body: failed(470, 0), Class: platforms.TemplateRequired},

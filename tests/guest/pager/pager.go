@@ -56,7 +56,7 @@ type pager struct {
 
 // Verify implements [platforms.SignedDeliveries].
 func (p *pager) Verify(d *platforms.Delivery) error {
-	return verify.Social(d.Header, cmp.Or(p.config.Options["header"], signatureHeader), p.config.Options["signing_key"], d.Body)
+	return verify.HMAC(d.Header, cmp.Or(p.config.Options["header"], signatureHeader), "sha256=", p.config.Options["signing_key"], d.Body)
 }
 
 // Extract reads {"pages":[{"account":…,"from":…,"id":…,"text":…}]}.
