@@ -65,6 +65,7 @@ func init() { caddy.RegisterModule(new(App)) }
 //	        knowledge_bytes     <size>
 //	    }
 //	    provider <name> {
+//	        preset             <vendor>
 //	        protocol           <name> {
 //	            <options of the module svc.providers.name>
 //	        }

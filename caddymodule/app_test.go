@@ -226,7 +226,7 @@ func TestModelDefaults(t *testing.T) {
 	require.Equal(t, m.DisplayName, m.FriendlyName)
 	require.Equal(t, "economy", m.Tier)
 	require.Equal(t, "openrouter", m.OwnedBy)
-	require.Equal(t, "max_tokens", m.MaxTokensField)
+	require.Empty(t, m.MaxTokensField, "the provider's protocol has the default")
 	require.False(t, m.VNHosted)
 	require.Equal(t, int64(1735689600), *m.Created)
 	require.Equal(t, int64(7), *m.PriceCachedInput)

@@ -37,14 +37,14 @@ func (e *Endpoint) Rules() []caddyfile.Rule {
 	return []caddyfile.Rule{
 		caddyfile.Integer("order", &e.Order, 0, 100).Or(0),
 		caddyfile.Integer("weight", &e.Weight, 0, 1000).Or(1),
-		maxTokensField(&e.MaxTokensField).Filled(nil),
+		maxTokensField(&e.MaxTokensField),
 		thinking(&e.Thinking),
 	}
 }
 
-// maxTokensField is the rule of the vendor's name of max_tokens.
+// maxTokensField is the rule of the vendor's name of max_tokens. The provider's protocol has the default.
 func maxTokensField(to *string) caddyfile.Rule {
-	return caddyfile.OneOf("max_tokens_field", to, "max_tokens", "max_completion_tokens")
+	return caddyfile.OneOf("max_tokens_field", to, "max_tokens", "max_completion_tokens").Filled(nil)
 }
 
 // thinking is the rule of the vendor's word for the least thinking.

@@ -185,7 +185,6 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	}
 	other := []string{
 		"dsn", "direct", // of the engine that the example doesn't use
-		"options", // no built-in protocol has options
 	}
 	for _, options := range []any{
 		App{},

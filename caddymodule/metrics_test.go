@@ -75,20 +75,26 @@ var labelNames = regexp.MustCompile(`(\w+)="|variableLabels: \{([^}]*)\}`)
 // TestMetricsAreDocumented: docs/operating.md has the table of metrics with their labels and help texts, and -update writes it there.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/operating.md"
+	requireTable(t, "../docs/operating.md", "metrics", "TestMetricsAreDocumented", metricsTable())
+}
+
+// requireTable requires that a page has the table between its marks. With -update it writes the table there.
+func requireTable(t *testing.T, path, mark, test, table string) {
+	t.Helper()
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
-	const begin, end = "<!-- metrics: go test ./caddymodule -run TestMetricsAreDocumented -update -->\n", "<!-- /metrics -->"
+	command := "go test ./caddymodule -run " + test + " -update"
+	begin, end := "<!-- "+mark+": "+command+" -->\n", "<!-- /"+mark+" -->"
 	before, rest, found := strings.Cut(string(page), begin)
 	require.True(t, found)
 	_, after, found := strings.Cut(rest, end)
 	require.True(t, found)
-	documented := before + begin + metricsTable() + end + after
+	documented := before + begin + table + end + after
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(documented), 0o600))
 		return
 	}
-	require.Equal(t, documented, string(page), "go test ./caddymodule -run TestMetricsAreDocumented -update")
+	require.Equal(t, documented, string(page), command)
 }
 
 // metricsTable renders the metrics in Markdown, ordered by name.

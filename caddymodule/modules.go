@@ -238,7 +238,13 @@ func (MarketplaceB) CaddyModule() caddy.ModuleInfo {
 // Syntax, in the svc block:
 //
 //	provider <name> {
-//	    protocol openai
+//	    protocol openai {
+//	        key_header       <text>
+//	        max_tokens_field <text>
+//	        thinking_field   <text>
+//	        reasoning_fields <text>
+//	        omit             <text>
+//	    }
 //	    base_url <url>
 //	    api_key  <{env.NAME} or {file.PATH}> | none
 //	}

@@ -30,14 +30,20 @@ type Provider struct {
 	// underscores, the first one a letter or digit. Required, unique.
 	Name string `json:"name,omitempty"`
 
-	// The name of a module in the namespace `svc.providers`, which speaks the vendor's protocol. Required.
+	// The name of a vendor in the description of a protocol, such as `openai` or `ollama`. It sets the protocol, its options and the
+	// address, unless they are given.
+	Preset string `json:"preset,omitempty"`
+
+	// The name of a module in the namespace `svc.providers`, which speaks the vendor's protocol. Default: the preset's. Required
+	// without one.
 	Protocol string `json:"protocol,omitempty"`
 
-	// The options of the protocol's module, each a text: an address, a name, or exactly one `{env.NAME}` or `{file.PATH}`.
+	// The options of the protocol's module, each a text: an address, a name, or exactly one `{env.NAME}` or `{file.PATH}`. Default of
+	// each: the preset's.
 	Options map[string]string `json:"options,omitempty"`
 
 	// The address that the protocol appends its paths to: http or https, host, an optional port and path; no query, fragment
-	// or user. Required, except for protocols that need no network, which refuse it.
+	// or user. Default: the preset's. Required without one, except for protocols that need no network, which refuse it.
 	BaseURL string `json:"base_url,omitempty"`
 
 	// The operator's key for this provider: exactly one `{env.NAME}` or `{file.PATH}`, or `none` to send no
@@ -85,6 +91,7 @@ func (p *Provider) Named() *string { return &p.Name }
 // Rules are the options of a provider. [Provider.faults] applies the protocol's own checks.
 func (p *Provider) Rules() []caddyfile.Rule {
 	return []caddyfile.Rule{
+		caddyfile.Text("preset", &p.Preset, "<vendor>", "a vendor, e.g. openai").Filled(p.fillPreset),
 		{Word: "protocol", Syntax: "<name>", HasBlock: true, Read: p.readProtocol, Block: placeholder("<options of the module svc.providers.name>")},
 		caddyfile.Text("base_url", &p.BaseURL, "<url>", "an address, e.g. https://api.example.com/v1"),
 		caddyfile.Secret("api_key", &p.APIKey, NoKey),
@@ -116,6 +123,12 @@ func (p *Provider) faults(fs *config.Faults, path string) {
 }
 
 func (p *Provider) protocolFaults(fs *config.Faults, path string) {
+	if !p.presetFaults(fs, path) {
+		return
+	}
+	filled := *p
+	filled.fillPreset()
+	p = &filled
 	driver := protocols.named(p.Protocol)
 	if driver == nil {
 		unknownProtocol(fs, path+".protocol", p.Protocol)
@@ -136,25 +149,6 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 		transportFaults(fs, path+".transport", p.TransportRaw)
 	}
 	p.optionFaults(fs, path+".protocol", driver)
-}
-
-// unknownProtocol adds the fault of a protocol that this build doesn't have. Names of vendors that speak one of those it has
-// get the address.
-func unknownProtocol(fs *config.Faults, path, protocol string) {
-	allowed := "allowed: " + config.Listed(protocols.names())
-	if protocol == "" {
-		fs.Addf(path, "missing; %s", allowed)
-		return
-	}
-	for _, driver := range protocols.all() {
-		d := driver.Describe()
-		if address := d.Endpoints[protocol]; address != "" {
-			fs.Addf(path, "%s is not spoken natively; use `protocol %s` with the vendor's %s-compatible endpoint, `base_url %s`",
-				protocol, d.Name, d.Label, address)
-			return
-		}
-	}
-	fs.Addf(path, "%s is not known; %s", config.Quoted(protocol), allowed)
 }
 
 // providerURLFaults never quotes the address: a user part would be a secret.
@@ -358,7 +352,7 @@ type Model struct {
 	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
 
 	// The field in which the bound of generated tokens goes to the vendor: `max_tokens` or `max_completion_tokens`,
-	// which some vendor models want. Default: `max_tokens`.
+	// which some vendor models want. Default: the option of the provider's protocol.
 	MaxTokensField string `json:"max_tokens_field,omitempty"`
 
 	// Whether the model refuses `temperature` and `top_p`. The vendor doesn't get them then, so the model's own apply. Default: false.

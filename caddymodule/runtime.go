@@ -133,10 +133,14 @@ func (m *Model) entry() gateway.Model {
 // entry returns p for the gateway, with its references resolved.
 func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	protocol := protocols.named(p.Protocol).Describe()
+	stops := protocol.MaxStops
+	if preset, _ := p.preset(); preset != nil {
+		stops = preset.MaxStops
+	}
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
 		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(*p.MaxCalls),
-		MaxStops: protocol.MaxStops, RefusesBlankStops: protocol.RefusesBlankStops, SendTraceparent: p.SendTraceparent,
+		MaxStops: stops, RefusesBlankStops: protocol.RefusesBlankStops, SendTraceparent: p.SendTraceparent,
 		Account: read.account,
 	}
 }

@@ -39,6 +39,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/option"
@@ -57,8 +59,8 @@ type Message struct {
 type Request struct {
 	// Model is the vendor's name of the model.
 	Model string
-	// MaxTokensField is the vendor's name of MaxTokens: "max_tokens" or "max_completion_tokens". Dialects with only one name for
-	// it ignore the field.
+	// MaxTokensField is the vendor's name of MaxTokens: "max_tokens" or "max_completion_tokens". Empty means the dialect's usual
+	// name. Dialects with only one name for it ignore the field.
 	MaxTokensField string
 	// Messages has one or more elements. An adapter may set it to nil once it has encoded them. The contents are slices of a
 	// client's body, and its memory is reused after the answer's events are closed or Open has failed. The adapter must not refer
@@ -74,6 +76,8 @@ type Request struct {
 	// Thinking is the vendor's word for the least thinking of the model, such as "none", "minimal" or "disabled", as the model's
 	// configuration has it. A dialect writes it into its vendor's field. Empty means that nothing is sent about thinking.
 	Thinking string
+	// Reasoning is set if the model generates hidden tokens, as its configuration says.
+	Reasoning bool
 	// Stream is set for an answer in pieces.
 	Stream bool
 	// APIKey is the secret to send. If it is empty, the request has no credentials.
@@ -186,9 +190,8 @@ type Description struct {
 	ExampleURL string
 	// Local is set if the protocol needs no network, so that base_url, transport and api_key have no meaning.
 	Local bool
-	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration with a vendor's name
-	// as its protocol is refused with the address as a hint.
-	Endpoints map[string]string
+	// Presets are vendors with this protocol, which a configuration may name instead of the protocol.
+	Presets []Preset
 	// MaxStops is the largest number of stop sequences that the protocol accepts. 0 means none, below 0 any number.
 	MaxStops int
 	// RefusesBlankStops is set if the protocol refuses stop sequences of white space only.
@@ -196,6 +199,25 @@ type Description struct {
 	// Options are the options in the block of `protocol NAME { … }` and, in JSON, in the object `options`. None is a table.
 	Options []option.Option
 }
+
+// Preset is a vendor that speaks a protocol. `preset NAME` of a provider sets the protocol, the address and the options, unless the
+// configuration gives them.
+type Preset struct {
+	// Name is the name in the configuration: lower-case letters, digits and underscores. No two presets of a product share a name.
+	Name string
+	// Label names the vendor for people, such as "Azure OpenAI".
+	Label string
+	// BaseURL is the vendor's address. With words in capitals, such as RESOURCE, it is an example, because these parts are the operator's
+	// own: the configuration must then have a base_url.
+	BaseURL string
+	// Options are the values of the protocol's options.
+	Options map[string]string
+	// MaxStops replaces [Description.MaxStops] for the vendor: the number of stop sequences that all its models accept.
+	MaxStops int
+}
+
+// Incomplete reports whether BaseURL is only an example.
+func (p *Preset) Incomplete() bool { return p.BaseURL != strings.ToLower(p.BaseURL) }
 
 // Config configures a [Provider].
 type Config struct {
@@ -265,7 +287,28 @@ func (d *Description) Check() error {
 			faults = append(faults, fmt.Errorf("option %q is a table, which only platforms have", o.Name))
 		}
 	}
+	for i := range d.Presets {
+		faults = append(faults, d.presetFaults(&d.Presets[i])...)
+	}
 	return errors.Join(faults...)
+}
+
+func (d *Description) presetFaults(p *Preset) (faults []error) {
+	if !option.IsName(p.Name) || p.Label == "" {
+		faults = append(faults, fmt.Errorf("preset %q: the name is not made of a-z, 0-9 and _, or the label is missing", p.Name))
+	}
+	if _, err := Endpoint(p.BaseURL, ""); err != nil {
+		faults = append(faults, fmt.Errorf("preset %q: %w", p.Name, err))
+	}
+	for name, value := range p.Options {
+		i := slices.IndexFunc(d.Options, func(o option.Option) bool { return o.Name == name })
+		if i < 0 {
+			faults = append(faults, fmt.Errorf("preset %q: the protocol has no option %q", p.Name, name))
+		} else if check := d.Options[i].Check; check != nil && check(value) != "" {
+			faults = append(faults, fmt.Errorf("preset %q: option %q %s", p.Name, name, check(value)))
+		}
+	}
+	return faults
 }
 
 // WithDeadline returns p with a deadline on the context of every call, after which the call fails as [FailureTimeout]. [HTTP]

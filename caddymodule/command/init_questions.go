@@ -171,6 +171,8 @@ func (s *setup) readVendor() (variable string, err error) {
 		case len(words) < 2:
 		case words[0] == "base_url" && s.baseURL != "":
 			line, addressed = "\tbase_url "+s.baseURL+"\n", true
+		case words[0] == "preset" && s.baseURL != "":
+			line, addressed = line+"\tbase_url "+s.baseURL+"\n", true
 		case words[0] == "api_key" && words[1] == "none" && s.keyFile != "":
 			variable = strings.ToUpper(s.vendor) + "_API_KEY"
 			line = "\tapi_key {env." + variable + "}\n"

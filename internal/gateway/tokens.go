@@ -204,7 +204,7 @@ func (c *call) bound(ctx context.Context) error {
 	c.upstream = providers.Request{
 		Model: c.endpoint.Upstream, Messages: c.req.Messages,
 		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens,
-		Stream: c.req.Stream,
+		Reasoning: c.model.Reasoning, Stream: c.req.Stream,
 	}
 	if c.model.DropSampling {
 		c.upstream.Temperature, c.upstream.TopP = nil, nil

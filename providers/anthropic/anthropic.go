@@ -33,8 +33,10 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
+	const address = "https://api.anthropic.com"
 	return &providers.Description{
-		Name: "anthropic", Label: "Anthropic", ExampleURL: "https://api.anthropic.com", MaxStops: -1, RefusesBlankStops: true,
+		Name: "anthropic", Label: "Anthropic", ExampleURL: address, MaxStops: -1, RefusesBlankStops: true,
+		Presets: []providers.Preset{{Name: "anthropic", Label: "Anthropic", BaseURL: address, MaxStops: -1}},
 		Options: []option.Option{{
 			Name: "version", Kind: option.Text, Check: checkVersion,
 			Help: "The date that is sent as anthropic-version, by default " + defaultVersion + "; from " + unsampledVersion +

@@ -15,7 +15,11 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Name: "gemini", Label: "Gemini", ExampleURL: "https://generativelanguage.googleapis.com/v1beta", MaxStops: maxStops}
+	const address = "https://generativelanguage.googleapis.com/v1beta"
+	return &providers.Description{
+		Name: "gemini", Label: "Gemini", ExampleURL: address, MaxStops: maxStops,
+		Presets: []providers.Preset{{Name: "gemini", Label: "Gemini", BaseURL: address, MaxStops: maxStops}},
+	}
 }
 
 const (

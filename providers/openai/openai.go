@@ -17,12 +17,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// Driver is the [providers.Driver] of the protocol. It has no options of its own.
+// Driver is the [providers.Driver] of the protocol.
 type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4}
+	return &providers.Description{
+		Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", MaxStops: 4, Options: options, Presets: presets,
+	}
 }
 
 // New implements [providers.Driver]. Requests go to the base URL with "/chat/completions" appended.
@@ -31,11 +33,22 @@ func (Driver) New(config *providers.Config) (providers.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return providers.NewHTTP(&dialect{endpoint: endpoint}, config), nil
+	d := newDialect(config.Options)
+	d.endpoint = endpoint
+	return providers.NewHTTP(d, config), nil
 }
 
 type dialect struct {
 	endpoint *url.URL
+	// keyHeader is the header of the key. It is empty for Authorization.
+	keyHeader      string
+	maxTokensField string
+	// thinking is the text before the value of the field for thinking, and thinkingEnd the text after it.
+	thinking, thinkingEnd string
+	// reasoning are the fields that requests to models with hidden tokens get, with a comma before them.
+	reasoning []byte
+	// omit are the names of fields that are never sent.
+	omit map[string]bool
 	// model is the name in the previous answer. Equal names share its memory.
 	model atomic.Pointer[string]
 }
@@ -51,7 +64,11 @@ func (d *dialect) Endpoint(*providers.Request) *url.URL { return d.endpoint }
 
 // Header implements [providers.Dialect].
 func (d *dialect) Header(h http.Header, req *providers.Request) {
-	if req.APIKey != "" {
+	switch {
+	case req.APIKey == "":
+	case d.keyHeader != "":
+		h[d.keyHeader] = []string{req.APIKey}
+	default:
 		h["Authorization"] = []string{"Bearer " + req.APIKey}
 	}
 }
@@ -219,21 +236,21 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 		b = append(b, '}')
 	}
 	b = append(b, ']')
-	b = appendParameters(b, req)
+	b = d.appendParameters(b, req)
 	b = append(b, '}')
 	return append(parts, b[start:]), nil
 }
 
-func appendParameters(b []byte, req *providers.Request) []byte {
-	b = appendFloat(b, `,"temperature":`, req.Temperature)
-	b = appendFloat(b, `,"top_p":`, req.TopP)
+func (d *dialect) appendParameters(b []byte, req *providers.Request) []byte {
+	if !d.omit["temperature"] {
+		b = appendFloat(b, `,"temperature":`, req.Temperature)
+	}
+	if !d.omit["top_p"] {
+		b = appendFloat(b, `,"top_p":`, req.TopP)
+	}
 	if req.MaxTokens > 0 {
-		field := req.MaxTokensField
-		if field == "" {
-			field = "max_tokens"
-		}
 		b = append(b, ',')
-		b = providers.AppendQuoted(b, field)
+		b = providers.AppendQuoted(b, cmp.Or(req.MaxTokensField, d.maxTokensField))
 		b = append(b, ':')
 		b = strconv.AppendInt(b, req.MaxTokens, 10)
 	}
@@ -248,8 +265,23 @@ func appendParameters(b []byte, req *providers.Request) []byte {
 	if len(req.Stop) > 0 {
 		b = append(b, ']')
 	}
+	if req.Thinking != "" {
+		b = append(b, d.thinking...)
+		if req.Thinking == "false" || req.Thinking == "true" {
+			b = append(b, req.Thinking...)
+		} else {
+			b = providers.AppendQuoted(b, req.Thinking)
+		}
+		b = append(b, d.thinkingEnd...)
+	}
+	if req.Reasoning {
+		b = append(b, d.reasoning...)
+	}
 	if req.Stream {
-		b = append(b, `,"stream":true,"stream_options":{"include_usage":true}`...)
+		b = append(b, `,"stream":true`...)
+	}
+	if req.Stream && !d.omit["stream_options"] {
+		b = append(b, `,"stream_options":{"include_usage":true}`...)
 	}
 	return b
 }
