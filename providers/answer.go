@@ -117,7 +117,7 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	}
 	event, err := p.dialect.Answer(buf.Bytes())
 	if err != nil {
-		return nil, tidy(asError(err), resp.StatusCode, apiKey)
+		return nil, asError(err, resp.StatusCode, apiKey)
 	}
 	event.Text, event.Quoted = event.Answer(), nil
 	if buf.Cap() <= maxPooledAnswer {
@@ -130,12 +130,13 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	return WholeAnswer(event), nil
 }
 
-// asError returns a dialect's error as an [*Error].
-func asError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e
+// asError returns a dialect's error as an [*Error]. The text of an error of another type may quote the vendor, so it is a detail.
+func asError(err error, status int, apiKey string) *Error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = &Error{Failure: FailureRefused, Elsewhere: true, Detail: err.Error()}
 	}
-	return &Error{Failure: FailureRefused, Elsewhere: true, Cause: err}
+	return tidy(e, status, apiKey)
 }
 
 // plainReason returns a finish reason in OpenAI's words, because it reaches the client. Any other word means "stop".

@@ -1,6 +1,8 @@
 package providers
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -101,6 +103,16 @@ func TestPlainModel(t *testing.T) {
 	} {
 		require.Equal(t, want, plainModel(name))
 	}
+}
+
+// The text of an error of any other type may quote the vendor.
+func TestAsError(t *testing.T) {
+	t.Parallel()
+	e := asError(errors.New("unhappy with operators-word"), 200, "operators-word")
+	require.Equal(t, &Error{Failure: FailureRefused, Elsewhere: true, Status: 200, Detail: "unhappy with [masked]"}, e)
+	require.NotContains(t, e.Error(), "unhappy")
+	refused := Unwritable("stop", "At most 4.")
+	require.Same(t, refused, asError(fmt.Errorf("write the request: %w", refused), 0, ""))
 }
 
 // A finish reason reaches the client, so it is one of OpenAI's words.

@@ -165,7 +165,7 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
 	parts, err := p.dialect.Body(req)
 	if err != nil {
-		return nil, asError(err)
+		return nil, asError(err, 0, req.APIKey)
 	}
 	body := &requestBody{parts: parts, sent: req.Sent}
 	hreq := p.httpRequest(c, p.dialect.Endpoint(req), req, body)

@@ -80,7 +80,7 @@ func (p *HTTP) ListModels(ctx context.Context, apiKey string) ([]ListedModel, er
 	}
 	models, err := dialect.ReadList(raw)
 	if err != nil {
-		return nil, tidy(asError(err), resp.StatusCode, apiKey)
+		return nil, asError(err, resp.StatusCode, apiKey)
 	}
 	return models, nil
 }

@@ -180,7 +180,7 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	}
 	piece, err := s.reader.Event(data)
 	if err != nil {
-		return Event{}, tidy(asError(err), s.status, s.apiKey)
+		return Event{}, asError(err, s.status, s.apiKey)
 	}
 	return s.event(piece), nil
 }
