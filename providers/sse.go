@@ -150,16 +150,16 @@ func (r *eventReader) ahead() (data []byte, raw, ok bool, err error) {
 }
 
 // atOnce returns the data of the next event if the buffer contains all of it in a usual form: one line "data: …", perhaps after a line
-// "event: …", ended by LF, and a blank line. Otherwise it returns nil and consumes nothing.
+// "event: …", ended by LF or CRLF, and a blank line. Otherwise it returns nil and consumes nothing.
 func (r *eventReader) atOnce() []byte {
-	const name, tag, end = "event: ", "data: ", "\n\n"
+	const name, tag = "event: ", "data: "
 	if r.line != inField || r.match > 0 || r.skipLF || r.held > 0 {
 		return nil
 	}
 	rest := r.buf[r.pos:r.end]
 	if bytes.HasPrefix(rest, []byte(name)) {
 		size := bytes.IndexByte(rest, '\n')
-		if size < 0 || bytes.IndexByte(rest[:size], '\r') >= 0 {
+		if size < 0 || bytes.IndexByte(rest[:size-1], '\r') >= 0 {
 			return nil
 		}
 		rest = rest[size+1:]
@@ -168,7 +168,10 @@ func (r *eventReader) atOnce() []byte {
 	if !ok {
 		return nil
 	}
-	size := bytes.IndexByte(rest, '\n')
+	size, end := bytes.IndexByte(rest, '\n'), "\n\n"
+	if size > 0 && rest[size-1] == '\r' {
+		size, end = size-1, "\r\n\r\n"
+	}
 	if size <= 0 || !bytes.HasPrefix(rest[size:], []byte(end)) || bytes.IndexByte(rest[:size], '\r') >= 0 {
 		return nil
 	}

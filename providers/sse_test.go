@@ -65,6 +65,7 @@ var sseSamples = []string{
 	"data: a\r\n\r\ndata: b\r\n\r\n",
 	"data: a\r\rdata: b\r\r",
 	"data: a\r\ndata: b\r\n\r\n",
+	"data: 0\r\n\r\nevent: a\r\ndata: b\r\n\r\ndata: c\r\n\ndata: d\n\r\ndata: e\r\r\n\r\ndata: \r\n\r\nevent: g\r\ndata: f\r\n",
 	"data: a\rdata: b\r\r",
 	"data: a\n\ndata: b\rdata: c\n\n",
 	"data:a\n\ndata:  two spaces\n\n",
