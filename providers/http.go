@@ -68,7 +68,7 @@ type Piece struct {
 	// FinishReason is the vendor's finish reason; see [Event.FinishReason]. It may come early and more than once. The last one
 	// counts.
 	FinishReason string
-	// Usage is the vendor's report; see [Event.Usage]. It may be nil.
+	// Usage is the vendor's report; see [Event.Usage]. It may be nil, and the next call of [StreamReader.Event] may overwrite it.
 	Usage *Usage
 	// Model is the vendor's name of the model; see [Event.Model]. It may come in every event.
 	Model string

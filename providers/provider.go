@@ -120,7 +120,8 @@ type Event struct {
 	// dialect maps its vendor's words; [HTTP] replaces any other word by "stop".
 	FinishReason string
 	// Usage is set when the vendor reported it, with or after the text that it counts. If a stream has several reports, the
-	// largest count of each field is used.
+	// largest count of each field is used. It is valid until the next call of Next, Buffered or Close, because some vendors report with
+	// every piece.
 	Usage *Usage
 	// Model is the vendor's name of the answering model: up to 128 printable ASCII characters without spaces. It is empty if the
 	// vendor doesn't report it. It may differ from the requested name, for example by the date of a version.

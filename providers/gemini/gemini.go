@@ -146,8 +146,9 @@ type events struct {
 
 // Event implements [providers.StreamReader]. Every response of a stream counts the tokens so far.
 func (e *events) Event(data []byte) (providers.Piece, error) {
-	if text := e.last.content(data, &e.usage); text != nil {
+	if text, counts := e.last.content(data); text != nil {
 		e.begun = e.begun || len(text) > len(`""`)
+		e.report(&counts)
 		return providers.Piece{Text: text, Usage: e.reported(), Model: e.model}, nil
 	}
 	doc, ok := readResponse(data)
@@ -159,9 +160,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	case doc.malformed:
 		return providers.Piece{}, providers.NotAnAnswer("a response has an unexpected form")
 	}
-	if doc.counted {
-		e.usage, e.counted = doc.usage, true
-	}
+	e.report(&doc.counts)
 	if e.model == "" {
 		e.model = doc.model.Text()
 	}
@@ -174,6 +173,13 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 		e.last.remember(data, &doc)
 	}
 	return providers.Piece{Text: doc.text.literal, FinishReason: finish, Usage: e.reported(), Model: e.model}, nil
+}
+
+// report stores the usage of a response that has any.
+func (e *events) report(c *counts) {
+	if usage, counted := c.usage(); counted {
+		e.usage, e.counted = usage, true
+	}
 }
 
 // reported returns the newest report, which the next event overwrites, or nil.

@@ -14,11 +14,14 @@ import (
 type response struct {
 	text   joined
 	finish jsonscan.Literal
-	// usage is the count of the tokens so far if counted is set.
-	usage   providers.Usage
-	counted bool
-	// textAt, usageAt and usageEnd are the offsets of the only part of the text and of the usage in the document, or 0.
-	textAt, usageAt, usageEnd int
+	// counts are the tokens so far.
+	counts counts
+	// textAt is the offset of the only part of the text in the document, or 0.
+	textAt int
+	// numbers are the places of the first numbered counts in the document. repeated is set if a count is there twice.
+	numbers  [countsEnd]number
+	numbered int
+	repeated bool
 	// blocked is set if the prompt was refused. Such a response has no candidate.
 	blocked bool
 	// model is the name of the answering model. It may be nil.
@@ -51,16 +54,14 @@ func (j *joined) add(piece providers.JSONString) {
 // readResponse reads one document in a single pass. ok is false if data isn't one valid JSON object.
 func readResponse(data []byte) (r response, ok bool) {
 	s := newScanner(data)
+	r.counts = noCounts
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "candidates":
 			s.candidates(&r)
 		case "usageMetadata":
-			s.Peek()
-			r.usageAt = s.Offset()
-			r.usage, r.counted = s.usage()
-			r.usageEnd = s.Offset()
+			s.usage(&r)
 		case "promptFeedback":
 			r.blocked = s.feedback()
 		case "modelVersion":
@@ -218,12 +219,68 @@ func (s *scanner) feedback() (blocked bool) {
 	return blocked
 }
 
+// counts are the members of usageMetadata, each absent, invalid or a count.
+type counts [countsEnd]int64
+
 const (
-	// absent is the result of [scanner.count] for null.
+	promptCount = iota
+	toolsCount
+	cachedCount
+	candidatesCount
+	thoughtsCount
+	totalCount
+	countsEnd
+)
+
+const (
+	// absent is a count that is missing or null.
 	absent = -1
-	// invalid is the result of [scanner.count] for anything but a count.
+	// invalid is a value that isn't a count.
 	invalid = -2
 )
+
+var noCounts = counts{absent, absent, absent, absent, absent, absent}
+
+// number is the place of a count in a document.
+type number struct{ count, at, end int }
+
+// usage reads usageMetadata.
+func (s *scanner) usage(r *response) {
+	r.counts, r.numbered, r.repeated = noCounts, 0, false
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	var buf [jsonscan.MaxWord]byte
+	for more := s.Enter('{'); more; more = s.More('{') {
+		which := countsEnd
+		switch string(s.Key().Word(&buf)) {
+		case "promptTokenCount":
+			which = promptCount
+		case "toolUsePromptTokenCount":
+			which = toolsCount
+		case "cachedContentTokenCount":
+			which = cachedCount
+		case "candidatesTokenCount":
+			which = candidatesCount
+		case "thoughtsTokenCount":
+			which = thoughtsCount
+		case "totalTokenCount":
+			which = totalCount
+		default:
+			s.Skip()
+			continue
+		}
+		r.repeated = r.repeated || slices.ContainsFunc(r.numbers[:r.numbered], func(n number) bool { return n.count == which })
+		isNumber := jsonscan.IsNumber(s.Peek())
+		at := s.Offset()
+		r.counts[which] = s.count()
+		if isNumber && !r.repeated {
+			r.numbers[r.numbered] = number{which, at, s.Offset()}
+			r.numbered++
+		}
+	}
+}
 
 // count reads a token count: a whole number of 0 or more in any notation. It returns absent for null and invalid for anything
 // else.
@@ -235,57 +292,30 @@ func (s *scanner) count() int64 {
 		s.Skip()
 		return invalid
 	}
-	number := s.Number()
-	if number == nil {
+	digits := s.Number()
+	if digits == nil {
 		return invalid
 	}
-	if n, ok := jsonscan.Integer(number); ok && n >= 0 {
+	if n, ok := jsonscan.Integer(digits); ok && n >= 0 {
 		return n
 	}
 	return invalid
 }
 
-// usage reads usageMetadata. The prompt's count includes cached tokens, but not the tokens of tools. The candidates' count
-// excludes thoughts. Zeros are left out, and so may the count of the candidates be while only the total has the thoughts. A report
-// with a count that isn't a whole number is ignored, and so is a report without the prompt.
-func (s *scanner) usage() (u providers.Usage, counted bool) {
-	if s.Peek() != '{' {
-		s.Skip()
+// usage returns the usage. The prompt's count includes cached tokens, but not the tokens of tools. The candidates' count excludes
+// thoughts. Zeros are left out, and so may the count of the candidates be while only the total has the thoughts. A report with a count
+// that isn't a whole number is ignored, and so is a report without the prompt.
+func (c *counts) usage() (u providers.Usage, counted bool) {
+	if c[promptCount] < 0 || min(c[toolsCount], c[candidatesCount], c[thoughtsCount]) == invalid {
 		return u, false
 	}
-	prompt, tools, cached := int64(absent), int64(absent), int64(absent)
-	candidates, thoughts, total := int64(absent), int64(absent), int64(absent)
-	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
-		case "promptTokenCount":
-			prompt = s.count()
-		case "toolUsePromptTokenCount":
-			tools = s.count()
-		case "cachedContentTokenCount":
-			cached = s.count()
-		case "candidatesTokenCount":
-			candidates = s.count()
-		case "thoughtsTokenCount":
-			thoughts = s.count()
-		case "totalTokenCount":
-			total = s.count()
-		default:
-			s.Skip()
-		}
+	u.PromptTokens = c[promptCount] + max(c[toolsCount], 0)
+	u.ReasoningTokens = max(c[thoughtsCount], 0)
+	u.CompletionTokens = max(max(c[candidatesCount], 0)+u.ReasoningTokens, c[totalCount]-u.PromptTokens)
+	if cached := c[cachedCount]; cached > 0 && cached <= u.PromptTokens {
+		u.CachedPromptTokens = cached
 	}
-	if prompt < 0 || min(tools, candidates, thoughts) == invalid {
-		return u, false
-	}
-	prompt += max(tools, 0)
-	thoughts = max(thoughts, 0)
-	if cached < 0 || cached > prompt {
-		cached = 0
-	}
-	return providers.Usage{
-		PromptTokens: prompt, CachedPromptTokens: cached,
-		CompletionTokens: max(max(candidates, 0)+thoughts, total-prompt), ReasoningTokens: thoughts,
-	}, true
+	return u, true
 }
 
 // finishReason returns the finish reason in OpenAI's words, which may be empty. begun says that there was text. A reason that isn't
@@ -317,56 +347,67 @@ var filtered = []string{"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT
 // maxFrame limits the bytes of a response that a stream remembers.
 const maxFrame = 2 << 10
 
-// frame is a response that contains only text and usage: the bytes before the text, between it and the usage, and after the usage.
-// Of the next response with the same bytes in these places only the text and the usage are read.
+// frame is a response that contains only text and usage: the bytes before the text, and the bytes before, between and after the
+// numbers of the usage. Of the next response with the same bytes in these places only the text and the numbers are read.
 type frame struct {
-	head, middle, tail []byte
-	counted            bool
+	head     []byte
+	between  [countsEnd + 1][]byte
+	numbers  [countsEnd]number
+	numbered int
 }
 
-// remember stores the frame of a response, unless its text has no part or several, or its usage comes before its text.
+// remember stores the frame of a response, unless its text has no part or several, its usage comes before its text, or a count is
+// there twice.
 func (f *frame) remember(data []byte, r *response) {
-	end := r.textAt + len(r.text.literal)
-	if r.textAt == 0 || r.blocked || len(data)-len(r.text.literal) > maxFrame || r.counted != (r.usageAt > end) {
+	at := r.textAt + len(r.text.literal)
+	early := r.numbered > 0 && r.numbers[0].at < at
+	if r.textAt == 0 || early || r.repeated || r.blocked || len(data)-len(r.text.literal) > maxFrame {
 		return
 	}
-	f.counted = r.counted
 	f.head = append(f.head[:0], data[:r.textAt]...)
-	if !f.counted {
-		r.usageAt, r.usageEnd = len(data), len(data)
+	f.numbers, f.numbered = r.numbers, r.numbered
+	for i, n := range r.numbers[:r.numbered] {
+		f.between[i] = append(f.between[i][:0], data[at:n.at]...)
+		at = n.end
 	}
-	f.middle = append(f.middle[:0], data[end:r.usageAt]...)
-	f.tail = append(f.tail[:0], data[r.usageEnd:]...)
+	f.between[r.numbered] = append(f.between[r.numbered][:0], data[at:]...)
 }
 
-// content returns the literal of a response's text and stores the usage, or returns nil if the response must be parsed.
-func (f *frame) content(data []byte, usage *providers.Usage) providers.JSONString {
-	rest, begins := bytes.CutPrefix(data, f.head)
-	if !begins || len(f.head) == 0 {
-		return nil
+// content returns the literal of a response's text and its counts, or nil if the response must be parsed.
+func (f *frame) content(data []byte) (providers.JSONString, counts) {
+	c := noCounts
+	rest, same := bytes.CutPrefix(data, f.head)
+	if !same || len(f.head) == 0 {
+		return nil, c
 	}
 	s := newScanner(rest)
 	text := s.String()
-	if text == nil {
-		return nil
-	}
-	rest, same := bytes.CutPrefix(rest[s.Offset():], f.middle)
-	if !same {
-		return nil
-	}
-	var now providers.Usage
-	if f.counted {
-		s = newScanner(rest)
-		if now, same = s.usage(); !same {
-			return nil
+	rest = rest[s.Offset():]
+	for i, n := range f.numbers[:f.numbered] {
+		if rest, same = bytes.CutPrefix(rest, f.between[i]); !same {
+			return nil, c
 		}
-		rest = rest[s.Offset():]
+		count, size := cutCount(rest)
+		if size == 0 {
+			return nil, c
+		}
+		c[n.count], rest = count, rest[size:]
 	}
-	if !bytes.Equal(rest, f.tail) {
-		return nil
+	if text == nil || !bytes.Equal(rest, f.between[f.numbered]) {
+		return nil, c
 	}
-	if f.counted {
-		*usage = now
+	return providers.JSONString(text), c
+}
+
+// cutCount returns the count that begins with the first byte, and its length. The length is 0 if it isn't in the usual form.
+func cutCount(b []byte) (count int64, size int) {
+	const longest = 15
+	for size < len(b) && b[size] >= '0' && b[size] <= '9' {
+		count = 10*count + int64(b[size]-'0')
+		size++
+		if size > longest || b[0] == '0' && size > 1 {
+			return 0, 0
+		}
 	}
-	return providers.JSONString(text)
+	return count, size
 }

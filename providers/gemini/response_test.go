@@ -70,6 +70,11 @@ func TestSimilarEvents(t *testing.T) {
 		{`"r"}`, `"r"`},
 		{`"Hi`, `"Hi` + "\n"},
 		{`22,`, `22,,`},
+		{`22,`, `022,`},
+		{`22,`, `22.0,`},
+		{`22,`, `1234567890123456,`},
+		{`12,`, `12,"promptTokenCount":null,`},
+		{`12,`, `12,"promptTokenCount":4,`},
 		{`"text": "Hi`, `"text": "a"},{"text": "Hi`},
 		{`}],"role"`, `},{"text":"b"}],"role"`},
 		{`"candidates"`, `"promptFeedback":{"blockReason":"OTHER"},"candidates"`},
@@ -155,9 +160,9 @@ func BenchmarkEvents(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			e := &events{}
+			e, docs := &events{}, [][]byte{[]byte(data[0]), []byte(data[1])}
 			for i := 0; b.Loop(); i++ {
-				if _, err := e.Event([]byte(data[i%2])); err != nil {
+				if _, err := e.Event(docs[i%2]); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -55,11 +55,15 @@ func renewKey(request []byte) func([]byte) {
 	}
 }
 
-func request(address, path, key, prompt string, ownKey, stream bool) []byte {
-	body := fmt.Appendf(nil, `{"model":"bench/m","messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, prompt, stream)
+func request(address, path, key, prompt string, v variant, stream bool) []byte {
+	model := "bench/m"
+	if v == paidGemini {
+		model = "gemini/m"
+	}
+	body := fmt.Appendf(nil, `{"model":%q,"messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, model, prompt, stream)
 	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
 		path, address, key, len(body))
-	if ownKey {
+	if v == free {
 		b = append(b, "X-Svc-Use-Byok: true\r\n"...)
 	}
 	b = append(b, "\r\n"...)

@@ -152,7 +152,7 @@ func plant(ctx context.Context, p *product) (g *growth, err error) {
 		keys = append(keys, made.Key)
 	}
 	for i := range growthCalls {
-		c, err := dial(p.address, request(p.address, "/v1/chat/completions", keys[i%len(keys)], prompt, false, false))
+		c, err := dial(p.address, request(p.address, "/v1/chat/completions", keys[i%len(keys)], prompt, paid, false))
 		if err != nil {
 			return nil, err
 		}

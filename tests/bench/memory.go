@@ -102,7 +102,7 @@ func (p *product) begin(v variant) (*client, error) {
 	if v == proxied {
 		path = "/proxied"
 	}
-	c, err := dial(p.address, request(p.address, path, p.key, slowPrompt, v == free, true))
+	c, err := dial(p.address, request(p.address, path, p.key, slowPrompt, v, true))
 	if err != nil {
 		return nil, err
 	}

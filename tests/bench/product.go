@@ -124,6 +124,18 @@ const caddyfile = `{
 			price_input 150000
 			price_output 600000
 		}
+		provider gemini {
+			protocol gemini
+			base_url http://%[2]s/v1beta
+			api_key none
+			max_calls 1000000
+		}
+		model gemini/m {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 150000
+			price_output 600000
+		}
 		platform social {
 			app_secret {env.BENCH_APP_SECRET}
 			verify_token {env.BENCH_APP_SECRET}
@@ -351,7 +363,7 @@ func (p *product) request(v variant, r row) []byte {
 	if r.long {
 		text = longPrompt
 	}
-	b := request(p.address, path, key, text, v == free, r.stream)
+	b := request(p.address, path, key, text, v, r.stream)
 	if v == paidOnce {
 		head, rest, _ := bytes.Cut(b, []byte("\r\n"))
 		b = fmt.Appendf(nil, "%s\r\nIdempotency-Key: %s\r\n%s", head, idempotencyMark, rest)

@@ -22,13 +22,17 @@ const (
 	paidOnce variant = "money and key once"
 	// paidCounted is paid for an organization whose requests are counted in a window; the others have no limit.
 	paidCounted variant = "money and window"
+	// paidGemini is paid with the answer of a vendor that speaks Gemini's own API.
+	paidGemini variant = "money, Gemini's API"
 	// keyed and counted are proxied behind a key, and behind a key and a window.
 	keyed   variant = "key"
 	counted variant = "key and window"
 )
 
 // isCall says that the gateway answers, and not reverse_proxy.
-func (v variant) isCall() bool { return v == free || v == paid || v == paidOnce || v == paidCounted }
+func (v variant) isCall() bool {
+	return v == free || v == paid || v == paidOnce || v == paidCounted || v == paidGemini
+}
 
 // row is one line of the figures: the same load on each variant.
 type row struct {
@@ -119,6 +123,10 @@ func sqliteRows() []row {
 		{
 			name: "50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{stock, free, paid},
 			cpu: map[variant]bar{free: {1.2, 0.95}, paid: {1.45, 1.1}},
+		},
+		{
+			name: "gemini, 50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{paid, paidGemini},
+			cpu: map[variant]bar{paidGemini: {1.1, 1.0}},
 		},
 	}
 }

@@ -49,6 +49,7 @@ type upstream struct {
 	answer  []byte
 	stream  []byte
 	flood   []byte // a stream of 2 MB
+	gemini  []byte // the stream of a vendor that speaks Gemini's own API
 	// whole are other answers, by a part of their prompts.
 	whole map[string][]byte
 	// gate lets go on the streams that wait in their middle, when it is closed.
@@ -60,7 +61,7 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), whole: map[string][]byte{storyPrompt: plainAnswer(strings.Repeat("word ", storyWords))}, stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), whole: map[string][]byte{storyPrompt: plainAnswer(strings.Repeat("word ", storyWords))}, stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gemini: geminiAnswer(), gate: make(chan struct{})}
 	for kind, text := range markuptest.Worst(worstAnswer) {
 		u.whole[worstPrompt+kind] = plainAnswer(text)
 	}
@@ -81,6 +82,11 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u.answers.Add(1)
+	if strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(u.gemini)
+		return
+	}
 	if strings.Contains(string(body), `"stream":true`) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		rest := u.stream
@@ -156,4 +162,20 @@ func streamedAnswer(text string) []byte {
 	b = fmt.Appendf(b, head+`],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",
 		promptTokens, completionTokens, promptTokens+completionTokens)
 	return append(b, "data: [DONE]\n\n"...)
+}
+
+// geminiAnswer is a stream of as many chunks and tokens as streamedAnswer's, each of which counts the tokens so far.
+func geminiAnswer() []byte {
+	var b []byte
+	for i := range chunks {
+		finish := ""
+		if i == chunks-1 {
+			finish = `,"finishReason": "STOP"`
+		}
+		completion := completionTokens * (i + 1) / chunks
+		b = fmt.Appendf(b, `data: {"candidates": [{"content": {"parts": [{"text": " word%d"}],"role": "model"}%s,"index": 0}],"usageMetadata": {"promptTokenCount": %d,`+
+			`"candidatesTokenCount": %d,"totalTokenCount": %d,"promptTokensDetails": [{"modality": "TEXT","tokenCount": %d}]},"modelVersion": "m","responseId": "x"}`+"\r\n\r\n",
+			i, finish, promptTokens, completion, promptTokens+completion, promptTokens)
+	}
+	return b
 }
