@@ -1,10 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/bits"
 	"time"
@@ -77,7 +77,7 @@ func (c *Catalog) serve(m *Model) (faults []error) {
 			c.health[e.key()] = &health{account: e.entry.Account}
 		}
 		if e.Weight > 0 {
-			e.health, e.hash = c.health[e.key()], hashOf(e.Provider, e.Upstream)
+			e.health, e.hash = c.health[e.key()], hashed(hashed(emptyHash, e.Provider), e.Upstream)
 			m.serving = append(m.serving, e)
 			m.maxDuration = max(m.maxDuration, e.entry.MaxDuration)
 		}
@@ -88,18 +88,23 @@ func (c *Catalog) serve(m *Model) (faults []error) {
 	return faults
 }
 
-func hashOf(texts ...string) uint64 {
-	h := fnv.New64a()
-	for _, text := range texts {
-		_, _ = h.Write([]byte(text))
-		_, _ = h.Write([]byte{0})
+// hashed continues a hash with a text and an end of text. It is FNV-1a, which in package hash/fnv would allocate.
+func hashed[T ~string | ~[]byte](hash uint64, text T) uint64 {
+	const prime = 1099511628211
+	for i := range len(text) {
+		hash = (hash ^ uint64(text[i])) * prime
 	}
-	return h.Sum64()
+	return (hash ^ 0xff) * prime
 }
+
+// emptyHash is the hash of no text.
+const emptyHash uint64 = 14695981039346656037
 
 var (
 	// errBudget is the cause of an attempt that ended because the time of its call was over.
 	errBudget = errors.New("the attempts of the call took longer than max_duration")
+	// errNoEndpoint means that every endpoint of a call was tried.
+	errNoEndpoint error = noKey("No endpoint of the model is left.")
 	// errEmpty is the cause of an attempt that ended without an error, without text and without any generated token.
 	errEmpty = errors.New("the answer is empty")
 )
@@ -126,6 +131,10 @@ type attempts struct {
 	timeouts int
 	// permanent means that no attempt has failed with an error that may be over later.
 	permanent bool
+	// budget ends a further attempt with the time of the call.
+	budget *time.Timer
+	// failed are the failed attempts of a call with several endpoints.
+	failed []billing.Attempt
 }
 
 // keyOwner returns the organization whose keys are used, or an empty text for the operator's keys.
@@ -139,11 +148,11 @@ func (c *call) keyOwner() string {
 // nextEndpoint chooses the endpoint of the next attempt and counts the call for its provider. Endpoints whose provider is busy are
 // passed over. The error is a *[Failure] if none is left.
 func (c *call) nextEndpoint() error {
-	var none error = noKey("No endpoint of the model is left.")
+	var busy error
 	for {
 		i := c.choose()
 		if i < 0 {
-			return none
+			return cmp.Or(busy, errNoEndpoint)
 		}
 		c.tries.tried |= 1 << i
 		chosen := c.model.serving[i]
@@ -153,7 +162,7 @@ func (c *call) nextEndpoint() error {
 			return nil
 		}
 		c.endProbe()
-		none = err
+		busy = err
 	}
 }
 
@@ -230,18 +239,16 @@ func (c *call) score(e *endpoint) float64 {
 // cache of their prompts is at the endpoint that read them before.
 func (c *call) stickiness() uint64 {
 	if c.req.Conversation != "" {
-		return hashOf(c.req.Conversation)
+		return hashed(emptyHash, c.req.Conversation)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(c.req.OrgID))
-	_, _ = h.Write([]byte(c.model.ID))
+	hash := hashed(hashed(emptyHash, c.req.OrgID), c.model.ID)
 	for _, m := range c.req.Messages[:min(stickyMessages, len(c.req.Messages))] {
-		_, _ = h.Write(m.Content[:min(stickyBytes, len(m.Content))])
+		hash = hashed(hash, m.Content[:min(stickyBytes, len(m.Content))])
 		if m.Role == "user" { // later turns of the conversation differ after it
 			break
 		}
 	}
-	return h.Sum64()
+	return hash
 }
 
 // address completes the vendor's request for the chosen endpoint. An endpoint without a key for the call is passed over.
@@ -365,7 +372,10 @@ func (c *call) blame(fault *providers.Error) {
 		t.timeouts++
 	default:
 	}
-	if len(c.model.serving) > 1 { // a failed attempt costs nothing
+	if len(c.model.serving) > 1 { // a failed attempt costs the organization nothing
+		t.failed = append(t.failed, billing.Attempt{
+			Provider: c.provider.Name, UpstreamModel: c.endpoint.Upstream, Failure: string(fault.Failure), Usage: c.reported,
+		})
 		c.reported, c.uncounted = billing.Usage{}, 0
 	}
 }
@@ -428,8 +438,11 @@ func (c *call) failOver(ctx context.Context, err error) bool {
 // endpoint was, also if it wasn't asked because it cools; a timeout if all timed out; else an error of the vendor. Any other end is
 // err.
 func (c *call) verdict(err error) error {
+	if err == nil || len(c.model.serving) == 1 || !c.firstTextAt.IsZero() || isFailure(err) {
+		return err
+	}
 	t, fault := &c.tries, faultOf(err)
-	if len(c.model.serving) == 1 || !c.firstTextAt.IsZero() || isFailure(err) || !movesOn(fault) {
+	if !movesOn(fault) {
 		return err
 	}
 	now, owner := c.Now(), c.keyOwner()

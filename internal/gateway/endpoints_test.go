@@ -495,7 +495,7 @@ func TestWeights(t *testing.T) {
 				endpoints[i].Order, endpoints[i].Weight = 0, weight
 			}
 		})
-		const conversations = 200
+		const conversations = 60
 		for _, of := range []func(*gateway.Request, int){
 			func(r *gateway.Request, n int) { r.Conversation = fmt.Sprint("cnv_", n) },
 			func(r *gateway.Request, n int) {
@@ -517,7 +517,7 @@ func TestWeights(t *testing.T) {
 				now := asked(scripts)
 				require.Contains(t, []int{0, 2}, now[0]-first[0], "both turns at one endpoint")
 			}
-			require.InDelta(t, conversations*2/4, asked(scripts)[0]-before[0], conversations*2/10)
+			require.InDelta(t, conversations*2/4, asked(scripts)[0]-before[0], conversations*2/8)
 		}
 		require.Zero(t, asked(scripts)[2])
 		scripts[0].open, scripts[1].open = fault(providers.FailureRefused), fault(providers.FailureRefused)

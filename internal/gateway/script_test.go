@@ -23,6 +23,8 @@ type script struct {
 	// openAfter is waited for by Open.
 	openAfter <-chan struct{}
 	steps     []step
+	// forgetful: requests aren't kept.
+	forgetful bool
 
 	mu       sync.Mutex
 	requests []providers.Request
@@ -56,7 +58,9 @@ func broken(f providers.Failure) step {
 
 func (s *script) Open(ctx context.Context, req *providers.Request) (providers.Events, error) {
 	s.mu.Lock()
-	s.requests = append(s.requests, *req)
+	if !s.forgetful {
+		s.requests = append(s.requests, *req)
+	}
 	s.mu.Unlock()
 	if s.hangOpen != nil {
 		s.hangOpen()

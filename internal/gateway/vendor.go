@@ -132,14 +132,13 @@ func (c *call) detach(ctx context.Context) context.Context {
 			cancel(errClientGone)
 		}
 	})
-	var budget *time.Timer
 	if c.tries.made > 1 {
-		budget = time.AfterFunc(c.started.Add(c.model.maxDuration).Sub(c.Now()), func() { cancel(errBudget) })
+		c.tries.budget = time.AfterFunc(c.started.Add(c.model.maxDuration).Sub(c.Now()), func() { cancel(errBudget) })
 	}
 	c.hangUp = func() bool {
 		stopped := stopClient()
-		if budget != nil {
-			budget.Stop()
+		if c.tries.budget != nil {
+			c.tries.budget.Stop()
 		}
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision in progress
