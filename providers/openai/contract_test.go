@@ -29,6 +29,7 @@ func TestContract(t *testing.T) {
 				}
 			}
 		},
+		Thinking: []string{"none", "minimal"},
 		Answer: func(text, finish string, usage providers.Usage) string {
 			return fmt.Sprintf(`{"choices":[{"message":{"content":%s},"finish_reason":%q}],%s}`, providers.Quote(text), finish, usageOf(usage))
 		},
@@ -57,6 +58,7 @@ func readRequest(_ *http.Request, body []byte) (providers.Request, error) {
 		Max           int64    `json:"max_tokens"`
 		MaxCompletion int64    `json:"max_completion_tokens"`
 		Stop          []string
+		Thinking      string `json:"reasoning_effort"`
 		Stream        bool
 		StreamOptions struct {
 			IncludeUsage bool `json:"include_usage"`
@@ -70,7 +72,7 @@ func readRequest(_ *http.Request, body []byte) (providers.Request, error) {
 	}
 	req := providers.Request{
 		Model: asked.Model, Temperature: asked.Temperature, TopP: asked.TopP, MaxTokens: asked.Max + asked.MaxCompletion, Stop: asked.Stop,
-		MaxTokensField: "max_tokens", Stream: asked.Stream,
+		MaxTokensField: "max_tokens", Thinking: asked.Thinking, Stream: asked.Stream,
 	}
 	if asked.MaxCompletion > 0 {
 		req.MaxTokensField = "max_completion_tokens"
