@@ -83,33 +83,65 @@ func init() { caddy.RegisterModule(new(App)) }
 //	        }
 //	    }
 //	    model <provider>/<model> {
-//	        upstream_model     <name>
+//	        upstream_model         <name>
 //	        endpoint <provider>[/<upstream>] {
 //	            order            <n>
 //	            weight           <n>
 //	            max_tokens_field max_tokens | max_completion_tokens
 //	            thinking         <word>
 //	        }
-//	        display_name       <text>
-//	        friendly_name      <text>
-//	        tier               <name>
-//	        owned_by           <text>
-//	        vn_hosted          [true|false]
-//	        created            <unix seconds>
-//	        context_window     <tokens>
-//	        max_output_tokens  <tokens>
-//	        max_tokens_field   max_tokens | max_completion_tokens
-//	        drop_sampling      [true|false]
-//	        drop_stop          [true|false]
-//	        thinking           <word>
-//	        least_max_tokens   <tokens>
-//	        shutdown_date      <YYYY-MM-DD>
-//	        reasoning          [true|false]
-//	        reserve_max_output [true|false]
-//	        live_only          [true|false]
-//	        price_input        <micros per million tokens>
-//	        price_output       <micros per million tokens>
-//	        price_cached_input <micros per million tokens>
+//	        display_name           <text>
+//	        friendly_name          <text>
+//	        tier                   <name>
+//	        owned_by               <text>
+//	        vn_hosted              [true|false]
+//	        created                <unix seconds>
+//	        context_window         <tokens>
+//	        max_output_tokens      <tokens>
+//	        max_tokens_field       max_tokens | max_completion_tokens
+//	        drop_sampling          [true|false]
+//	        drop_stop              [true|false]
+//	        thinking               <word>
+//	        least_max_tokens       <tokens>
+//	        shutdown_date          <YYYY-MM-DD>
+//	        reasoning              [true|false]
+//	        reserve_max_output     [true|false]
+//	        live_only              [true|false]
+//	        price_input            <micros per million tokens>
+//	        price_output           <micros per million tokens>
+//	        price_cached_input     <micros per million tokens>
+//	        price_cache_write      <micros per million tokens>
+//	        price_cache_write_long <micros per million tokens>
+//	        price_tier <prompt tokens> {
+//	            input            <micros per million tokens>
+//	            output           <micros per million tokens>
+//	            cached_input     <micros per million tokens>
+//	            cache_write      <micros per million tokens>
+//	            cache_write_long <micros per million tokens>
+//	        }
+//	        price_hours <days, time and zone> {
+//	            input            <micros per million tokens>
+//	            output           <micros per million tokens>
+//	            cached_input     <micros per million tokens>
+//	            cache_write      <micros per million tokens>
+//	            cache_write_long <micros per million tokens>
+//	            tier <prompt tokens> {
+//	                <options of price_tier>
+//	            }
+//	        }
+//	        price <time> {
+//	            input            <micros per million tokens>
+//	            output           <micros per million tokens>
+//	            cached_input     <micros per million tokens>
+//	            cache_write      <micros per million tokens>
+//	            cache_write_long <micros per million tokens>
+//	            tier <prompt tokens> {
+//	                <options of price_tier>
+//	            }
+//	            hours <days, time and zone> {
+//	                <options of price_hours>
+//	            }
+//	        }
 //	    }
 //	    platform <name> {
 //	        header   <name>
@@ -144,8 +176,8 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	}
 //
-// plan, provider, model, endpoint and platform may be repeated with other names. The first plan is the default one; no other order
-// counts.
+// plan, provider, model, endpoint, platform and the parts of prices may be repeated with other names. The first plan is the default one, and
+// the parts of prices rise; no other order counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
 	// after it, because addresses built from it are compared and signed byte by byte. Required.

@@ -218,7 +218,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.settings = read
 	ending, ended := a.endingModels(time.Now())
-	for _, warning := range slices.Concat(a.secretWarnings(caddy.NewReplacer()), a.oddities(), ending) {
+	for _, warning := range slices.Concat(a.secretWarnings(caddy.NewReplacer()), a.oddities(), ending, a.ComingPrices(time.Now())) {
 		ctx.Logger().Warn(warning)
 	}
 	for _, fault := range ended {

@@ -69,18 +69,19 @@ func TestSyntaxIsThatOfTheOptions(t *testing.T) {
 func TestOptionsAreFields(t *testing.T) {
 	t.Parallel()
 	for _, block := range []interface{ Rules() []caddyfile.Rule }{
-		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(Worker), new(Timing), new(Limits), new(Memory),
+		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(PriceTier), new(PriceHours), new(PriceRow), new(Worker), new(Timing),
+		new(Limits), new(Memory),
 	} {
 		var members []string
 		of := reflect.TypeOf(block).Elem()
-		for field := range of.Fields() {
+		for _, field := range reflect.VisibleFields(of) {
 			word, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			members = append(members, word)
 		}
 		for _, rule := range block.Rules() {
 			word := rule.Word
 			if rule.Named {
-				word += "s"
+				word = strings.TrimSuffix(word, "s") + "s"
 			}
 			require.Contains(t, members, word, of.Name())
 		}
@@ -105,6 +106,7 @@ func TestEveryNumberHasItsDefault(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"Plan.RequestsPerMinute", "Model.ContextWindow", "Model.MaxOutputTokens", "Model.PriceInput", "Model.PriceOutput", "Model.PriceCachedInput",
+		"Model.PriceCacheWrite", "Model.PriceCacheWriteLong",
 		"Memory.GCFloor",
 	}, missing)
 }

@@ -396,6 +396,24 @@ type Model struct {
 	// The price of a million prompt tokens that the vendor read from its cache, in micros, from 0 to 10^15. Default:
 	// the price of prompt tokens.
 	PriceCachedInput *int64 `json:"price_cached_input,omitempty"`
+
+	// The price of a million prompt tokens that the vendor wrote to its cache for its usual, short time, in micros, from 0 to 10^15.
+	// Default: the price of prompt tokens.
+	PriceCacheWrite *int64 `json:"price_cache_write,omitempty"`
+
+	// The price of a million prompt tokens that the vendor wrote to its cache for an hour or longer, in micros, from 0 to 10^15.
+	// Default: the price of prompt tokens.
+	PriceCacheWriteLong *int64 `json:"price_cache_write_long,omitempty"`
+
+	// The prices of whole calls with long prompts, at most 3.
+	PriceTiers []*PriceTier `json:"price_tiers,omitempty"`
+
+	// The prices in some hours of the week, until the first of prices begins.
+	PriceHours []*PriceHours `json:"price_hours,omitempty"`
+
+	// The prices that replace the ones above from a moment on, in the order of their times. They are whole: nothing of an earlier
+	// price applies any longer.
+	Prices []*PriceRow `json:"prices,omitempty"`
 }
 
 const (
@@ -403,7 +421,6 @@ const (
 	defaultTier = "economy"
 
 	mostTokens       int64 = 100_000_000
-	highestPrice     int64 = 1_000_000_000_000_000
 	longestModelName       = 200
 	latestCreated    int64 = 253_402_300_799 // 9999-12-31
 )
@@ -425,7 +442,7 @@ func (m *Model) Named() *string { return &m.Name }
 // Rules are the options of a model.
 func (m *Model) Rules() []caddyfile.Rule {
 	_, rest, _ := strings.Cut(m.Name, "/")
-	return []caddyfile.Rule{
+	rules := []caddyfile.Rule{
 		modelText("upstream_model", &m.UpstreamModel, "the vendor's name of the model", &rest).As("<name>"),
 		caddyfile.List("endpoint", &m.Endpoints, (*Endpoint).faults).
 			As("<provider>[/<upstream>]").Also(m.endpointFaults),
@@ -465,11 +482,10 @@ func (m *Model) Rules() []caddyfile.Rule {
 		caddyfile.Bool("reasoning", &m.Reasoning),
 		caddyfile.Bool("reserve_max_output", &m.ReserveMaxOutput),
 		caddyfile.Bool("live_only", &m.LiveOnly),
-		caddyfile.Price("price_input", &m.PriceInput, highestPrice).Required(),
-		caddyfile.Price("price_output", &m.PriceOutput, highestPrice).Required(),
-		caddyfile.Price("price_cached_input", &m.PriceCachedInput, highestPrice).
-			Filled(func() { m.PriceCachedInput = cmp.Or(m.PriceCachedInput, m.PriceInput) }),
 	}
+	rules = append(rules, rateRules("price_", &m.PriceInput, &m.PriceOutput, &m.PriceCachedInput, &m.PriceCacheWrite, &m.PriceCacheWriteLong)...)
+	return append(rules, tierRule("price_tier", &m.PriceTiers), hoursRule("price_hours", &m.PriceHours),
+		caddyfile.List("price", &m.Prices, (*PriceRow).faults).As("<time>").Also(m.rowFaults))
 }
 
 // shutdown returns the beginning of the day on which the vendor ends the model. The zero time means that the day is unknown.

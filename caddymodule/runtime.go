@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -126,7 +125,7 @@ func (m *Model) entry() gateway.Model {
 		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
 		DropSampling: m.DropSampling, DropStop: m.DropStop, Thinking: m.Thinking, LeastMaxTokens: *m.LeastMaxTokens, Shutdown: shutdown,
 		Endpoints: m.endpoints(), Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
-		Price: billing.Price{Input: *m.PriceInput, Output: *m.PriceOutput, CachedInput: *m.PriceCachedInput},
+		Price: priceOf(&m.baseRow().Rates, m.PriceTiers), Prices: m.prices(),
 	}
 }
 

@@ -23,7 +23,7 @@ var errFindings = errors.New("the books, the queue, a channel's platform, the ma
 type doctorAnswer struct {
 	OK bool `json:"ok"`
 	billing.Report
-	// Warnings are sentences about vendors that need no haste.
+	// Warnings are sentences about vendors and coming prices that need no haste.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -46,8 +46,8 @@ every message is answered at most once, that this program contains the platform 
 delivered, and that the master key opens provider keys, the credentials of channels, the secrets of event endpoints and the key of customers' ids.
 It changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the
 findings say where to look. With --recent it reads of the books only what was written in that time, and what is still
-open. With --vendors it also requests each provider's list of models once: it warns of a model that the list doesn't have or
-that its vendor ends within 90 days, and finds one that ends within 7.`,
+open. It warns of prices that begin within 14 days. With --vendors it also requests each provider's list of models once: it
+warns of a model that the list doesn't have or that its vendor ends within 90 days, and finds one that ends within 7.`,
 	}
 	recent := command.Flags().Duration("recent", 0, "check only the books of this last `time`, such as 25h (default: all)")
 	vendors := command.Flags().Bool("vendors", false, "compare the models with the lists of their vendors")
@@ -83,13 +83,13 @@ that its vendor ends within 90 days, and finds one that ends within 7.`,
 			}
 			report.Invariants = append(report.Invariants, key)
 		}
-		var warnings []string
+		warnings := e.app.ComingPrices(time.Now())
 		if *vendors {
-			var models billing.Examined
-			if models, warnings, err = f.examineVendors(ctx); err != nil {
+			models, found, err := f.examineVendors(ctx)
+			if err != nil {
 				return nil, err
 			}
-			report.Invariants = append(report.Invariants, models)
+			report.Invariants, warnings = append(report.Invariants, models), append(warnings, found...)
 		}
 		if !report.OK() {
 			return doctorAnswer{Report: report, Warnings: warnings}, errFindings

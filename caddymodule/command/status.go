@@ -161,6 +161,9 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 		a.Stalled[turn.Code]++
 	}
 	a.Wrong = a.judge(counts, e.masterKeyFault(ctx))
+	for _, coming := range e.app.ComingPrices(time.Now()) {
+		a.Wrong = append(a.Wrong, coming+".")
+	}
 	if slices.ContainsFunc(a.Running, func(part partAnswer) bool { return !part.ok }) {
 		for _, missing := range e.app.MissingSecrets(e.repl) {
 			a.Wrong = append(a.Wrong, missing+". A server or worker with this environment doesn't start.")

@@ -5,8 +5,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,6 +69,15 @@ func testStatus(t *testing.T, c *commandLine) {
 	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
 	status := c.json("status")
 	require.Equal(t, []any{}, status["wrong"])
+	served, err := os.ReadFile(c.path("Caddyfile"))
+	require.NoError(t, err)
+	before := string(served)
+	from := time.Now().Add(13 * 24 * time.Hour).UTC().Truncate(time.Minute)
+	c.write("Caddyfile", strings.Replace(before, "price_input", "price "+from.Format(time.RFC3339)+" {\n\t\t\t\tinput 7\n\t\t\t\toutput 9\n\t\t\t}\n\t\t\tprice_input", 1))
+	coming := "from " + from.Format("2006-01-02 15:04") + " UTC on, input costs 7 instead of "
+	require.Contains(t, c.json("status")["wrong"].([]any)[0], coming)
+	require.Contains(t, c.json("doctor")["warnings"].([]any)[0], coming)
+	c.write("Caddyfile", before)
 	address, workerAddress := strings.TrimPrefix(service.URL, "http://"), strings.TrimPrefix(worker.URL, "http://")
 	require.Equal(t, []any{
 		map[string]any{"part": "site", "address": address, "state": "listens"},

@@ -67,6 +67,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if !known || !model.OpenTo(c.req.Env) {
 		return nil, unsupportedModel()
 	}
+	c.price = model.priceAt(c.started)
 	c.model, c.endpoint = model, model.serving[0]
 	c.provider = c.endpoint.entry
 	if !c.req.AllModels {
@@ -113,6 +114,8 @@ type call struct {
 	endpoint *endpoint
 	provider *ProviderEntry
 	tries    attempts
+	// price is the model's price at the start of the call.
+	price    *billing.Price
 	prompt   promptSize
 	upstream providers.Request
 

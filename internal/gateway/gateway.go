@@ -176,7 +176,9 @@ type Model struct {
 	Shutdown time.Time
 	// MaxTokensField is the vendor's name of max_tokens for a model without Endpoints.
 	MaxTokensField string
-	Price          billing.Price
+	// Price is the price of every call, unless the model has Prices: then each call has the price of its start.
+	Price  billing.Price
+	Prices *Prices
 
 	// serving are the endpoints that are not drained. A [Catalog] sets it, and maxDuration, the longest of their providers.
 	serving     []*endpoint

@@ -56,7 +56,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	var amount int64
 	if !c.req.BYOK {
 		var err error
-		amount, err = c.model.Price.Bound(c.prompt.bound(), c.reservedOutput())
+		amount, err = c.price.Bound(c.prompt.bound(), c.reservedOutput())
 		if err != nil {
 			return nil, fmt.Errorf("pricing the bounds: %w", err)
 		}
@@ -128,7 +128,7 @@ func (c *call) countAffordable(ctx context.Context) error {
 		return err
 	}
 	tooMany := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
-		cost, err := c.model.Price.Bound(int64(tokens), c.reservedOutput())
+		cost, err := c.price.Bound(int64(tokens), c.reservedOutput())
 		return err != nil || cost > free
 	})
 	affordable := int64(tooMany) - 1 // below 0 if the wallet can't even pay for the answer

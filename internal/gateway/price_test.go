@@ -2,12 +2,15 @@ package gateway_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/hours"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -94,4 +97,81 @@ func TestHoldOfTheDearestPart(t *testing.T) {
 		require.Equal(t, each*bytes+each*100, calls[0].ReservedMicros)
 		require.Equal(t, above, calls[0].Price.Tiers[0].Above)
 	}
+}
+
+// TestPriceOfTheStart: a call has the price of its start, though the price changes while it runs, and its hold is of that price, too.
+func TestPriceOfTheStart(t *testing.T) {
+	t.Parallel()
+	change := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	now := change.Add(-time.Second)
+	s := &script{steps: []step{{event: providers.Event{Text: "x"}, do: func() { now = change }}, finish("stop"), usage(10, 1, 0)}}
+	f := setup(t, s, func(m *gateway.Model, _ *gateway.ProviderEntry) {
+		m.Prices = gateway.NewPrices([]gateway.PriceRow{
+			{Price: billing.Price{Input: priceIn, Output: priceIn}}, {From: change, Price: billing.Price{Input: 2 * priceIn, Output: 2 * priceIn}},
+		})
+	})
+	f.Now = func() time.Time { return now }
+	for range 2 {
+		_, err := f.Call(t.Context(), request(), nil)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 11+22, f.spent(t))
+	calls, err := f.book.Calls(t.Context(), wallet(), billing.Stretch{})
+	require.NoError(t, err)
+	const tokens = 16 + 8 + int64(len("hello there")) + 100
+	require.Equal(t, []int64{2 * tokens, tokens}, []int64{calls[0].ReservedMicros, calls[1].ReservedMicros})
+	require.Equal(t, []int64{2 * priceIn, priceIn}, []int64{calls[0].Price.Input, calls[1].Price.Input})
+}
+
+// TestPricesOverTime: rows begin at their moments, and hours of the week in their zone, whatever the order of the questions is.
+func TestPricesOverTime(t *testing.T) {
+	at := func(text string) time.Time {
+		moment, err := time.Parse(time.RFC3339, text)
+		require.NoError(t, err)
+		return moment
+	}
+	week := func(zone, line string) *hours.Hours {
+		read, err := hours.Parse(zone, []string{line})
+		require.NoError(t, err)
+		return read
+	}
+	price := func(n int64) billing.Price { return billing.Price{Input: n} }
+	prices := gateway.NewPrices([]gateway.PriceRow{
+		{Price: price(1), Hours: []gateway.PriceHours{
+			{Hours: week("Asia/Shanghai", "mon-fri 09:00-12:00"), Price: price(2)}, {Hours: week("Asia/Shanghai", "mon-fri 14:00-18:00"), Price: price(3)},
+		}},
+		{From: at("2026-12-01T00:00:00Z"), Price: price(4)},
+		{From: at("2027-01-01T00:00:00+08:00"), Price: price(5), Hours: []gateway.PriceHours{{Hours: week("Europe/Berlin", "sun 02:00-04:00"), Price: price(6)}}},
+	})
+	moments := []struct {
+		at   string
+		want int64
+	}{
+		// 2026-11-23 is a Monday.
+		{"2020-01-01T00:00:00Z", 1},
+		{"2026-11-23T00:59:59.999Z", 1},
+		{"2026-11-23T01:00:00Z", 2},
+		{"2026-11-23T03:59:59.999Z", 2},
+		{"2026-11-23T04:00:00Z", 1},
+		{"2026-11-23T06:00:00Z", 3},
+		{"2026-11-28T02:00:00Z", 1}, // a Saturday
+		{"2026-11-30T23:59:59.999Z", 1},
+		{"2026-12-01T00:00:00Z", 4},
+		{"2026-12-01T02:00:00Z", 4}, // the hours have ended with their row
+		{"2026-12-31T15:59:59.999Z", 4},
+		{"2026-12-31T16:00:00Z", 5},
+		{"2027-03-28T00:59:59Z", 5},
+		{"2027-03-28T01:00:00Z", 6}, // 02:00 doesn't exist on this day
+		{"2027-03-28T02:00:00Z", 5},
+		{"2037-01-01T00:00:00Z", 5},
+	}
+	for range 3 {
+		for _, m := range moments {
+			require.Equal(t, m.want, prices.At(at(m.at)).Input, m.at)
+		}
+		rand.Shuffle(len(moments), func(i, j int) { moments[i], moments[j] = moments[j], moments[i] })
+	}
+	moment := at("2026-11-23T01:00:00Z")
+	prices.At(moment)
+	require.Zero(t, testing.AllocsPerRun(100, func() { prices.At(moment) }))
 }

@@ -150,7 +150,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 func (c *call) settlement(record billing.Call) billing.Settlement {
 	s := billing.Settlement{Call: record, ReservedMicros: c.held, Attempts: c.tries.failed}
 	if !c.req.BYOK {
-		s.Price = c.model.Price
+		s.Price = *c.price
 	}
 	return s
 }

@@ -157,6 +157,33 @@ func (h *Hours) At(moment time.Time) (open bool, change time.Time) {
 	return false, time.Time{}
 }
 
+// Next reports whether a moment is within the hours, and when that changes next, at most 15 days later. The change is zero if there are no hours.
+func (h *Hours) Next(moment time.Time) (open bool, change time.Time) {
+	for _, s := range h.spans(moment) {
+		switch {
+		case moment.Before(s.from):
+			return false, s.from
+		case moment.Before(s.to):
+			return true, s.to
+		}
+	}
+	return false, time.Time{}
+}
+
+// Overlap reports whether two hours of one time zone have a time of the week in common.
+func Overlap(a, b *Hours) bool {
+	for day := range a.week {
+		for _, one := range a.week[day] {
+			for _, other := range b.week[day] {
+				if one.from < other.to && other.from < one.to {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // span is a time in which the business is open, to excluded.
 type span struct{ from, to time.Time }
 

@@ -92,3 +92,43 @@ func TestAlwaysOpen(t *testing.T) {
 	require.True(t, open)
 	require.Greater(t, moment.Sub(since), 7*24*time.Hour)
 }
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		lines, moment string
+		open          bool
+		change        string
+	}{
+		{"mon-fri 09:00-12:00", "2026-11-23T08:59:59Z", false, "2026-11-23T09:00:00Z"},
+		{"mon-fri 09:00-12:00", "2026-11-23T09:00:00Z", true, "2026-11-23T12:00:00Z"},
+		{"mon-fri 09:00-12:00", "2026-11-27T12:00:00Z", false, "2026-11-30T09:00:00Z"},
+		{"mon 20:00-24:00|tue 00:00-02:00", "2026-11-23T21:00:00Z", true, "2026-11-24T02:00:00Z"},
+		{"mon-sun 00:00-24:00", "2026-11-23T21:00:00Z", true, "2026-12-09T00:00:00Z"}, // never
+		{"", "2026-11-23T21:00:00Z", false, "0001-01-01T00:00:00Z"},
+	} {
+		h, err := Parse("UTC", slices.DeleteFunc(strings.Split(test.lines, "|"), func(line string) bool { return line == "" }))
+		require.NoError(t, err)
+		moment, err := time.Parse(time.RFC3339, test.moment)
+		require.NoError(t, err)
+		open, change := h.Next(moment)
+		require.Equal(t, test.open, open, test.moment)
+		require.Equal(t, test.change, change.Format(time.RFC3339), test.moment)
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	parse := func(line string) *Hours {
+		h, err := Parse("UTC", []string{line})
+		require.NoError(t, err)
+		return h
+	}
+	for other, overlaps := range map[string]bool{
+		"mon 12:00-13:00": false, "mon 08:00-09:00": false, "sat 09:00-12:00": false, "mon 11:59-13:00": true, "fri-sun 00:00-24:00": true,
+		"tue 10:00-10:01": true,
+	} {
+		require.Equal(t, overlaps, Overlap(parse("mon-fri 09:00-12:00"), parse(other)), other)
+		require.Equal(t, overlaps, Overlap(parse(other), parse("mon-fri 09:00-12:00")), other)
+	}
+}
