@@ -110,7 +110,7 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	caddyfile := fenced.FindStringSubmatch(string(readme))[1]
 	changed := strings.NewReplacer(
 		"https://ai.example.com", p.BaseURL, "\nai.example.com\n", "\n"+strings.Replace(p.BaseURL, "127.0.0.1", "", 1)+"\n",
-		"https://api.openai.com", up.URL, "\n\tsvc {", "\n\tadmin off\n\tpersist_config off\n\tsvc {",
+		"\t\t\tpreset openai\n", "\t\t\tpreset openai\n\t\t\tbase_url "+up.URL+"/v1\n", "\n\tsvc {", "\n\tadmin off\n\tpersist_config off\n\tsvc {",
 	).Replace(caddyfile)
 	require.NotEqual(t, caddyfile, changed)
 	vendor, err := os.ReadFile("../caddymodule/command/vendors/openai.caddyfile")
