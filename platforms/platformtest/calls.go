@@ -1,6 +1,7 @@
 package platformtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,13 +175,14 @@ func (s Suite) oddAnswers(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {
 		bodies := append(slices.Clone(unusable), revealing(s.hidden(of))...)
+		var wire traffic
+		p, answer := s.answered(t, &wire)
 		for _, status := range []int{200, 201, 204, 302, 307, 400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504} {
 			for i, body := range bodies {
 				if status == http.StatusNoContent {
 					body = ""
 				}
-				var wire traffic
-				p := s.served(t, wire.recording(answering(status, body)))
+				answer(status, body)
 				_, err := p.Send(t.Context(), s.outgoing(t, of, replyText))
 				why := fmt.Sprintf("%d %.60q", status, body)
 				failure := s.requireFailure(t, p, of, err, why)
@@ -291,10 +293,10 @@ func (s Suite) templates(t testing.TB) {
 		for _, part := range []string{"order_ready", "en_US", "value of the first"} {
 			require.Contains(t, requests[0], part, "%s", of)
 		}
+		p, answer := s.answered(t, &wire)
 		for _, status := range []int{200, 302, 401, 429, 500} {
 			for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
-				var wire traffic
-				p := s.served(t, wire.recording(answering(status, body)))
+				answer(status, body)
 				templater, _ := s.templater(p, of)
 				_, err := templater.Templates(t.Context(), s.channel(of), platforms.TemplateQuery{Name: "order_ready"})
 				why := fmt.Sprintf("%d %.60q lists no templates", status, body)
@@ -342,7 +344,7 @@ func (s Suite) endOfContext(t testing.TB) {
 			case err := <-returned:
 				failure := s.requireFailure(t, p, of, err, name+", gone")
 				require.True(t, name != "send" || failure.Class == platforms.Unknown, "%s: the customer may have the message", of)
-			case <-time.After(returnWait):
+			case <-time.After(cmp.Or(s.patience, returnWait)):
 				require.FailNow(t, "the call goes on without its caller", "%s: %s", of, name)
 			}
 			before := len(wire.all())
@@ -396,10 +398,11 @@ func (s Suite) identify(t testing.TB) {
 			require.NotEmpty(t, ids, "%s", of)
 		}
 		s.identifyAnother(t, of)
+		var wire traffic
+		p, answer := s.answered(t, &wire)
 		for _, status := range []int{200, 302, 401, 404, 500} {
 			for _, body := range unusable {
-				var wire traffic
-				p := s.served(t, wire.recording(answering(status, body)))
+				answer(status, body)
 				_, err := p.Identify(t.Context(), s.channel(of))
 				failure := s.requireFailure(t, p, of, err, fmt.Sprintf("%d %.60q proves nothing", status, body))
 				require.True(t, status != http.StatusUnauthorized || failure.Class == platforms.NeedsReauth, "%s: 401 %.60q", of, body)
@@ -435,11 +438,12 @@ func (s Suite) refresh(t testing.TB) {
 		delete(want, platforms.ExpiresAt)
 		require.Equal(t, want, next, "%s", of)
 
+		var wire traffic
+		p, answer := s.answered(t, &wire)
+		refresher, _ = s.refresher(p, of)
 		for _, status := range []int{200, 302, 401, 429, 500, 502} {
 			for i, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
-				var wire traffic
-				p := s.served(t, wire.recording(answering(status, body)))
-				refresher, _ := s.refresher(p, of)
+				answer(status, body)
 				why := fmt.Sprintf("%d %.60q", status, body)
 				_, err := refresher.Refresh(t.Context(), s.channel(of))
 				failure := s.requireFailure(t, p, of, err, why)
@@ -450,9 +454,7 @@ func (s Suite) refresh(t testing.TB) {
 				}
 			}
 		}
-		var wire traffic
-		p := s.served(t, wire.recording(answering(http.StatusOK, good)))
-		refresher, _ = s.refresher(p, of)
+		answer(http.StatusOK, good)
 		empty := s.channel(of)
 		delete(empty.Credentials, used)
 		_, err = refresher.Refresh(t.Context(), empty)

@@ -64,10 +64,11 @@ func (s Suite) threads(t testing.TB) {
 func (s Suite) unusableAnswers(t testing.TB, call func(p platforms.Platform, of platforms.Type, why string) (able bool, err error)) {
 	t.Helper()
 	for _, of := range s.types() {
+		var wire traffic
+		p, answer := s.answered(t, &wire)
 		for _, status := range []int{200, 302, 401, 429, 500} {
 			for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
-				var wire traffic
-				p := s.served(t, wire.recording(answering(status, body)))
+				answer(status, body)
 				why := fmt.Sprintf("%d %.60q says nothing", status, body)
 				able, err := call(p, of, why)
 				if !able {
@@ -141,10 +142,11 @@ func (s Suite) sender(t testing.TB, serve http.HandlerFunc) platforms.FileSender
 // fileFailures are the failures of the first request.
 func (s Suite) fileFailures(t testing.TB, of platforms.Type, kind string) {
 	t.Helper()
+	var wire traffic
+	p, answer := s.answered(t, &wire)
 	for _, status := range []int{200, 302, 401, 429, 500} {
 		for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
-			var wire traffic
-			p := s.served(t, wire.recording(answering(status, body)))
+			answer(status, body)
 			sender, ok := p.(platforms.FileSender)
 			require.True(t, ok)
 			_, err := s.sendFile(t.Context(), t, sender, of, kind)

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,9 @@ type Suite struct {
 	HandshakeAnswer string
 	// Channels has a sample for each channel type of the description.
 	Channels map[platforms.Type]Sample
+
+	// patience replaces returnWait in tests of the suite. 0 means returnWait.
+	patience time.Duration
 }
 
 // Sample is a channel with the deliveries and answers of its platform, in the platform's own form. In them %e is the channel's
@@ -167,6 +171,19 @@ func (s Suite) served(t testing.TB, serve http.HandlerFunc) platforms.Platform {
 	server := httptest.NewServer(serve)
 	t.Cleanup(server.Close)
 	return s.platform(t, server.URL+"/some/base", nil)
+}
+
+// answered makes the adapter for a platform whose answer is set before each call. Setting it also forgets the requests of wire.
+func (s Suite) answered(t testing.TB, wire *traffic) (p platforms.Platform, answer func(status int, body string)) {
+	t.Helper()
+	var current atomic.Value
+	p = s.served(t, wire.recording(func(w http.ResponseWriter, r *http.Request) { current.Load().(http.HandlerFunc)(w, r) }))
+	return p, func(status int, body string) {
+		current.Store(answering(status, body))
+		wire.mu.Lock()
+		defer wire.mu.Unlock()
+		wire.requests = nil
+	}
 }
 
 // channel is a sample's channel, with credentials of its own.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -414,7 +415,9 @@ func requireFound(t *testing.T, name string, adapter fake, finds ...string) {
 	for _, wanted := range finds {
 		at := slices.IndexFunc(checks, func(c check) bool { return c.name == wanted })
 		require.GreaterOrEqual(t, at, 0, wanted)
-		require.True(t, fails(t, checks[at], suiteOf(adapter)), "%s: the check %q finds nothing", name, wanted)
+		s := suiteOf(adapter)
+		s.patience = 100 * time.Millisecond
+		require.True(t, fails(t, checks[at], s), "%s: the check %q finds nothing", name, wanted)
 	}
 }
 
