@@ -79,9 +79,13 @@ func TestSimilarEvents(t *testing.T) {
 		{`}],"role"`, `},{"text":"b"}],"role"`},
 		{`"candidates"`, `"promptFeedback":{"blockReason":"OTHER"},"candidates"`},
 	} {
-		requireSame(t, exampleEvent, strings.Replace(exampleEvent, change[0], change[1], 1))
-		requireSame(t, strings.Replace(exampleEvent, change[0], change[1], 1), exampleEvent)
+		changed := strings.Replace(exampleEvent, change[0], change[1], 1)
+		requireSame(t, exampleEvent, changed)
+		requireSame(t, changed, exampleEvent)
+		requireSame(t, changed, changed)
 	}
+	const usageFirst = `{"usageMetadata":{"promptTokenCount":10},"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`
+	requireSame(t, usageFirst, usageFirst)
 }
 
 // TestEventsOfAnyForm makes documents of the names that count, with values of every kind in every place, before an event of the
