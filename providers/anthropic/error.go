@@ -87,9 +87,6 @@ func classify(f fault, status int, header http.Header) *providers.Error {
 	case (known == 0 || known == http.StatusInternalServerError) && f.begins("overloaded"):
 		e.Failure = providers.FailureOverloaded
 	}
-	if header.Get("X-Should-Retry") == "false" {
-		e.Permanent = true
-	}
 	if e.Failure != providers.FailureOverloaded {
 		e.RetryAfter = 0
 	}

@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// An error carries its type, code and text for the log, and the vendor's advice against a retry.
+// An error carries its type, code and text for the log.
 func TestFaultDetail(t *testing.T) {
 	t.Parallel()
 	p := vendor(t, nil, func(*http.Request) (int, string) {
@@ -121,8 +121,6 @@ func TestFaultDetail(t *testing.T) {
 	e := providertest.RequireFailure(t, err, providers.FailureRefused)
 	require.Equal(t, 429, e.Status)
 	require.Equal(t, "rate_limit_error: contract_spend_limit_reached: No.", e.Detail)
-	require.True(t, classify(fault{}, 500, http.Header{"X-Should-Retry": {"false"}}).Permanent)
-	require.False(t, classify(fault{}, 500, http.Header{"X-Should-Retry": {"true"}}).Permanent)
 }
 
 func FuzzFaults(f *testing.F) {
