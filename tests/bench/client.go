@@ -57,8 +57,12 @@ func renewKey(request []byte) func([]byte) {
 
 func request(address, path, key, prompt string, v variant, stream bool) []byte {
 	model := "bench/m"
-	if v == paidGemini {
+	switch v {
+	case paidAnthropic:
+		model = "anthropic/m"
+	case paidGemini:
 		model = "gemini/m"
+	default:
 	}
 	body := fmt.Appendf(nil, `{"model":%q,"messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, model, prompt, stream)
 	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",

@@ -124,6 +124,18 @@ const caddyfile = `{
 			price_input 150000
 			price_output 600000
 		}
+		provider anthropic {
+			protocol anthropic
+			base_url http://%[2]s
+			api_key none
+			max_calls 1000000
+		}
+		model anthropic/m {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 150000
+			price_output 600000
+		}
 		provider gemini {
 			protocol gemini
 			base_url http://%[2]s/v1beta

@@ -22,8 +22,9 @@ const (
 	paidOnce variant = "money and key once"
 	// paidCounted is paid for an organization whose requests are counted in a window; the others have no limit.
 	paidCounted variant = "money and window"
-	// paidGemini is paid with the answer of a vendor that speaks Gemini's own API.
-	paidGemini variant = "money, Gemini's API"
+	// paidAnthropic and paidGemini are paid with the answer of a vendor that speaks Anthropic's or Gemini's own API.
+	paidAnthropic variant = "money, Anthropic's API"
+	paidGemini    variant = "money, Gemini's API"
 	// keyed and counted are proxied behind a key, and behind a key and a window.
 	keyed   variant = "key"
 	counted variant = "key and window"
@@ -31,7 +32,7 @@ const (
 
 // isCall says that the gateway answers, and not reverse_proxy.
 func (v variant) isCall() bool {
-	return v == free || v == paid || v == paidOnce || v == paidCounted || v == paidGemini
+	return v == free || v == paid || v == paidOnce || v == paidCounted || v == paidAnthropic || v == paidGemini
 }
 
 // row is one line of the figures: the same load on each variant.
@@ -123,6 +124,10 @@ func sqliteRows() []row {
 		{
 			name: "50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{stock, free, paid},
 			cpu: map[variant]bar{free: {1.2, 0.95}, paid: {1.45, 1.1}},
+		},
+		{
+			name: "anthropic, 50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{paid, paidAnthropic},
+			cpu: map[variant]bar{paidAnthropic: {1.1, 1.0}},
 		},
 		{
 			name: "gemini, 50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{paid, paidGemini},

@@ -49,7 +49,8 @@ type upstream struct {
 	answer  []byte
 	stream  []byte
 	flood   []byte // a stream of 2 MB
-	gemini  []byte // the stream of a vendor that speaks Gemini's own API
+	// anthropic and gemini are the streams of vendors that speak these APIs.
+	anthropic, gemini []byte
 	// whole are other answers, by a part of their prompts.
 	whole map[string][]byte
 	// gate lets go on the streams that wait in their middle, when it is closed.
@@ -61,7 +62,7 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), whole: map[string][]byte{storyPrompt: plainAnswer(strings.Repeat("word ", storyWords))}, stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gemini: geminiAnswer(), gate: make(chan struct{})}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(strings.Repeat("All work and no play. ", 20)), whole: map[string][]byte{storyPrompt: plainAnswer(strings.Repeat("word ", storyWords))}, stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), anthropic: anthropicAnswer(), gemini: geminiAnswer(), gate: make(chan struct{})}
 	for kind, text := range markuptest.Worst(worstAnswer) {
 		u.whole[worstPrompt+kind] = plainAnswer(text)
 	}
@@ -82,7 +83,12 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u.answers.Add(1)
-	if strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
+	switch r.URL.Path {
+	case "/v1/messages":
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(u.anthropic)
+		return
+	case "/v1beta/models/m:streamGenerateContent":
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write(u.gemini)
 		return
@@ -177,5 +183,25 @@ func geminiAnswer() []byte {
 			`"candidatesTokenCount": %d,"totalTokenCount": %d,"promptTokensDetails": [{"modality": "TEXT","tokenCount": %d}]},"modelVersion": "m","responseId": "x"}`+"\r\n\r\n",
 			i, finish, promptTokens, completion, promptTokens+completion, promptTokens)
 	}
+	return b
+}
+
+// anthropicAnswer is a stream of as many chunks and tokens as streamedAnswer's, padded as the API pads it.
+func anthropicAnswer() []byte {
+	var b []byte
+	event := func(kind, members string) {
+		b = fmt.Appendf(b, "event: %[1]s\ndata: {\"type\":\"%[1]s\"%[2]s%[3]s}\n\n", kind, members, strings.Repeat(" ", len(b)%9))
+	}
+	event("message_start", fmt.Sprintf(`,"message":{"model":"m","id":"msg_x","type":"message","role":"assistant","content":[],"stop_reason":null,`+
+		`"stop_sequence":null,"usage":{"input_tokens":%d,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1,`+
+		`"service_tier":"standard"}}`, promptTokens))
+	event("content_block_start", `,"index":0,"content_block":{"type":"text","text":""}`)
+	event("ping", "")
+	for i := range chunks {
+		event("content_block_delta", fmt.Sprintf(`,"index":0,"delta":{"type":"text_delta","text":" word%d"}`, i))
+	}
+	event("content_block_stop", `,"index":0`)
+	event("message_delta", fmt.Sprintf(`,"delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":%d}`, completionTokens))
+	event("message_stop", "")
 	return b
 }
