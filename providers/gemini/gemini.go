@@ -3,9 +3,11 @@
 package gemini
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -49,8 +51,9 @@ type dialect struct {
 
 // Interface guards.
 var (
-	_ providers.Driver  = Driver{}
-	_ providers.Dialect = (*dialect)(nil)
+	_ providers.Driver      = Driver{}
+	_ providers.Dialect     = (*dialect)(nil)
+	_ providers.ListDialect = (*dialect)(nil)
 )
 
 // Endpoint implements [providers.Dialect]. An answer that may be longer than maxWhole tokens is requested as the JSON array of a
@@ -67,6 +70,31 @@ func (d *dialect) Endpoint(req *providers.Request) *url.URL {
 		u.RawQuery = d.streamQuery
 	}
 	return &u
+}
+
+// ListEndpoint implements [providers.ListDialect]. 1000 models are the largest page, and more than the vendor has.
+func (d *dialect) ListEndpoint() *url.URL {
+	u := d.models.JoinPath("..", "models")
+	query := u.Query()
+	query.Set("pageSize", "1000")
+	u.RawQuery = query.Encode()
+	return u
+}
+
+// ReadList implements [providers.ListDialect]. The list has no dates.
+func (d *dialect) ReadList(body []byte) (models []providers.ListedModel, err error) {
+	var list struct {
+		Models []struct {
+			Name string `json:"name"`
+		} `json:"models"`
+	}
+	if json.Unmarshal(body, &list) != nil || list.Models == nil {
+		return nil, providers.NotAnAnswer("the list of models has an unexpected form")
+	}
+	for _, model := range list.Models {
+		models = append(models, providers.ListedModel{Name: strings.TrimPrefix(model.Name, "models/")})
+	}
+	return models, nil
 }
 
 // Header implements [providers.Dialect]. The API also accepts the key in the query, but addresses are logged.

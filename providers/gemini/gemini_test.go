@@ -3,6 +3,7 @@ package gemini_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -327,6 +328,31 @@ func TestAddress(t *testing.T) {
 	for _, base := range []string{"", "generativelanguage.googleapis.com", "ftp://x/v1beta", ":"} {
 		_, err := gemini.Driver{}.New(&providers.Config{BaseURL: base})
 		require.ErrorContains(t, err, "the base URL of the provider")
+	}
+}
+
+// TestListedModels: the vendor's names have a prefix that requests don't have.
+func TestListedModels(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string][]providers.ListedModel{
+		`{"models":[{"name":"models/gemini-2.5-flash","version":"001","inputTokenLimit":1048576},{"name":"models/gemini-9-flash"}]}`: {{Name: "gemini-2.5-flash"}, {Name: "gemini-9-flash"}},
+		`{"models":[]}`: nil, `{"data":[{"id":"x"}]}`: nil, `[]`: nil, `<html>`: nil,
+	} {
+		var seen *http.Request
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = r
+			_, _ = io.WriteString(w, body)
+		}))
+		transport := &http.Transport{}
+		p, err := gemini.Driver{}.New(&providers.Config{BaseURL: server.URL + "/v1beta", Transport: transport})
+		require.NoError(t, err)
+		models, err := p.(providers.Lister).ListModels(t.Context(), operatorKey)
+		require.Equal(t, want, models)
+		require.Equal(t, want == nil && !strings.HasPrefix(body, `{"models"`), err != nil, "%v", err)
+		require.Equal(t, "GET /v1beta/models?pageSize=1000", seen.Method+" "+seen.RequestURI)
+		require.Equal(t, operatorKey, seen.Header.Get("X-Goog-Api-Key"))
+		transport.CloseIdleConnections()
+		server.Close()
 	}
 }
 
