@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -137,19 +138,25 @@ func aborted(serve func(w http.ResponseWriter)) (handler vendorFunc, done <-chan
 
 // Each wait has its bound.
 func (s Suite) timeouts(t tester) {
-	for name, test := range map[string]struct {
+	tests := []struct {
+		name   string
 		stream bool
-		parts  int
+		parts  int // below 0 for the status of an error
 		set    func(*providers.Timeouts)
+		events providers.Events
+		err    error
 	}{
-		"before a stream":      {true, 0, func(l *providers.Timeouts) { l.FirstByte = hasty }},
-		"within a stream":      {true, 1, func(l *providers.Timeouts) { l.Idle = hasty }},
-		"over a stream":        {true, 1, func(l *providers.Timeouts) { l.MaxDuration = hasty }},
-		"for a whole answer":   {false, 0, func(l *providers.Timeouts) { l.Response = hasty }},
-		"over a whole answer":  {false, 0, func(l *providers.Timeouts) { l.MaxDuration = hasty }},
-		"for an error's body":  {false, -1, func(l *providers.Timeouts) { l.Idle = hasty }},
-		"for a stream's error": {true, -1, func(l *providers.Timeouts) { l.Idle = hasty }},
-	} {
+		{name: "before a stream", stream: true, set: func(l *providers.Timeouts) { l.FirstByte = hasty }},
+		{name: "within a stream", stream: true, parts: 1, set: func(l *providers.Timeouts) { l.Idle = hasty }},
+		{name: "over a stream", stream: true, parts: 1, set: func(l *providers.Timeouts) { l.MaxDuration = hasty }},
+		{name: "for a whole answer", set: func(l *providers.Timeouts) { l.Response = hasty }},
+		{name: "over a whole answer", set: func(l *providers.Timeouts) { l.MaxDuration = hasty }},
+		{name: "for an error's body", parts: -1, set: func(l *providers.Timeouts) { l.Idle = hasty }},
+		{name: "for a stream's error", stream: true, parts: -1, set: func(l *providers.Timeouts) { l.Idle = hasty }},
+	}
+	var all sync.WaitGroup
+	for i := range tests {
+		test := &tests[i]
 		limits := longTimeouts()
 		test.set(&limits)
 		hang, _ := aborted(func(w http.ResponseWriter) {
@@ -163,13 +170,21 @@ func (s Suite) timeouts(t tester) {
 				send(w, part)
 			}
 		})
-		err := Ask(t, s.provider(t, limits, hang), ask(test.stream)).Err
+		p := s.provider(t, limits, hang)
+		all.Go(func() { test.events, test.err = p.Open(t.Context(), ask(test.stream)) })
+	}
+	all.Wait()
+	for _, test := range tests {
+		if test.err == nil {
+			test.err = Read(t, test.events).Err
+			test.events.Close()
+		}
 		want := providers.FailureTimeout
 		if test.parts < 0 {
 			want = providers.FailureRefused // the status is known already
 		}
-		require.Error(t, err, name)
-		require.True(t, RequireFailure(t, err, want, apiKey).Elsewhere, name)
+		require.Error(t, test.err, test.name)
+		require.True(t, RequireFailure(t, test.err, want, apiKey).Elsewhere, test.name)
 	}
 }
 

@@ -82,7 +82,7 @@ func (s Suite) variety() []*providers.Request {
 		},
 		{
 			Model: "another-model.2", APIKey: apiKey, MaxTokensField: "max_completion_tokens", MaxTokens: 1,
-			Messages: said("user", strings.Repeat("long "+odd, 5_000), "assistant", "a", "user", "a"),
+			Messages: said("user", strings.Repeat("long "+odd, 1_500), "assistant", "a", "user", "a"),
 		},
 		{
 			Model: "vendor-model", MaxTokensField: "max_tokens", MaxTokens: 2, // without a key

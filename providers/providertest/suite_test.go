@@ -66,7 +66,7 @@ func TestWrongGuests(t *testing.T) {
 			"text escaped for HTML": {asks: contents(html.EscapeString)},
 			"only ASCII":            {asks: contents(func(text string) string { return strings.Map(ascii, text) })},
 			"white space trimmed":   {asks: contents(strings.TrimSpace)},
-			"a long text cut":       {asks: contents(func(text string) string { return text[:min(len(text), 64<<10)] })},
+			"a long text cut":       {asks: contents(func(text string) string { return text[:min(len(text), 32<<10)] })},
 			"a member of its own":   {body: func(body []byte, _ *providers.Request) []byte { return append([]byte(`{"n":1,`), body[1:]...) }},
 			"the key in the body": {body: func(body []byte, req *providers.Request) []byte {
 				return append([]byte(`{"model":"`+req.APIKey+`",`), body[1:]...)
