@@ -167,7 +167,8 @@ func (c *call) nextEndpoint() error {
 }
 
 // choose returns the index of the endpoint of the next attempt, or -1 if none is left. An endpoint that cools is chosen only if all
-// that were not tried cool, and only once in a call.
+// that were not tried cool. After the first of these in a call, only endpoints follow whose vendor didn't demand the rest: they may
+// work again already, and an error of the client would be worse than a failed attempt.
 func (c *call) choose() int {
 	serving, t, owner := c.model.serving, &c.tries, c.keyOwner()
 	if len(serving) == 1 {
@@ -179,7 +180,7 @@ func (c *call) choose() int {
 	}
 	for now := c.Now(); ; {
 		i, rests := c.best(now)
-		if i < 0 || rests && t.forced {
+		if i < 0 {
 			return -1
 		}
 		t.health = serving[i].health.of(owner)
@@ -205,8 +206,8 @@ func (c *call) best(now time.Time) (index int, rests bool) {
 		if c.tries.tried&(1<<i) != 0 {
 			continue
 		}
-		if rest := e.health.of(c.keyOwner()).rest(now); rest > 0 {
-			if soonest < 0 || rest < shortest {
+		if rest, demanded := e.health.of(c.keyOwner()).rest(now); rest > 0 {
+			if (!demanded || !c.tries.forced) && (soonest < 0 || rest < shortest) {
 				soonest, shortest = i, rest
 			}
 			continue

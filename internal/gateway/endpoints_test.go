@@ -605,3 +605,25 @@ func TestFaultyEndpoints(t *testing.T) {
 	}}}, entries)
 	require.NoError(t, err, "two endpoints of one account")
 }
+
+// TestCoolingEndpointsAreTheLastResort: while all endpoints cool after faults of their own, a call asks them one after the other, and
+// gets its answer from whichever works again.
+func TestCoolingEndpointsAreTheLastResort(t *testing.T) {
+	t.Parallel()
+	for well := range 3 {
+		onFakeClock(t, func(t *testing.T, db *store.DB) {
+			var scripts []*script
+			for range 3 {
+				scripts = append(scripts, &script{open: fault(providers.FailureUnreachable)})
+			}
+			f := served(t, db, scripts)
+			_, err := f.Call(t.Context(), request(), nil)
+			requireFailure(t, err, gateway.OutcomeProviderError)
+			require.Equal(t, []int{1, 1, 1}, asked(scripts))
+			scripts[well].open, scripts[well].steps = nil, answered()
+			_, err = f.Call(t.Context(), request(), nil)
+			require.NoError(t, err)
+			require.Equal(t, 2, asked(scripts)[well])
+		})
+	}
+}

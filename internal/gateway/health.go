@@ -58,6 +58,8 @@ type health struct {
 	mu sync.Mutex
 	// since and until are the begin and the end of the last cool-down. until is zero after an answer to a later attempt.
 	since, until time.Time
+	// demanded means that the vendor's error has set until, not the number of faults.
+	demanded bool
 	// faults are the faults in a row.
 	faults int
 	// probing means that one call finds out whether the endpoint works again.
@@ -86,7 +88,7 @@ func (h *health) keep(orgID string, own *health, now time.Time) {
 	defer h.mu.Unlock()
 	if len(h.own) >= maxOwnHealth {
 		for id, other := range h.own {
-			if other != own && other.rest(now) <= 0 {
+			if rest, _ := other.rest(now); other != own && rest <= 0 {
 				delete(h.own, id)
 			}
 		}
@@ -100,21 +102,22 @@ func (h *health) keep(orgID string, own *health, now time.Time) {
 }
 
 // rest returns the time for which no call should use the endpoint: the rest of its cool-down, or 1 ns while another call probes.
-func (h *health) rest(now time.Time) time.Duration {
+// demanded means that the vendor's error has set the time.
+func (h *health) rest(now time.Time) (rest time.Duration, demanded bool) {
 	if h == nil || !h.cooled.Load() {
-		return 0
+		return 0, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch rest := h.until.Sub(now); {
+	switch rest = h.until.Sub(now); {
 	case h.until.IsZero():
-		return 0
+		return 0, false
 	case rest > 0:
-		return rest
+		return rest, h.demanded
 	case h.probing:
-		return 1
+		return 1, true
 	}
-	return 0
+	return 0, false
 }
 
 // enter begins an attempt. If the endpoint's cool-down has just ended the attempt is the probe, which leave must end. ok is false if
@@ -172,7 +175,7 @@ func (h *health) failed(began, now time.Time, fault *providers.Error) time.Durat
 		cool = repeat.Around(min(firstCool<<min(h.faults, 16), longestCool))
 	}
 	if until := now.Add(cool); until.After(h.until) {
-		h.since, h.until = now, until
+		h.since, h.until, h.demanded = now, until, fault.Cool > 0 || fault.Permanent
 	}
 	h.cooled.Store(true)
 	if !begins {
