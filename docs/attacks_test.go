@@ -113,7 +113,7 @@ var attacks = []row{
 	{
 		"S19, foreign content in streams: Every event is written anew: a text that looks like an event stays text, and members that we don't " +
 			"know are dropped.",
-		"tests.TestDialects openai.TestReadChunkDialects openai.FuzzReadChunk providers.FuzzSSEReader providers.FuzzLines",
+		"tests.TestDialects openai.TestReadChunkDialects openai.FuzzReadChunk openai.FuzzStream providers.FuzzSSEReader providers.FuzzLines",
 	},
 	{
 		"S20, vendors' error texts: They reach no client, and the log with keys masked.",

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -351,6 +352,41 @@ func FuzzReadChunk(f *testing.F) {
 			part = pieces
 		}
 		requireSameChunk(t, data, part)
+	})
+}
+
+// FuzzStream: a stream's events, one on each line, are read as if each were the first: the memory of the last event changes nothing.
+// No event of a vendor ends the process, whatever its form.
+func FuzzStream(f *testing.F) {
+	for _, stream := range []string{
+		`{"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n" +
+			`{"model":"m","choices":[{"index":0,"delta":{"content":"b\u00e9"},"finish_reason":null}]}` + "\n" +
+			`{"model":"m","choices":[{"index":0,"delta":{"content":"c","content":""},"finish_reason":null}]}` + "\n[DONE]",
+		`{"choices":[{"delta":{"content":null,"refusal":"No"}}]}` + "\n" + `{"choices":[{"delta":{"content":null,"refusal":" way"}}]}`,
+		`{"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}` + "\n" + `{"choices":[{"delta":{"content":[{"type":"text","text":"b"}]}}]}`,
+		`{"choices":[{"delta":{"content":"a"}}]}` + "\n" + `{"choices":[{"delta":{"content":"a"},"finish_reason":"error"}]}`,
+		`{"choices":[{"delta":{"content":"a"}}],"usage":null}` + "\n" + `{"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
+		`{"code":"x","error":"Overloaded"}` + "\n" + `{"error":{"code":429,"details":[{"retryDelay":"1s","violations":[{"quotaId":"PerDay"}]}]}}`,
+	} {
+		f.Add([]byte(stream))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		d := newDialect(nil)
+		reader := d.Stream()
+		for line := range bytes.Lines(stream) {
+			event := bytes.TrimSpace(line)
+			if len(event) == 0 {
+				continue
+			}
+			got, err := reader.Event(bytes.Clone(event))
+			want, wantErr := d.Stream().Event(event)
+			require.Equal(t, wantErr, err)
+			require.Equal(t, want.Text.Text(), got.Text.Text())
+			require.Equal(t, []any{want.FinishReason, want.Usage, want.End}, []any{got.FinishReason, got.Usage, got.End})
+			if err != nil {
+				return
+			}
+		}
 	})
 }
 
