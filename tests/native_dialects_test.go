@@ -17,9 +17,12 @@ type nativeDialect struct {
 	protocol string
 	// start starts the vendor and returns the base URL for a provider's configuration.
 	start func(t testing.TB) (baseURL string)
+	// cached is the charge of the script of that name. Half a micro of the cached tokens rounds up.
+	cached int64
 }
 
 var nativeDialects = []nativeDialect{
+	{"anthropic", startAnthropic, 75 + 10 + 4 + 961 + 2*330}, // 8 tokens are written to the cache for 5 minutes, 2 for an hour
 	{"gemini", func(t testing.TB) string {
 		t.Helper()
 		_, baseURL := geminitest.Start(t, map[string]geminitest.Script{
@@ -33,7 +36,7 @@ var nativeDialects = []nativeDialect{
 			"key": {Status: 400, Body: `{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`},
 		})
 		return baseURL
-	}},
+	}, 85 + 961 + 2*330},
 }
 
 // TestNativeDialects guarantees that a client gets the contract's answers from a vendor with a dialect of its own, in both forms and as
@@ -54,6 +57,8 @@ func TestNativeDialects(t *testing.T) {
 				price_input 1000000
 				price_output 2000000
 				price_cached_input 500000
+				price_cache_write 1250000
+				price_cache_write_long 2000000
 			}
 		`, v.protocol, v.start(t))
 	}
@@ -69,7 +74,7 @@ func TestNativeDialects(t *testing.T) {
 					charge               int64
 				}{
 					{"Hello", usualText, "stop", usualCharge},
-					{"script:cached", "Yes.", "length", 85 + 961 + 2*330}, // half a micro of the cached tokens rounds up
+					{"script:cached", "Yes.", "length", v.cached},
 					{"script:blocked", "", "content_filter", 12},
 				} {
 					for _, more := range []string{`"max_tokens":2000`, `"temperature":0.5`} { // a short answer, and as long as the model can answer
