@@ -143,6 +143,11 @@ func init() { caddy.RegisterModule(new(App)) }
 //	            }
 //	        }
 //	    }
+//	    catalog_model <provider>/<model> {
+//	        <options of a model>
+//	    }
+//	    currency_rate   <number>
+//	    markup          <number>
 //	    platform <name> {
 //	        header   <name>
 //	        api_base <url>
@@ -176,8 +181,8 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	}
 //
-// plan, provider, model, endpoint, platform and the parts of prices may be repeated with other names. The first plan is the default one, and
-// the parts of prices rise; no other order counts.
+// plan, provider, model, endpoint, catalog_model, platform and the parts of prices may be repeated with other names. The first plan is the
+// default one, and the parts of prices rise; no other order counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
 	// after it, because addresses built from it are compared and signed byte by byte. Required.
@@ -203,6 +208,18 @@ type App struct {
 
 	// The models that clients may call. Every organization has all of them, unless the operator disables one for it.
 	Models []*Model `json:"models,omitempty"`
+
+	// Rows that come before the rows of this program's catalogue, by the provider's name and the vendor's name of the model. They are the defaults of
+	// a model: names, limits and switches one by one, and the prices together if the model's own block has none of them. `caddy svc
+	// catalog import` writes rows. A row sells nothing by itself.
+	CatalogModels []*Model `json:"catalog_models,omitempty"`
+
+	// How many of your currency units a unit of the catalogue's currency costs, a decimal number above 0 such as `26350.5`. The
+	// prices of the catalogue, in US dollars, are multiplied by it; prices in a model's own block aren't. Default: `1`.
+	CurrencyRate string `json:"currency_rate,omitempty"`
+
+	// The factor between the prices of the catalogue and yours, a decimal number above 0 such as `1.2`. Default: `1`.
+	Markup string `json:"markup,omitempty"`
 
 	// The messaging platforms and marketplaces, by the names of their modules.
 	Platforms Platforms `json:"platforms,omitempty" caddy:"namespace=svc.platforms"`
@@ -263,6 +280,9 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 	r.Block(appName, block, a.Rules())
 	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(a.Models, func(a, b *Model) int { return strings.Compare(a.Name, b.Name) })
+	typed := slices.Clone(a.Models)
+	defer func() { a.Models = typed }() // the JSON form has no prices of this program's catalogue
+	a.useCatalog()
 	return r.Err(a.faults(), block)
 }
 
@@ -288,6 +308,7 @@ func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
 	if err := caddy.StrictUnmarshalJSON(raw, app); err != nil {
 		return nil, fmt.Errorf("the %s app of %s: %w", appName, name, err)
 	}
+	app.useCatalog()
 	if err := app.faults().Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -311,6 +332,9 @@ func (a *App) Rules() []caddyfile.Rule {
 		caddyfile.List("provider", &a.Providers, (*Provider).faults),
 		caddyfile.List("model", &a.Models, func(m *Model, fs *config.Faults, path string) { m.faults(fs, path, slices.Compact(a.ProviderNames())) }).
 			As("<provider>/<model>"),
+		a.catalogRule(),
+		factorRule("currency_rate", &a.CurrencyRate),
+		factorRule("markup", &a.Markup),
 		a.platformRule(),
 		caddyfile.Block("worker", &a.Worker),
 		caddyfile.Block("timing", &a.Timing),

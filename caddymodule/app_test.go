@@ -140,7 +140,7 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, err, "25 faults:")
+	require.ErrorContains(t, err, "26 faults:")
 }
 
 func TestJSONEntranceRefusesUnknownFields(t *testing.T) {

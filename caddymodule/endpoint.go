@@ -67,7 +67,7 @@ func (e *Endpoint) split(upstream string) (provider, model string) {
 func (e *Endpoint) faults(fs *config.Faults, path string) {
 	provider, upstream, named := strings.Cut(e.Name, "/")
 	if !isBlockName(provider) || named && (upstream == "" || !config.Printable(upstream, longestModelName)) {
-		fs.Addf(path, "the name must be PROVIDER or PROVIDER/UPSTREAM, e.g. openai/gpt-5-mini")
+		fs.Addf(path, "the name must be PROVIDER or PROVIDER/UPSTREAM, e.g. openai/gpt-6-luna")
 	}
 }
 

@@ -164,7 +164,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Caddyfile.example")
 	require.NoError(t, err)
-	commented := regexp.MustCompile(`(?ms)^(\t+)# (memory|(redis|provider|model|platform|handle) \S+) \{\n.*?^\t+# \}\n`)
+	commented := regexp.MustCompile(`(?ms)^(\t+)# (memory|(redis|provider|model|catalog_model|platform|handle) \S+) \{\n.*?^\t+# \}\n`)
 	whole := commented.ReplaceAllStringFunc(string(text), func(block string) string {
 		return regexp.MustCompile(`(?m)^(\t+)# `).ReplaceAllString(block, "$1")
 	})

@@ -208,6 +208,7 @@ type settings struct {
 // connection. It implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	nameService()
+	a.useCatalog()
 	if err := a.faults().Err(); err != nil {
 		return err
 	}

@@ -356,11 +356,11 @@ type Model struct {
 	MaxTokensField string `json:"max_tokens_field,omitempty"`
 
 	// Whether the model refuses `temperature` and `top_p`. The vendor doesn't get them then, so the model's own apply. Default: false.
-	DropSampling bool `json:"drop_sampling,omitempty"`
+	DropSampling *bool `json:"drop_sampling,omitempty"`
 
 	// Whether the model refuses `stop`. The vendor gets no stop sequences then, and the answer still ends before the first of them.
 	// Stop sequences that the protocol refuses are always applied like this. Default: false.
-	DropStop bool `json:"drop_stop,omitempty"`
+	DropStop *bool `json:"drop_stop,omitempty"`
 
 	// The vendor's word for the least thinking of the model, such as `none`, `minimal`, `low` or `disabled`: 1 to 64 letters, digits,
 	// dots, hyphens and underscores. Default: nothing is sent about thinking.
@@ -376,7 +376,7 @@ type Model struct {
 
 	// Whether the model generates hidden tokens, which only the usage at the end of its answer counts. The vendor's call then goes
 	// on to its end, and is paid, also when the client of a stream leaves. Default: false.
-	Reasoning bool `json:"reasoning,omitempty"`
+	Reasoning *bool `json:"reasoning,omitempty"`
 
 	// Whether every call reserves the price of max_output_tokens, even if the request has a lower max_tokens. It is for vendors
 	// with hidden tokens that may exceed the request's bound: a call never costs more than was reserved for it. Default: false,
@@ -465,8 +465,8 @@ func (m *Model) Rules() []caddyfile.Rule {
 				}
 			}),
 		maxTokensField(&m.MaxTokensField),
-		caddyfile.Bool("drop_sampling", &m.DropSampling),
-		caddyfile.Bool("drop_stop", &m.DropStop),
+		caddyfile.Override("drop_sampling", &m.DropSampling),
+		caddyfile.Override("drop_stop", &m.DropStop),
 		thinking(&m.Thinking),
 		caddyfile.Integer("least_max_tokens", &m.LeastMaxTokens, 1, mostTokens).Or(1).As("<tokens>").
 			Also(func(fs *config.Faults, path string) {
@@ -479,7 +479,7 @@ func (m *Model) Rules() []caddyfile.Rule {
 				fs.Addf(path, "%q is not a day; write for example 2027-01-14", m.ShutdownDate)
 			}
 		}),
-		caddyfile.Bool("reasoning", &m.Reasoning),
+		caddyfile.Override("reasoning", &m.Reasoning),
 		caddyfile.Bool("reserve_max_output", &m.ReserveMaxOutput),
 		caddyfile.Bool("live_only", &m.LiveOnly),
 	}
@@ -507,17 +507,29 @@ func modelText(word string, to *string, what string, otherwise *string) caddyfil
 
 // faults adds the faults of the id. providers are the names of the providers.
 func (m *Model) faults(fs *config.Faults, path string, providers []string) {
-	provider, rest, found := strings.Cut(m.Name, "/")
-	if !found || !isBlockName(provider) || len(rest) > 128 || !modelPart.MatchString(rest) {
-		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+	if m.nameFaults(fs, path); !isModelName(m.Name) {
 		return
 	}
-	if len(m.Endpoints) == 0 && !slices.Contains(providers, provider) {
-		fs.Addf(path, "there is no provider %q; there are: %s", provider, config.Listed(providers))
+	if len(m.Endpoints) == 0 && !slices.Contains(providers, m.provider()) {
+		fs.Addf(path, "there is no provider %q; there are: %s", m.provider(), config.Listed(providers))
+	}
+	if !m.priced() {
+		fs.Addf(path, "the catalogue has no price for it; type price_input and price_output, or import prices with caddy svc catalog import")
 	}
 	for _, e := range m.Endpoints {
 		if e != nil {
 			e.providerFaults(fs, strings.TrimPrefix(path, appName+"."), providers)
 		}
 	}
+}
+
+func (m *Model) nameFaults(fs *config.Faults, path string) {
+	if !isModelName(m.Name) {
+		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-6-luna; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+	}
+}
+
+func isModelName(name string) bool {
+	provider, rest, found := strings.Cut(name, "/")
+	return found && isBlockName(provider) && len(rest) <= 128 && modelPart.MatchString(rest)
 }

@@ -123,8 +123,8 @@ func (m *Model) entry() gateway.Model {
 		DisplayName: m.DisplayName, FriendlyName: m.FriendlyName, Tier: m.Tier, OwnedBy: m.OwnedBy,
 		Created: *m.Created, VNHosted: m.VNHosted,
 		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
-		DropSampling: m.DropSampling, DropStop: m.DropStop, Thinking: m.Thinking, LeastMaxTokens: *m.LeastMaxTokens, Shutdown: shutdown,
-		Endpoints: m.endpoints(), Reasoning: m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
+		DropSampling: *m.DropSampling, DropStop: *m.DropStop, Thinking: m.Thinking, LeastMaxTokens: *m.LeastMaxTokens, Shutdown: shutdown,
+		Endpoints: m.endpoints(), Reasoning: *m.Reasoning, ReserveMaxOutput: m.ReserveMaxOutput, LiveOnly: m.LiveOnly,
 		Price: priceOf(&m.baseRow().Rates, m.PriceTiers), Prices: m.prices(),
 	}
 }

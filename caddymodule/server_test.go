@@ -166,7 +166,7 @@ func TestReadmeCaddyfile(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(example, "\n"), 22)
 	adapted, err := adapt(example)
 	require.NoError(t, err)
-	for _, part := range []string{`"ai.example.com"`, `"openai/gpt-5-mini"`, `"svc_chat"`, `"svc_dashboard"`, `"svc_error"`} {
+	for _, part := range []string{`"ai.example.com"`, `"openai/gpt-6-luna"`, `"svc_chat"`, `"svc_dashboard"`, `"svc_error"`} {
 		require.Contains(t, adapted, part)
 	}
 }

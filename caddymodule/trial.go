@@ -39,7 +39,7 @@ func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, qu
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
 	result, err = app.runtime.calls.Call(ctx, &gateway.Request{
-		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: trialTokens,
+		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: max(trialTokens, app.leastMaxTokens(model)),
 		Messages: []providers.Message{{Role: "user", Content: providers.Quote(question)}},
 	}, nil)
 	return result, app.explainTrial(err, model)
@@ -92,6 +92,16 @@ func (a *App) explainTrial(err error, model string) error {
 		said = fmt.Sprintf(" The vendor said: %q", failed.Detail)
 	}
 	return errors.New(vendorFault(failed, a.Providers[at], a.upstreamModel(model)) + said)
+}
+
+// leastMaxTokens returns the smallest max_tokens of a model.
+func (a *App) leastMaxTokens(id string) int64 {
+	for _, model := range a.Models {
+		if model.Name == id {
+			return *model.LeastMaxTokens
+		}
+	}
+	return 0
 }
 
 // upstreamModel returns the vendor's name of a model.

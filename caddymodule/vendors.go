@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -87,28 +88,35 @@ func (a *App) reportVendors(lists []vendorList, now time.Time) *VendorReport {
 		}
 	}
 	for _, m := range a.Models {
-		subject := "svc.model[" + m.Name + "]"
-		end, _ := m.shutdown() // checked when the configuration was read
-		at := slices.IndexFunc(a.Providers, func(p *Provider) bool { return p.Name == m.provider() })
-		if list := lists[at]; list.models != nil {
-			listed := list.find(m.UpstreamModel)
-			if listed == nil {
-				absent := fmt.Sprintf("%s: the list of the provider %s has no model %q", subject, m.provider(), m.UpstreamModel)
-				report.Warnings = append(report.Warnings, absent)
-			} else if !listed.Shutdown.IsZero() && (end.IsZero() || listed.Shutdown.Before(end)) {
-				end = listed.Shutdown
-			}
+		places := m.endpoints()
+		if len(places) == 0 {
+			places = []gateway.Endpoint{{Provider: m.provider(), Upstream: m.UpstreamModel}}
 		}
-		text := "its vendor ends it on " + end.Format(time.DateOnly) + "; offer another model in its place"
-		switch left := end.Sub(now); {
-		case end.IsZero() || left > shutdownWarning:
-		case left > shutdownError:
-			report.Warnings = append(report.Warnings, subject+": "+text)
-		default:
-			report.Faults = append(report.Faults, [2]string{subject, text})
+		for _, place := range places {
+			at := slices.IndexFunc(a.Providers, func(p *Provider) bool { return p.Name == place.Provider })
+			report.add(m, place.Provider, place.Upstream, &lists[at], now)
 		}
 	}
 	return report
+}
+
+// add compares a model's upstream at a provider with the provider's list.
+func (r *VendorReport) add(m *Model, provider, upstream string, list *vendorList, now time.Time) {
+	subject := "svc.model[" + m.Name + "]"
+	end, _ := m.shutdown() // checked when the configuration was read
+	if listed := list.find(upstream); listed == nil && list.models != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: the list of the provider %s has no model %q", subject, provider, upstream))
+	} else if listed != nil && !listed.Shutdown.IsZero() && (end.IsZero() || listed.Shutdown.Before(end)) {
+		end = listed.Shutdown
+	}
+	text := fmt.Sprintf("the provider %s ends %s on %s; offer another model in its place", provider, upstream, end.Format(time.DateOnly))
+	switch left := end.Sub(now); {
+	case end.IsZero() || left > shutdownWarning:
+	case left > shutdownError:
+		r.Warnings = append(r.Warnings, subject+": "+text)
+	default:
+		r.Faults = append(r.Faults, [2]string{subject, text})
+	}
 }
 
 // find returns the model with a vendor's name, or nil. Ollama lists a model without a tag with the tag latest.

@@ -22,7 +22,9 @@ func TestVendorReport(t *testing.T) {
 		return at
 	}
 	const subject = "svc.model[echo/echo-1]"
-	ends := func(day string) string { return "its vendor ends it on " + day + "; offer another model in its place" }
+	ends := func(day string) string {
+		return "the provider echo ends echo-1 on " + day + "; offer another model in its place"
+	}
 	for name, test := range map[string]struct {
 		typed    string
 		list     vendorList
@@ -65,6 +67,23 @@ func TestVendorReport(t *testing.T) {
 		report := app.reportVendors([]vendorList{test.list, {}}, now)
 		require.Equal(t, &VendorReport{Warnings: test.warnings, Faults: test.faults}, report, name)
 	}
+}
+
+// TestVendorReportOfEndpoints guarantees that each endpoint of a model is looked up at its own provider, also if the id's isn't configured.
+func TestVendorReportOfEndpoints(t *testing.T) {
+	t.Parallel()
+	app := goodApp(t)
+	app.Models[0].Name = "tea/best"
+	app.Models[0].Endpoints = []*Endpoint{{Name: "echo/a"}, {Name: "vendor"}}
+	app.fill()
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	report := app.reportVendors([]vendorList{
+		{models: []providers.ListedModel{{Name: "a", Shutdown: now.AddDate(0, 0, 3)}}}, {models: []providers.ListedModel{{Name: "a"}}},
+	}, now)
+	require.Equal(t, &VendorReport{
+		Warnings: []string{`svc.model[tea/best]: the list of the provider vendor has no model "best"`},
+		Faults:   [][2]string{{"svc.model[tea/best]", "the provider echo ends a on 2026-11-29; offer another model in its place"}},
+	}, report)
 }
 
 // listing is a provider with a scripted list of models.

@@ -117,12 +117,12 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	require.NoError(t, err)
 	_, block, _ := strings.Cut(caddyfile, "\t\tprovider openai {\n")
 	block, _, _ = strings.Cut(block, "\n\t}\n")
-	require.Contains(t, block, "model openai/gpt-5-mini")
+	require.Contains(t, block, "model openai/gpt-6-luna")
 	for line := range strings.Lines(block) {
 		require.Contains(t, string(vendor), strings.TrimSpace(line), "init and README have one provider and model")
 	}
 	for _, named := range regexp.MustCompile(`openai/gpt[\w.-]*`).FindAllString(string(readme), -1) {
-		require.Equal(t, "openai/gpt-5-mini", named)
+		require.Equal(t, "openai/gpt-6-luna", named)
 	}
 	p.writeCaddyfile(changed)
 	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "data"), 0o700))
@@ -133,7 +133,7 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	key := p.svc(t, "key", "create", "--org", org, "--name", "website")["key"].(string)
 	p.start()
 	as := p.withKey(key)
-	const model = "openai/gpt-5-mini" // that of init
+	const model = "openai/gpt-6-luna" // that of init
 	require.Contains(t, p.awaitModels(as), `"`+model+`"`)
 	script := up.script(replying)
 	require.Positive(t, requireAnswered(t, as.chat(t, prompt(model, script.Mark, true)), model, true).charged(t))

@@ -216,6 +216,24 @@ func Bool(word string, to *bool) Rule {
 	}}
 }
 
+// Override is a [Bool] that differs between false and not given.
+func Override(word string, to **bool) Rule {
+	var given bool
+	rule := Bool(word, &given)
+	read := rule.Read
+	rule.Read = func(r *Reader, path string, o Option) {
+		unread := len(r.found)
+		if read(r, path, o); len(r.found) == unread {
+			Set(r, path, o, to, &given)
+		}
+	}
+	return rule.Filled(func() {
+		if *to == nil {
+			*to = &given
+		}
+	})
+}
+
 // block is a type with options in a block of its own.
 type block[T any] interface {
 	*T

@@ -68,7 +68,7 @@ func (c *commandLine) caddyfile() string {
 		provider local {
 			protocol echo
 		}
-		model openai/gpt-4o-mini {
+		model openai/gpt-6-luna {
 			context_window 128000
 			max_output_tokens 16384
 			price_input 150000

@@ -24,8 +24,8 @@ func agentCommand(f *commandFlags) *cobra.Command {
 			Operation: api.CreateAgent, verb: "create",
 			long: `Creates an assistant: a model with the instructions that begin every conversation. It answers the customers of the
 channels that name it.`,
-			example: `  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions "You sell tea."
-  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions-file ./mai.txt --json`,
+			example: `  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-6-luna --instructions "You sell tea."
+  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-6-luna --instructions-file ./mai.txt --json`,
 		},
 		operation{Operation: api.ListAgents, verb: "list", columns: []string{"id", "name", "model", "createdAt"}},
 		operation{Operation: api.GetAgent, verb: "show", example: "  $ caddy svc agent show agt_…"},

@@ -32,7 +32,7 @@ func furnished(t testing.TB) (c *commandLine, org string) {
 	c.json("key", "create", "--org", org, "--name", "one")
 	c.json("wallet", "credit", "--org", org, "--micros", "1000", "--ref", "a")
 	c.json("wallet", "adjust", "--org", org, "--micros", "-1", "--reason", "rounding", "--ref", "b")
-	c.json("model", "disable", "--org", org, "openai/gpt-4o-mini")
+	c.json("model", "disable", "--org", org, "openai/gpt-6-luna")
 	require.NoError(t, c.run(vendorKey, "provider-key", "set", "--org", org, "--provider", "openai").err)
 	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
 	c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Bot", "--agent", agent)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -179,7 +180,9 @@ func (s *setup) readVendor() (variable string, err error) {
 		case words[0] == "api_key" && words[1] != "none":
 			variable = strings.TrimSuffix(strings.TrimPrefix(words[1], "{env."), "}")
 		case words[0] == "model":
-			line = s.nameModel(words[1])
+			if line, err = s.nameModel(words); err != nil {
+				return "", err
+			}
 		case (words[0] == "display_name" || words[0] == "upstream_model") && s.note != "":
 			continue
 		}
@@ -192,15 +195,21 @@ func (s *setup) readVendor() (variable string, err error) {
 	return variable, nil
 }
 
-// nameModel sets the public id of the model and returns the line with which its block begins. known is the id in the vendor's file.
-// Another model gets the window and prices of known.
-func (s *setup) nameModel(known string) (line string) {
-	wanted := s.modelName
+// nameModel sets the public id of the model and returns its line. line has the words of the line in the vendor's file. Another model is
+// one of the catalogue if the vendor's own is, and gets the window and prices of the block otherwise.
+func (s *setup) nameModel(words []string) (line string, err error) {
+	known, wanted := words[1], s.modelName
 	s.model = s.vendor + "/" + strings.TrimPrefix(wanted, s.vendor+"/")
 	if wanted == "" || s.model == known {
 		s.model = known
-		return "model " + known + " {\n"
+		return strings.Join(words, " ") + "\n", nil
+	}
+	if catalog := caddymodule.CatalogModels(s.vendor); len(catalog) > 0 {
+		if !slices.Contains(catalog, s.model) {
+			return "", fmt.Errorf("the catalogue has no price of %s; --model may be: %s", s.model, strings.Join(catalog, ", "))
+		}
+		return "model " + s.model + "\n", nil
 	}
 	s.note = fmt.Sprintf("Check the window, the largest output and the prices of %s in the Caddyfile: they are those of %s.", s.model, known)
-	return "# " + s.note + "\nmodel " + s.model + " {\n"
+	return "# " + s.note + "\nmodel " + s.model + " {\n", nil
 }

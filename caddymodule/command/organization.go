@@ -109,11 +109,11 @@ func modelCommand(f *commandFlags) *cobra.Command {
 	}, f.operations("model",
 		operation{
 			Operation: api.EnableModel, verb: "enable", argument: "model", done: "Model %s is enabled.",
-			example: "  $ caddy svc model enable --org org_… openai/gpt-4o-mini",
+			example: "  $ caddy svc model enable --org org_… openai/gpt-6-luna",
 		},
 		operation{
 			Operation: api.DisableModel, verb: "disable", argument: "model", done: "Model %s is disabled.",
-			example: "  $ caddy svc model disable --org org_… openai/gpt-4o-mini",
+			example: "  $ caddy svc model disable --org org_… openai/gpt-6-luna",
 		},
 	)...)
 }

@@ -29,7 +29,7 @@ func TestModelCommands(t *testing.T) {
 	require.NoError(t, text.err)
 	require.Equal(t, "Model local/echo is disabled.\n", text.stdout)
 
-	c.refused("There is no model with this id. The configuration has: local/echo, openai/gpt-4o-mini.",
+	c.refused("There is no model with this id. The configuration has: local/echo, openai/gpt-6-luna.",
 		"model", "disable", "--org", org, "openai/gpt-9")
 	c.refused(`there is no organization "org_x"`, "model", "enable", "--org", "org_x", "local/echo")
 	c.refused("takes exactly one argument, the model's id", "model", "enable", "--org", org)
@@ -261,12 +261,12 @@ func TestDoctorAsksVendors(t *testing.T) {
 	c.write("Caddyfile", strings.Replace(caddyfile, "context_window 128000", "context_window 128000\n\t\t\tupstream_model gone", 1))
 	ends := doctor("--vendors", "--json")
 	require.NoError(t, ends.err)
-	require.Contains(t, object(t, ends.stdout)["warnings"].([]any)[1], "its vendor ends it on "+soon)
+	require.Contains(t, object(t, ends.stdout)["warnings"].([]any)[1], "the provider openai ends gone on "+soon)
 
 	soon = ending(2)
 	found := doctor("--vendors")
 	require.ErrorContains(t, found.err, "or a vendor break an invariant")
-	require.Contains(t, found.stdout, "ends it on "+soon)
+	require.Contains(t, found.stdout, "ends gone on "+soon)
 	vendor.Close()
 	require.Contains(t, doctor("--vendors").stdout, "svc.provider[openai]: nobody listens at "+strings.TrimPrefix(vendor.URL, "http://"))
 	require.Zero(t, others.Load())

@@ -40,7 +40,7 @@ func (f *commandFlags) tryCommand() *cobra.Command {
 		Long: `Asks a model one short question through the configuration's provider, and says why if it fails. It needs no running server. The
 call is charged to the organization, like any other. MODEL is by default the first model of the configuration, and --org may be
 left out while there is one organization.`,
-		Example:               "  $ caddy svc try openai/gpt-5-mini --org org_…",
+		Example:               "  $ caddy svc try openai/gpt-6-luna --org org_…",
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 	}

@@ -85,7 +85,7 @@ func BenchmarkReadObject(b *testing.B) {
 	schema := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
 		"name": text, "model": text, "systemPrompt": text, "temperature": {Type: huma.TypeNumber}, "origins": {Type: huma.TypeArray, Items: text},
 	}}
-	body := []byte(`{"name":"Lan","model":"openai/gpt-4o-mini","temperature":0.70,"origins":["https://a.example","https://b.example"],"unknown":{"a":[1,2,3]},"systemPrompt":"` +
+	body := []byte(`{"name":"Lan","model":"openai/gpt-6-luna","temperature":0.70,"origins":["https://a.example","https://b.example"],"unknown":{"a":[1,2,3]},"systemPrompt":"` +
 		strings.Repeat(`Answer in Vietnamese.\n`, 40) + `"}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()

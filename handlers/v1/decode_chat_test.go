@@ -47,13 +47,13 @@ func clipped(s string) string {
 
 func TestDecodeChatWhole(t *testing.T) {
 	t.Parallel()
-	body := []byte(` { "model" : "openai/gpt-4o-mini", "messages": [ {"role":"system","content":"S\n\u00e9"},` +
+	body := []byte(` { "model" : "openai/gpt-6-luna", "messages": [ {"role":"system","content":"S\n\u00e9"},` +
 		`{"content":"", "role":"user", "name":"x"}, {"role":"assistant","content":"A"},{"role":"tool","content":"{}","tool_call_id":"1"}],` +
 		`"temperature":0.5,"max_tokens":7,"top_p":1,"stop":["a","\ud83d\ude00"],"stream":true,"n":3,"tools":[{"type":"function"}]} ` + "\r\n\t")
 	req, err := DecodeChat(body)
 	require.NoError(t, err)
 	require.Equal(t, &ChatRequest{
-		Model: "openai/gpt-4o-mini",
+		Model: "openai/gpt-6-luna",
 		Messages: []providers.Message{
 			{Role: "system", Content: providers.JSONString(`"S\n\u00e9"`)},
 			{Role: "user", Content: providers.JSONString(`""`)},
@@ -448,7 +448,7 @@ func TestDecodeChatMessageTextsDoNotEchoTheBody(t *testing.T) {
 
 func BenchmarkDecodeChat(b *testing.B) {
 	body := func(text string) []byte {
-		return []byte(`{"model":"openai/gpt-4o-mini","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"` + text +
+		return []byte(`{"model":"openai/gpt-6-luna","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"` + text +
 			`"}],"temperature":0.7,"max_tokens":256,"stream":true,"user":"u_1","metadata":{"a":1,"b":[true,null,"c"]}}`)
 	}
 	for name, data := range map[string][]byte{

@@ -26,7 +26,7 @@ func TestAgents(t *testing.T) {
 		createOrganization(t, db, "org_1")
 		createOrganization(t, db, "org_2")
 		agent := store.Agent{
-			ID: "agt_1", OrgID: "org_1", Name: "Trợ lý", Model: "openai/gpt-4o-mini", Instructions: "Be kind.\n", UseBYOK: true,
+			ID: "agt_1", OrgID: "org_1", Name: "Trợ lý", Model: "openai/gpt-6-luna", Instructions: "Be kind.\n", UseBYOK: true,
 			MaxTokens: 300, TemperatureMilli: sql.NullInt64{Int64: 0, Valid: true}, DebounceMS: 1500, DebounceMaxMS: 9000,
 			Supersede: true, PauseMS: 60_000, CreatedAt: 5,
 			Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.", Typing: true,
