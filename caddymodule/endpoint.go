@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -115,4 +117,49 @@ func (m *Model) endpoints() []gateway.Endpoint {
 		})
 	}
 	return all
+}
+
+// endpointGauges reads the state of all endpoints at each scrape, because counting attempts by labels would delay each call.
+type endpointGauges struct {
+	app            *App
+	rest, attempts *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*endpointGauges)(nil)
+
+func newEndpointGauges(a *App) *endpointGauges {
+	return &endpointGauges{
+		app: a,
+		rest: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "rest_seconds"),
+			"Rest of the time for which an endpoint isn't asked because of its last failure. Its state is ok, resting or probing: one call tries it.",
+			[]string{"provider", "upstream_model", "state", "failure"}, nil),
+		attempts: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "attempts_total"),
+			"Calls of an endpoint: answered, canceled because the client left, or the class of the failure.",
+			[]string{"provider", "upstream_model", "outcome"}, nil),
+	}
+}
+
+func (g *endpointGauges) Describe(descs chan<- *prometheus.Desc) {
+	descs <- g.rest
+	descs <- g.attempts
+}
+
+func (g *endpointGauges) Collect(metrics chan<- prometheus.Metric) {
+	if !g.app.isReady() {
+		return
+	}
+	for _, e := range g.app.runtime.calls.Endpoints() {
+		state := "ok"
+		if e.Cooled > 0 {
+			state = "resting"
+		} else if e.Probing {
+			state = "probing"
+		}
+		metrics <- prometheus.MustNewConstMetric(g.rest, prometheus.GaugeValue, e.Cooled.Seconds(), e.Provider, e.Upstream, state, string(e.Failure))
+		for outcome, n := range e.Attempts {
+			if n > 0 {
+				metrics <- prometheus.MustNewConstMetric(g.attempts, prometheus.CounterValue, float64(n), e.Provider, e.Upstream, outcome)
+			}
+		}
+	}
 }

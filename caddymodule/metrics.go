@@ -177,6 +177,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
 		newQueueGauges(a),
+		newEndpointGauges(a),
 		gauge("build_info", "1, with the version of the program as its label.", prometheus.Labels{"version": Version()},
 			func() float64 { return 1 }),
 		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,

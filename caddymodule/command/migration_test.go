@@ -30,7 +30,7 @@ var workingCommands = []string{
 	"channel delete chn_1",
 	"queue dead", "queue standing --org org_1", "queue retry trn_1", "queue dismiss --org org_1", "queue resend out_1 --conversation cnv_1",
 	"conversation block cnv_1", "conversation unblock cnv_1", "conversation erase cnv_1", "conversation export cnv_1 --org org_1 --file DIR/conversation",
-	"doctor", "rekey", "audit", "backup DIR/copy.db", "export DIR/archive", "status", "try",
+	"doctor", "rekey", "audit", "backup DIR/copy.db", "export DIR/archive", "status", "vendors", "try",
 }
 
 var (

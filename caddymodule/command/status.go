@@ -121,12 +121,16 @@ exit status doesn't depend on it. It changes nothing and doesn't read the ledger
 		if err != nil {
 			return nil, err
 		}
-		return e.status(ctx, listeners)
+		metrics, err := e.metricsAddresses(adapted)
+		if err != nil {
+			return nil, err
+		}
+		return e.status(ctx, listeners, metrics)
 	})
 }
 
-// status tries the parts of the service and reads the store.
-func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, error) {
+// status tries the parts of the service and reads the store. metrics are the addresses of metrics.
+func (e *commandEnv) status(ctx context.Context, listeners, metrics []string) (answer, error) {
 	counts, err := e.db.Counts(ctx)
 	if err != nil {
 		return nil, err
@@ -163,6 +167,13 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 	a.Wrong = a.judge(counts, e.masterKeyFault(ctx))
 	for _, coming := range e.app.ComingPrices(time.Now()) {
 		a.Wrong = append(a.Wrong, coming+".")
+	}
+	endpoints, _ := readEndpoints(ctx, metrics) // a process that doesn't respond is a part of the service
+	for i := range endpoints {
+		if at := &endpoints[i]; at.State != "ok" {
+			a.Wrong = append(a.Wrong, fmt.Sprintf("The endpoint %s/%s isn't asked (%s; last failure: %s): `caddy svc vendors`.",
+				at.Provider, at.Upstream, at.until(), at.Failure))
+		}
 	}
 	if slices.ContainsFunc(a.Running, func(part partAnswer) bool { return !part.ok }) {
 		for _, missing := range e.app.MissingSecrets(e.repl) {

@@ -1,0 +1,198 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// vendorsAnswer are the endpoints of all models at each server or worker of this machine.
+type vendorsAnswer struct {
+	Data []endpointAnswer `json:"data"`
+}
+
+// endpointAnswer is the state of an endpoint in a process.
+type endpointAnswer struct {
+	// Process is the address of the process's metrics.
+	Process  string `json:"process"`
+	Provider string `json:"provider"`
+	Upstream string `json:"upstreamModel"`
+	// State is ok, resting or probing.
+	State string `json:"state"`
+	// RestSeconds is the rest of the time for which calls go elsewhere.
+	RestSeconds int64 `json:"restSeconds"`
+	// Failure is the class of the last failure. It may be empty.
+	Failure string `json:"failure"`
+	// Attempts are all calls of the endpoint since the process began, and Failures the calls that failed.
+	Attempts int64 `json:"attempts"`
+	Failures int64 `json:"failures"`
+}
+
+// until is the state in words.
+func (e *endpointAnswer) until() string {
+	if e.State == "resting" {
+		return fmt.Sprintf("resting for %s", time.Duration(e.RestSeconds)*time.Second)
+	}
+	return e.State
+}
+
+func (a vendorsAnswer) text(w *strings.Builder) {
+	fmt.Fprintln(w, "PROVIDER\tMODEL\tSTATE\tLAST FAILURE\tATTEMPTS\tFAILURES\tPROCESS")
+	for i := range a.Data {
+		e := &a.Data[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Provider, e.Upstream, e.until(), e.Failure, e.Attempts, e.Failures, e.Process)
+	}
+}
+
+func vendorsCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "vendors",
+		Short: "Shows which endpoints of the models answer, which rest after a failure, and for how long",
+		Long: `Shows which endpoints of the models answer, which rest after a failure, and for how long, in each server and worker of this
+machine. It reads their metrics: at the sites of the configuration with Caddy's metrics handler, and at worker { listen … }.`,
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		adapted, err := f.adapt()
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := e.metricsAddresses(adapted)
+		if err != nil {
+			return nil, err
+		}
+		if len(addresses) == 0 {
+			return nil, errors.New("no site of the configuration has /metrics, and there is no worker { listen … }; " +
+				"docs/operating.md#metrics-and-probes has an example")
+		}
+		endpoints, err := readEndpoints(ctx, addresses)
+		if endpoints == nil && err != nil {
+			return nil, err
+		}
+		return vendorsAnswer{Data: endpoints}, err
+	})
+}
+
+// metricsAddresses are the addresses of the configuration's sites with metrics, and of the worker.
+func (e *commandEnv) metricsAddresses(adapted []byte) ([]string, error) {
+	var config struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]json.RawMessage `json:"servers"`
+			} `json:"http"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		return nil, errors.Join(errors.New("reading the sites of the configuration"), err)
+	}
+	var addresses []string
+	for _, raw := range config.Apps.HTTP.Servers {
+		var server struct {
+			Listen []string `json:"listen"`
+		}
+		if strings.Contains(string(raw), `"handler":"metrics"`) && json.Unmarshal(raw, &server) == nil {
+			addresses = append(addresses, server.Listen...)
+		}
+	}
+	slices.Sort(addresses)
+	if e.app.Worker != nil && e.app.Worker.Listen != "" {
+		addresses = append(addresses, e.app.Worker.Listen)
+	}
+	return addresses, nil
+}
+
+// readEndpoints reads the endpoints of the processes that serve metrics at the addresses. Processes that don't respond are in the error.
+func readEndpoints(ctx context.Context, addresses []string) (found []endpointAnswer, err error) {
+	for _, address := range addresses {
+		read, failed := readProcess(ctx, address)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %s", address, reason(failed)))
+		}
+		found = append(found, read...)
+	}
+	return found, err
+}
+
+// maxMetrics limits the metrics that are read, in bytes.
+const maxMetrics = 64 << 20
+
+var (
+	endpointMetric = regexp.MustCompile(`^svc_endpoint_(rest_seconds|attempts_total)\{(.*)\} (\S+)$`)
+	metricLabel    = regexp.MustCompile(`(\w+)=("(?:[^"\\]|\\.)*")`)
+)
+
+func readProcess(ctx context.Context, address string) ([]endpointAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialListener(ctx, address)
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("responds with status %d", response.StatusCode)
+	}
+	var found []endpointAnswer
+	metrics, err := io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(metrics)) {
+		parts := endpointMetric.FindStringSubmatch(strings.TrimSpace(line))
+		if parts == nil {
+			continue
+		}
+		value, err := strconv.ParseFloat(parts[3], 64)
+		if err != nil {
+			return nil, fmt.Errorf("the metric %s has no number: %w", parts[1], err)
+		}
+		found = addMetric(found, address, parts[1], labelsOf(parts[2]), value)
+	}
+	return found, nil
+}
+
+func labelsOf(text string) map[string]string {
+	labels := map[string]string{}
+	for _, label := range metricLabel.FindAllStringSubmatch(text, -1) {
+		labels[label[1]], _ = strconv.Unquote(label[2]) // the form of Go's literals
+	}
+	return labels
+}
+
+// addMetric adds the value of a metric to its endpoint.
+func addMetric(found []endpointAnswer, process, name string, labels map[string]string, value float64) []endpointAnswer {
+	i := slices.IndexFunc(found, func(e endpointAnswer) bool {
+		return e.Provider == labels["provider"] && e.Upstream == labels["upstream_model"]
+	})
+	if i < 0 {
+		i = len(found)
+		found = append(found, endpointAnswer{Process: process, Provider: labels["provider"], Upstream: labels["upstream_model"]})
+	}
+	e := &found[i]
+	if name == "rest_seconds" {
+		e.State, e.Failure, e.RestSeconds = labels["state"], labels["failure"], int64(value+0.5)
+		return found
+	}
+	e.Attempts += int64(value)
+	if outcome := labels["outcome"]; outcome != "answered" && outcome != "canceled" {
+		e.Failures += int64(value)
+	}
+	return found
+}
