@@ -183,7 +183,7 @@ func (f *vendorFault) mentions(texts ...string) bool {
 	return false
 }
 
-// coolLong is the time to rest for an endpoint whose key, money, model or daily quota is missing. A person has to act, and may have
+// coolLong is the time to rest for an endpoint without money or without a rest of its daily quota. A person has to act, and may have
 // acted an hour later.
 const coolLong = time.Hour
 
@@ -199,8 +199,10 @@ func classify(f vendorFault, status int, header http.Header) *providers.Error {
 		e.Failure, e.Permanent, e.Elsewhere = providers.FailureContextTooLong, true, false
 	case known != 401 && known != 429 && f.flagged():
 		e.Failure, e.Permanent, e.Elsewhere = providers.FailureRefused, true, false
-	case f.outOfFunds(known), f.misconfigured(known):
+	case f.outOfFunds(known):
 		e.Failure, e.Permanent, e.Elsewhere, e.Cool = providers.FailureRefused, true, true, max(e.Cool, coolLong)
+	case f.misconfigured(known):
+		e.Failure, e.Permanent, e.Elsewhere = providers.FailureRefused, true, true
 	case e.Failure == providers.FailureRefused && (known == 0 || known >= 500):
 		e.Failure, e.Permanent = f.judgeByWords()
 		e.Elsewhere = known != 0 || !e.Permanent
@@ -242,7 +244,8 @@ func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool)
 func (f *vendorFault) outOfFunds(status int) bool {
 	return status == http.StatusPaymentRequired ||
 		f.hasWord("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "exceeded_current_quota_error",
-			"enforced_spend_limit_reached", "contract_spend_limit_reached", "insufficient_credits", "insufficient_balance") ||
+			"enforced_spend_limit_reached", "contract_spend_limit_reached", "organization_on_hold", "insufficient_credits",
+			"insufficient_balance") ||
 		noFundsText.MatchString(f.message)
 }
 
@@ -255,7 +258,7 @@ func (f *vendorFault) misconfigured(status int) bool {
 	case 0, http.StatusBadRequest:
 		return f.hasWord("invalid_api_key", "api_key_invalid", "authentication_error", "invalid_authentication_error", "permission_error",
 			"permission_denied", "failed_precondition", "not_found_error", "model_not_found", "invalid_model", "deploymentnotfound",
-			"organization_restricted", "organization_on_hold") || misconfiguredText.MatchString(f.message)
+			"organization_restricted") || misconfiguredText.MatchString(f.message)
 	}
 	return false
 }

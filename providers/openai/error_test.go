@@ -80,6 +80,8 @@ func TestClassify(t *testing.T) {
 		{0, `{"message":"x","code":504}`, providers.FailureTimeout, false, 0},
 		{0, `{"message":"x","code":502}`, providers.FailureRefused, false, 0},
 		{0, `{"message":"x","type":"invalid_request_error"}`, providers.FailureRefused, true, 0},
+		{0, `{"message":"x","type":"authentication_error"}`, providers.FailureRefused, true, 0},
+		{0, `{"message":"x","code":"model_not_found"}`, providers.FailureRefused, true, 0},
 		{0, `"just text"`, providers.FailureRefused, false, 0},
 		{0, `"Overloaded"`, providers.FailureOverloaded, false, 0},
 		{0, `{}`, providers.FailureRefused, false, 0},
@@ -95,7 +97,7 @@ func TestClassify(t *testing.T) {
 }
 
 // TestWhoseFault has an error of each vendor and kind: another endpoint may answer unless the client's request is at fault, and an
-// endpoint without a key, money, model or quota rests for long.
+// endpoint without money or quota rests for long. How long one with a wrong key or model rests is the gateway's choice.
 func TestWhoseFault(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -105,22 +107,22 @@ func TestWhoseFault(t *testing.T) {
 		cool      time.Duration
 	}{
 		// A wrong key, account or model.
-		{401, `{"error":{"message":"Incorrect API key provided: sk-x.","code":"invalid_api_key"}}`, true, coolLong},
-		{401, ``, true, coolLong},
-		{403, `{"error":{"message":"Project does not have access to model","code":"model_not_found"}}`, true, coolLong},
-		{404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`, true, coolLong},
-		{404, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, true, coolLong},
-		{404, `{"error":"model 'x' not found"}`, true, coolLong},
-		{404, `{"code":"Some requested entity was not found","error":"The model grok-x does not exist"}`, true, coolLong},
-		{400, `{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***x. You can obtain an API key from https://console.x.ai."}`, true, coolLong},
-		{400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`, true, coolLong},
-		{400, `{"error":{"code":400,"message":"Bad","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`, true, coolLong},
-		{400, `{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}`, true, coolLong},
-		{400, `{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}`, true, coolLong},
-		{400, `{"object":"error","message":"Invalid model: mistral-x","type":"invalid_model","code":"1500"}`, true, coolLong},
-		{400, `{"error":{"message":"acme/x is not a valid model ID","code":400}}`, true, coolLong},
-		{400, `{"error":{"message":"Organization has been restricted.","type":"invalid_request_error","code":"organization_restricted"}}`, true, coolLong},
-		{0, `{"type":"authentication_error","message":"no"}`, true, coolLong},
+		{401, `{"error":{"message":"Incorrect API key provided: sk-x.","code":"invalid_api_key"}}`, true, 0},
+		{401, ``, true, 0},
+		{403, `{"error":{"message":"Project does not have access to model","code":"model_not_found"}}`, true, 0},
+		{404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`, true, 0},
+		{404, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, true, 0},
+		{404, `{"error":"model 'x' not found"}`, true, 0},
+		{404, `{"code":"Some requested entity was not found","error":"The model grok-x does not exist"}`, true, 0},
+		{400, `{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***x. You can obtain an API key from https://console.x.ai."}`, true, 0},
+		{400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`, true, 0},
+		{400, `{"error":{"code":400,"message":"Bad","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`, true, 0},
+		{400, `{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}`, true, 0},
+		{400, `{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}`, true, 0},
+		{400, `{"object":"error","message":"Invalid model: mistral-x","type":"invalid_model","code":"1500"}`, true, 0},
+		{400, `{"error":{"message":"acme/x is not a valid model ID","code":400}}`, true, 0},
+		{400, `{"error":{"message":"Organization has been restricted.","type":"invalid_request_error","code":"organization_restricted"}}`, true, 0},
+		{0, `{"type":"authentication_error","message":"no"}`, true, 0},
 		// No money, or a limit of the operator's.
 		{402, `{"error":{"message":"Insufficient Balance"}}`, true, coolLong},
 		{402, `{"error":{"code":402,"message":"This request requires more credits"}}`, true, coolLong},

@@ -70,7 +70,7 @@ func TestListsThatFail(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, `{"error":{"message":"no such key sk-planted"}}`, http.StatusUnauthorized)
 			},
-			providers.Error{Failure: providers.FailureRefused, Status: 401, Permanent: true, Elsewhere: true, Cool: time.Hour, Detail: "no such key [masked]"},
+			providers.Error{Failure: providers.FailureRefused, Status: 401, Permanent: true, Elsewhere: true, Detail: "no such key [masked]"},
 		},
 	} {
 		_, err := lister(t, test.serve).ListModels(t.Context(), "sk-planted")
