@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -544,5 +545,44 @@ func TestRecord(t *testing.T) {
 		free.Claim = &Claim{}
 		_, err = book.Record(free)
 		require.ErrorIs(t, err, ErrInvalid, "a key that is finished can't be lost")
+	})
+}
+
+// TestAnsweringModels: the price of a call keeps the name of the model that answered. A vendor with ever other names, or with texts that no database
+// stores, makes few rows and no call fails.
+func TestAnsweringModels(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 1_000_000)
+		for i := range 2 * maxAnswering {
+			for _, name := range []string{fmt.Sprint("model-", i), "\x00\xff", "a b", strings.Repeat("x", maxAnsweringName+1), ""} {
+				charged := cost(fmt.Sprintf("call_%d_%x", i, name[:min(2, len(name))]), 10, 1)
+				charged.Call.Provider, charged.Call.AnsweringModel = "p", name
+				_, err := book.Settle(t.Context(), charged)
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, maxAnswering+1, count(t, db, `SELECT count(*) FROM prices`))
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM prices WHERE answering_model = ''`))
+		require.Equal(t, maxAnswering, count(t, db, `SELECT count(*) FROM calls c JOIN prices p ON p.id = c.price_id WHERE answering_model <> ''`))
+		requireSoundBooks(t, db)
+	})
+}
+
+// TestCostOfFreeCalls: a call of a free model that costs the operator something keeps its price, though nothing waits for its record.
+func TestCostOfFreeCalls(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		makeOrganization(t, db, "org_free")
+		for i, byok := range []bool{false, false, true} {
+			free := cost(fmt.Sprint("call_", i), 0, 7)
+			free.Call.Wallet.OrgID, free.Call.BYOK, free.Price, free.VendorPrice = "org_free", byok, Price{}, Price{Output: tokensPerPrice}
+			free.Attempts = []Attempt{{Provider: "dead", Failure: "unreachable"}}
+			pending, err := book.Record(free)
+			require.NoError(t, err)
+			<-pending.Done()
+			require.NoError(t, pending.Err())
+		}
+		require.Equal(t, 2, count(t, db, `SELECT count(*) FROM calls c JOIN prices p ON p.id = c.price_id WHERE vendor_price LIKE '%"output":1000000,%'`))
+		require.Equal(t, 3, count(t, db, `SELECT count(*) FROM attempts`))
+		requireSoundBooks(t, db)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"math/bits"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -239,7 +240,7 @@ func (p *priceRow) digest(vendor string) int64 {
 }
 
 // maxAnswering limits the names of answering models that a process stores for one endpoint, and maxAnsweringName their bytes, because an endpoint
-// may name another model in every answer. Further names are stored as empty.
+// may name another model in every answer. Further names, and texts that are no names, are stored as empty.
 const (
 	maxAnswering     = 16
 	maxAnsweringName = 128
@@ -277,7 +278,7 @@ func (s *storedPrices) admit(row *priceRow) bool {
 	if names[row.answering] {
 		return true
 	}
-	if len(names) >= maxAnswering || len(row.answering) > maxAnsweringName {
+	if len(names) >= maxAnswering || !isModelName(row.answering) {
 		return false
 	}
 	if names == nil {
@@ -286,6 +287,11 @@ func (s *storedPrices) admit(row *priceRow) bool {
 	}
 	names[row.answering] = true
 	return true
+}
+
+// isModelName reports whether a text can be stored as the name of a model: printable ASCII without spaces.
+func isModelName(text string) bool {
+	return len(text) <= maxAnsweringName && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 func (s *storedPrices) add(row *priceRow, id int64) {

@@ -37,6 +37,11 @@ func TestRetentionDeletesFreeCalls(t *testing.T) {
 		settle(void("call_void", 0), 40*day)
 		settle(void("call_lost", 9), 40*day)
 		settle(void("call_young", 0), 30*day)
+		tried, dear := void("call_tried", 0), void("call_dear", 0)
+		tried.Attempts = make([]Attempt, 2)
+		dear.Attempts = []Attempt{{}, {Usage: Usage{PromptTokens: 1}, VendorPrice: Price{Input: 1}}}
+		settle(tried, 40*day)
+		settle(dear, 40*day)
 		for i := range old {
 			execute(t, db, `INSERT INTO calls SELECT $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0, 0, 0,
 				usage_source, ended_at + $2, duration_ms, price_id, 60, 0, 0, wallet_seq, balance_micros, cache_write_tokens,
@@ -44,7 +49,7 @@ func TestRetentionDeletesFreeCalls(t *testing.T) {
 				fmt.Sprintf("call_free%d", i), int64(i))
 		}
 		all := count(t, db, `SELECT count(*) FROM calls`)
-		require.Equal(t, old+4, all)
+		require.Equal(t, old+6, all)
 
 		r := NewRetention(db)
 		sweep := func() int {
@@ -57,8 +62,9 @@ func TestRetentionDeletesFreeCalls(t *testing.T) {
 		require.NoError(t, db.Organizations.SetRetention(t.Context(), "test", acme.OrgID, 41))
 		require.Zero(t, sweep(), "younger than the retention")
 		require.NoError(t, db.Organizations.SetRetention(t.Context(), "test", acme.OrgID, store.MinRetentionDays))
-		require.Equal(t, old+1, sweep())
-		require.Equal(t, "call_charged call_lost call_young", names(t, db, `SELECT id FROM calls ORDER BY id`))
+		require.Equal(t, old+2, sweep())
+		require.Equal(t, "call_charged call_dear call_lost call_young", names(t, db, `SELECT id FROM calls ORDER BY id`))
+		require.Equal(t, "call_dear 1 call_dear 2", names(t, db, `SELECT call_id || ' ' || number FROM attempts ORDER BY number`))
 		require.Zero(t, sweep())
 		requireWallet(t, book, 1_000_000-25, 0)
 	})

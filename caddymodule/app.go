@@ -89,6 +89,16 @@ func init() { caddy.RegisterModule(new(App)) }
 //	            weight           <n>
 //	            max_tokens_field max_tokens | max_completion_tokens
 //	            thinking         <word>
+//	            cost {
+//	                input            <micros per million tokens>
+//	                output           <micros per million tokens>
+//	                cached_input     <micros per million tokens>
+//	                cache_write      <micros per million tokens>
+//	                cache_write_long <micros per million tokens>
+//	                tier <prompt tokens> {
+//	                    <options of price_tier>
+//	                }
+//	            }
 //	        }
 //	        display_name           <text>
 //	        friendly_name          <text>

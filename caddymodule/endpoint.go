@@ -29,6 +29,23 @@ type Endpoint struct {
 
 	// As for the model, whose value is the default.
 	Thinking string `json:"thinking,omitempty"`
+
+	// Your own price at the endpoint. The margin of a call is its charge less its cost by this price, which changes no charge. Default:
+	// unknown.
+	Cost *EndpointCost `json:"cost,omitempty"`
+}
+
+// EndpointCost is the operator's own price at an endpoint.
+type EndpointCost struct {
+	Rates
+
+	// The prices of whole calls with long prompts, at most 3.
+	Tiers []*PriceTier `json:"tiers,omitempty"`
+}
+
+// Rules are the options of a cost.
+func (c *EndpointCost) Rules() []caddyfile.Rule {
+	return append(c.Rates.Rules(), likeModels(tierRule("tier", &c.Tiers)))
 }
 
 // Named implements the list of endpoints.
@@ -41,6 +58,11 @@ func (e *Endpoint) Rules() []caddyfile.Rule {
 		caddyfile.Integer("weight", &e.Weight, 0, 1000).Or(1),
 		maxTokensField(&e.MaxTokensField),
 		thinking(&e.Thinking),
+		caddyfile.Block("cost", &e.Cost).Filled(func() {
+			if e.Cost != nil {
+				caddyfile.Fill(e.Cost.Rules())
+			}
+		}),
 	}
 }
 
@@ -115,6 +137,9 @@ func (m *Model) endpoints() []gateway.Endpoint {
 			Provider: provider, Upstream: upstream, MaxTokensField: cmp.Or(e.MaxTokensField, m.MaxTokensField),
 			Thinking: cmp.Or(e.Thinking, m.Thinking), Order: *e.Order, Weight: *e.Weight,
 		})
+		if e.Cost != nil {
+			all[len(all)-1].Cost = priceOf(&e.Cost.Rates, e.Cost.Tiers)
+		}
 	}
 	return all
 }

@@ -69,7 +69,7 @@ func TestSyntaxIsThatOfTheOptions(t *testing.T) {
 func TestOptionsAreFields(t *testing.T) {
 	t.Parallel()
 	for _, block := range []interface{ Rules() []caddyfile.Rule }{
-		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(PriceTier), new(PriceHours), new(PriceRow), new(Worker), new(Timing),
+		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(EndpointCost), new(PriceTier), new(PriceHours), new(PriceRow), new(Worker), new(Timing),
 		new(Limits), new(Memory),
 	} {
 		var members []string

@@ -37,6 +37,8 @@ type Endpoint struct {
 	Order int64
 	// Weight is the share of the calls of its level. A weight of 0 drains the endpoint: it gets no calls.
 	Weight int64
+	// Cost is the operator's own price at the endpoint. The zero value means that it is unknown.
+	Cost billing.Price
 }
 
 // endpoint is an [Endpoint] with its provider and its state.
@@ -376,6 +378,7 @@ func (c *call) blame(fault *providers.Error) {
 	if len(c.model.serving) > 1 { // a failed attempt costs the organization nothing
 		t.failed = append(t.failed, billing.Attempt{
 			Provider: c.provider.Name, UpstreamModel: c.endpoint.Upstream, Failure: string(fault.Failure), Usage: c.reported,
+			VendorPrice: c.vendorPrice(),
 		})
 		c.reported, c.uncounted = billing.Usage{}, 0
 	}

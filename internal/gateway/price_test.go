@@ -11,6 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/hours"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -174,4 +176,37 @@ func TestPricesOverTime(t *testing.T) {
 	moment := at("2026-11-23T01:00:00Z")
 	prices.At(moment)
 	require.Zero(t, testing.AllocsPerRun(100, func() { prices.At(moment) }))
+}
+
+// TestCostOfTheOperator: the row of a call's price has the endpoint that answered, its answering model, and the operator's own price there; a failed
+// attempt costs the operator what it reported, by its own price. Neither changes a charge.
+func TestCostOfTheOperator(t *testing.T) {
+	t.Parallel()
+	costs := func(endpoints []gateway.Endpoint, _ []gateway.ProviderEntry) {
+		for i := range endpoints {
+			endpoints[i].Cost = billing.Price{Input: int64(i+2) * priceIn, Output: priceIn}
+		}
+	}
+	failing := &script{steps: []step{
+		{event: providers.Event{Model: "cut-1", Usage: &providers.Usage{PromptTokens: 10, CompletionTokens: 3}}}, {err: fault(providers.FailureOverloaded)},
+	}}
+	for name, c := range map[string]struct {
+		answer []step
+		want   string
+	}{
+		"a named model": {[]step{{event: providers.Event{Text: "x", Model: "large-2026"}}, finish("stop"), usage(10, 1, 0)}, "23 two up-two large-2026 3000000"},
+		"no name":       {[]step{text("x"), finish("stop"), usage(10, 1, 0)}, "23 two up-two  3000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := served(t, storetest.Open(t, store.SQLite, billing.Ledger), []*script{failing, {steps: c.answer}}, costs)
+			_, err := f.Call(t.Context(), request(), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 12, f.spent(t))
+			var got string
+			require.NoError(t, f.db.Reader().QueryRowContext(t.Context(), `SELECT (SELECT cost_micros FROM attempts WHERE call_id = c.id) || ' ' || p.provider || ' '
+				|| upstream_model || ' ' || answering_model || ' ' || (vendor_price ->> '$[0].input') FROM calls c JOIN prices p ON p.id = c.price_id`).Scan(&got))
+			require.Equal(t, c.want, got)
+		})
+	}
 }

@@ -148,11 +148,19 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 
 // settlement returns the end of the call, without the decision on its key.
 func (c *call) settlement(record billing.Call) billing.Settlement {
-	s := billing.Settlement{Call: record, ReservedMicros: c.held, Attempts: c.tries.failed}
+	s := billing.Settlement{Call: record, ReservedMicros: c.held, Attempts: c.tries.failed, VendorPrice: c.vendorPrice()}
 	if !c.req.BYOK {
 		s.Price = *c.price
 	}
 	return s
+}
+
+// vendorPrice returns the operator's own price at the current endpoint. The operator pays nothing for a call with another key.
+func (c *call) vendorPrice() billing.Price {
+	if c.req.BYOK {
+		return billing.Price{}
+	}
+	return c.endpoint.Cost
 }
 
 // commit writes s. It doesn't wait for the record of a call without money and key.
