@@ -204,7 +204,7 @@ type Description struct {
 // Preset is a vendor that speaks a protocol. `preset NAME` of a provider sets the protocol, the address and the options, unless the
 // configuration gives them.
 type Preset struct {
-	// Name is the name in the configuration: lower-case letters, digits and underscores. No two presets of a product share a name.
+	// Name is the name in the configuration: lower-case letters, digits and underscores. A built-in preset wins over a guest's.
 	Name string
 	// Label names the vendor for people, such as "Azure OpenAI".
 	Label string
