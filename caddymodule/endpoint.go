@@ -146,8 +146,8 @@ func (m *Model) endpoints() []gateway.Endpoint {
 
 // endpointGauges reads the state of all endpoints at each scrape, because counting attempts by labels would delay each call.
 type endpointGauges struct {
-	app            *App
-	rest, attempts *prometheus.Desc
+	app                   *App
+	rest, attempts, other *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*endpointGauges)(nil)
@@ -161,12 +161,16 @@ func newEndpointGauges(a *App) *endpointGauges {
 		attempts: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "attempts_total"),
 			"Calls of an endpoint: answered, canceled because the client left, or the class of the failure.",
 			[]string{"provider", "upstream_model", "outcome"}, nil),
+		other: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "other_model"),
+			"1 while an endpoint's answers name another model than the requested one or a version of it.",
+			[]string{"provider", "upstream_model", "answering_model"}, nil),
 	}
 }
 
 func (g *endpointGauges) Describe(descs chan<- *prometheus.Desc) {
 	descs <- g.rest
 	descs <- g.attempts
+	descs <- g.other
 }
 
 func (g *endpointGauges) Collect(metrics chan<- prometheus.Metric) {
@@ -181,6 +185,9 @@ func (g *endpointGauges) Collect(metrics chan<- prometheus.Metric) {
 			state = "probing"
 		}
 		metrics <- prometheus.MustNewConstMetric(g.rest, prometheus.GaugeValue, e.Cooled.Seconds(), e.Provider, e.Upstream, state, string(e.Failure))
+		if e.Other != "" {
+			metrics <- prometheus.MustNewConstMetric(g.other, prometheus.GaugeValue, 1, e.Provider, e.Upstream, e.Other)
+		}
 		for outcome, n := range e.Attempts {
 			if n > 0 {
 				metrics <- prometheus.MustNewConstMetric(g.attempts, prometheus.CounterValue, float64(n), e.Provider, e.Upstream, outcome)

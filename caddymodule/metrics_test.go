@@ -126,7 +126,7 @@ func metricsTable() string {
 func TestLabelsNameNoTenant(t *testing.T) {
 	t.Parallel()
 	_, series := registered(t)
-	const allowed = `byok code error_type gen_ai_operation_name gen_ai_provider_name gen_ai_request_model failure gen_ai_token_type handler kind le model
+	const allowed = `answering_model byok code error_type gen_ai_operation_name gen_ai_provider_name gen_ai_request_model failure gen_ai_token_type handler kind le model
 		outcome platform provider reason share source state stream type upstream_model version`
 	for name, labels := range series {
 		for _, label := range labels {

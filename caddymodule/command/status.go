@@ -170,10 +170,7 @@ func (e *commandEnv) status(ctx context.Context, listeners, metrics []string) (a
 	}
 	endpoints, _ := readEndpoints(ctx, metrics) // a process that doesn't respond is a part of the service
 	for i := range endpoints {
-		if at := &endpoints[i]; at.State != "ok" {
-			a.Wrong = append(a.Wrong, fmt.Sprintf("The endpoint %s/%s isn't asked (%s; last failure: %s): `caddy svc vendors`.",
-				at.Provider, at.Upstream, at.until(), at.Failure))
-		}
+		a.Wrong = append(a.Wrong, endpoints[i].wrong()...)
 	}
 	if slices.ContainsFunc(a.Running, func(part partAnswer) bool { return !part.ok }) {
 		for _, missing := range e.app.MissingSecrets(e.repl) {

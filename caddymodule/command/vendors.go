@@ -17,6 +17,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// wrong returns a sentence for everything about the endpoint that needs the operator.
+func (e *endpointAnswer) wrong() (found []string) {
+	if e.State != "ok" {
+		found = append(found, fmt.Sprintf("The endpoint %s/%s isn't asked (%s; last failure: %s): `caddy svc vendors`.",
+			e.Provider, e.Upstream, e.until(), e.Failure))
+	}
+	if e.Other != "" {
+		found = append(found, fmt.Sprintf("The endpoint %s/%s answers with another model: %s.", e.Provider, e.Upstream, e.Other))
+	}
+	return found
+}
+
 // vendorsAnswer are the endpoints of all models at each server or worker of this machine.
 type vendorsAnswer struct {
 	Data []endpointAnswer `json:"data"`
@@ -34,6 +46,8 @@ type endpointAnswer struct {
 	RestSeconds int64 `json:"restSeconds"`
 	// Failure is the class of the last failure. It may be empty.
 	Failure string `json:"failure"`
+	// Other is the name of the answering model if it is another one than Upstream. It may be empty.
+	Other string `json:"otherModel"`
 	// Attempts are all calls of the endpoint since the process began, and Failures the calls that failed.
 	Attempts int64 `json:"attempts"`
 	Failures int64 `json:"failures"`
@@ -48,10 +62,11 @@ func (e *endpointAnswer) until() string {
 }
 
 func (a vendorsAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "PROVIDER\tMODEL\tSTATE\tLAST FAILURE\tATTEMPTS\tFAILURES\tPROCESS")
+	fmt.Fprintln(w, "PROVIDER\tMODEL\tANSWERS AS\tSTATE\tLAST FAILURE\tATTEMPTS\tFAILURES\tPROCESS")
 	for i := range a.Data {
 		e := &a.Data[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Provider, e.Upstream, e.until(), e.Failure, e.Attempts, e.Failures, e.Process)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
+			e.Provider, e.Upstream, e.Other, e.until(), e.Failure, e.Attempts, e.Failures, e.Process)
 	}
 }
 
@@ -127,7 +142,7 @@ func readEndpoints(ctx context.Context, addresses []string) (found []endpointAns
 const maxMetrics = 64 << 20
 
 var (
-	endpointMetric = regexp.MustCompile(`^svc_endpoint_(rest_seconds|attempts_total)\{(.*)\} (\S+)$`)
+	endpointMetric = regexp.MustCompile(`^svc_endpoint_(rest_seconds|attempts_total|other_model)\{(.*)\} (\S+)$`)
 	metricLabel    = regexp.MustCompile(`(\w+)=("(?:[^"\\]|\\.)*")`)
 )
 
@@ -186,8 +201,12 @@ func addMetric(found []endpointAnswer, process, name string, labels map[string]s
 		found = append(found, endpointAnswer{Process: process, Provider: labels["provider"], Upstream: labels["upstream_model"]})
 	}
 	e := &found[i]
-	if name == "rest_seconds" {
+	switch name {
+	case "rest_seconds":
 		e.State, e.Failure, e.RestSeconds = labels["state"], labels["failure"], int64(value+0.5)
+		return found
+	case "other_model":
+		e.Other = labels["answering_model"]
 		return found
 	}
 	e.Attempts += int64(value)

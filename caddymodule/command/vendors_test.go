@@ -18,6 +18,7 @@ svc_endpoint_attempts_total{outcome="canceled",provider="one",upstream_model="a\
 svc_endpoint_attempts_total{outcome="timeout",provider="one",upstream_model="a\"b"} 3
 svc_endpoint_attempts_total{outcome="answered",provider="two",upstream_model="c"} 1
 svc_endpoint_rest_seconds{failure="timeout",provider="one",state="resting",upstream_model="a\"b"} 61.6
+svc_endpoint_other_model{answering_model="d-mini",provider="two",upstream_model="c"} 1
 svc_endpoint_rest_seconds{failure="",provider="two",state="ok",upstream_model="c"} 0
 svc_calls_running 4
 `
@@ -38,17 +39,18 @@ func TestVendors(t *testing.T) {
 	address := strings.TrimPrefix(worker.URL, "http://")
 	require.Equal(t, []any{
 		map[string]any{
-			"process": address, "provider": "one", "upstreamModel": `a"b`, "state": "resting", "restSeconds": json.Number("62"), "failure": "timeout",
+			"process": address, "provider": "one", "upstreamModel": `a"b`, "state": "resting", "restSeconds": json.Number("62"), "failure": "timeout", "otherModel": "",
 			"attempts": json.Number("15"), "failures": json.Number("3"),
 		},
 		map[string]any{
-			"process": address, "provider": "two", "upstreamModel": "c", "state": "ok", "restSeconds": json.Number("0"), "failure": "",
+			"process": address, "provider": "two", "upstreamModel": "c", "state": "ok", "restSeconds": json.Number("0"), "failure": "", "otherModel": "d-mini",
 			"attempts": json.Number("1"), "failures": json.Number("0"),
 		},
 	}, c.json("vendors")["data"])
-	require.Regexp(t, `one +a"b +resting for 1m2s +timeout +15 +3 +`+address+`\ntwo +c +ok +1 +0 +`+address, c.run("", "vendors").stdout)
+	require.Regexp(t, `one +a"b +resting for 1m2s +timeout +15 +3 +`+address+`\ntwo +c +d-mini +ok +1 +0 +`+address, c.run("", "vendors").stdout)
 	require.Contains(t, c.json("status")["wrong"],
 		"The endpoint one/a\"b isn't asked (resting for 1m2s; last failure: timeout): `caddy svc vendors`.")
+	require.Contains(t, c.json("status")["wrong"], "The endpoint two/c answers with another model: d-mini.")
 	c.write("Caddyfile", c.caddyfile()+"http://"+address+" {\n\tmetrics /metrics\n}\n")
 	require.Len(t, c.json("vendors")["data"], 2, "at a site")
 	worker.Close()

@@ -349,6 +349,10 @@ func (c *call) endAttempt(err error) {
 		}
 	}
 	c.endpoint.health.count(outcome)
+	if err == nil && c.endpoint.health.answeredAs(c.endpoint.Upstream, c.answering) {
+		c.Logger.Warn("a vendor answers with another model than was requested", "provider", c.provider.Name,
+			"upstream_model", c.endpoint.Upstream, "answering_model", c.answering, "call", c.id)
+	}
 }
 
 // blame records a fault of the endpoint.

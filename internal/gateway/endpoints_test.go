@@ -587,6 +587,35 @@ func TestSpanOfEachAttempt(t *testing.T) {
 	})
 }
 
+// TestOtherModel: an endpoint that answers with another model than the requested one is shown, until it answers with that or a version
+// of it. An answer without a name changes nothing.
+func TestOtherModel(t *testing.T) {
+	t.Parallel()
+	onFakeClock(t, func(t *testing.T, db *store.DB) {
+		s := &script{}
+		f := served(t, db, []*script{s}, func(endpoints []gateway.Endpoint, _ []gateway.ProviderEntry) {
+			endpoints[0].Upstream = "acme/gpt-5-latest"
+		})
+		for _, row := range [][2]string{
+			{"acme/gpt-5-latest", ""},
+			{"gpt-5", ""},
+			{"GPT-5-2026-08-07", ""},
+			{"other/gpt-5@20260807", ""},
+			{"gpt-5.001", ""},
+			{"gpt-5-mini", "gpt-5-mini"},
+			{"", "gpt-5-mini"},
+			{"gpt-50", "gpt-50"},
+			{"gpt", "gpt"},
+			{"gpt-5-2", ""},
+		} {
+			s.steps = append([]step{{event: providers.Event{Text: "x", Model: row[0]}}}, answered()...)
+			_, err := f.Call(t.Context(), request(), nil)
+			require.NoError(t, err)
+			require.Equal(t, row[1], f.state("one").Other, row[0])
+		}
+	})
+}
+
 // TestFaultyEndpoints: a catalog names every fault.
 func TestFaultyEndpoints(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,8 @@ type health struct {
 	attempts [len(attemptOutcomes)]atomic.Int64
 	// cooled means that until is set.
 	cooled atomic.Bool
+	// other is the vendor's name of the model that gave the last answer, if it is another model than the endpoint's.
+	other atomic.Pointer[string]
 
 	mu sync.Mutex
 	// since and until are the begin and the end of the last cool-down. until is zero after an answer to a later attempt.
@@ -185,6 +187,38 @@ func (h *health) failed(began, now time.Time, fault *providers.Error) time.Durat
 	return cool
 }
 
+// answeredAs records the vendor's name of the model that gave an answer. It reports whether the vendor has just begun to answer with
+// another model than upstream.
+func (h *health) answeredAs(upstream, name string) (changed bool) {
+	before := h.other.Load()
+	if name == "" || isVersion(upstream, name) {
+		if before != nil && name != "" {
+			h.other.Store(nil)
+		}
+		return false
+	}
+	if before != nil && *before == name {
+		return false
+	}
+	h.other.Store(&name)
+	return true
+}
+
+// isVersion reports whether a vendor's name of a model is the requested one, or the name of a version of it with its date or number.
+// Routers put the vendor in front of a name, and a request may name the latest version.
+func isVersion(upstream, name string) bool {
+	if upstream == name {
+		return true
+	}
+	upstream, name = upstream[strings.LastIndexByte(upstream, '/')+1:], name[strings.LastIndexByte(name, '/')+1:]
+	upstream = strings.TrimSuffix(upstream, "-latest")
+	if len(name) < len(upstream) || !strings.EqualFold(name[:len(upstream)], upstream) {
+		return false
+	}
+	version := name[len(upstream):]
+	return version == "" || strings.IndexByte("-@:.", version[0]) >= 0 && strings.Trim(version, "-@:.v0123456789") == ""
+}
+
 // count counts an ended attempt.
 func (h *health) count(outcome string) {
 	if i := slices.Index(attemptOutcomes[:], outcome); i >= 0 {
@@ -221,6 +255,8 @@ type EndpointState struct {
 	Probing bool
 	// Failure is the class of the last fault. It may be empty.
 	Failure providers.Failure
+	// Other is the vendor's name of the model that gave the last answer, if it is another model than Upstream. It may be empty.
+	Other string
 	// Attempts are the numbers of ended attempts in this process by outcome, of operator's and organizations' keys together.
 	Attempts map[string]int64
 }
@@ -233,6 +269,9 @@ func (g *Gateway) Endpoints() []EndpointState {
 		s := EndpointState{Provider: key.provider, Upstream: key.upstream, Attempts: make(map[string]int64, len(attemptOutcomes))}
 		for i, outcome := range attemptOutcomes {
 			s.Attempts[outcome] = h.attempts[i].Load()
+		}
+		if other := h.other.Load(); other != nil {
+			s.Other = *other
 		}
 		h.mu.Lock()
 		s.Cooled, s.Probing, s.Failure = max(0, h.until.Sub(now)), h.probing, h.last
