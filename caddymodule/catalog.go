@@ -79,8 +79,8 @@ func (a *App) useCatalog() {
 		_, upstream, _ := strings.Cut(m.Name, "/")
 		upstream = cmp.Or(m.UpstreamModel, upstream)
 		made := *m
-		if row := a.catalogRow(m.provider(), upstream); row != nil {
-			made = m.from(row, rate)
+		for _, row := range a.catalogRows(m.provider(), upstream) {
+			made = made.from(row, rate)
 		}
 		made.Endpoints = a.catalogEndpoints(&made, upstream)
 		a.Models[i] = &made
@@ -96,22 +96,22 @@ func (a *App) catalogEndpoints(m *Model, upstream string) []*Endpoint {
 			continue
 		}
 		provider, name := e.split(upstream)
-		if row := a.catalogRow(provider, name); row != nil {
-			e := *e
-			e.Thinking, e.MaxTokensField = cmp.Or(e.Thinking, row.Thinking), cmp.Or(e.MaxTokensField, row.MaxTokensField)
+		made[i] = new(*e)
+		for _, row := range a.catalogRows(provider, name) {
+			made[i].Thinking = cmp.Or(made[i].Thinking, row.Thinking)
+			made[i].MaxTokensField = cmp.Or(made[i].MaxTokensField, row.MaxTokensField)
 			m.DropSampling, m.DropStop = cmp.Or(m.DropSampling, row.DropSampling), cmp.Or(m.DropStop, row.DropStop)
-			made[i] = &e
 		}
 	}
 	return made
 }
 
-// catalogRow returns the row of a provider's model, or nil: a row of the configuration for the provider, else a row of the program for
-// the provider's vendor.
-func (a *App) catalogRow(provider, upstream string) *Model {
+// catalogRows returns the rows of a provider's model: rows of the configuration for the provider, then the program's row for the provider's
+// vendor. Rows of the configuration may have prices only.
+func (a *App) catalogRows(provider, upstream string) (found []*Model) {
 	for _, row := range a.CatalogModels {
 		if row != nil && row.Name == provider+"/"+upstream {
-			return row
+			found = append(found, row)
 		}
 	}
 	vendor, sameWords := provider, true
@@ -129,9 +129,9 @@ func (a *App) catalogRow(provider, upstream string) *Model {
 			row = new(*row)
 			row.Thinking = ""
 		}
-		return row
+		found = append(found, row)
 	}
-	return nil
+	return found
 }
 
 // vendor returns the name of the provider's vendor in the catalogue: its preset, or else its name. It reports whether the vendor reads the
@@ -182,21 +182,24 @@ func (m *Model) priced() bool {
 // times returns a copy of the row with all its prices multiplied by rate and rounded up.
 func (p *PriceRow) times(rate *big.Rat) *PriceRow {
 	tiers := func(list []*PriceTier) []*PriceTier {
-		return changed(list, func(t *PriceTier) { t.Rates = t.Rates.times(rate) })
+		return changed(list, func(t *PriceTier) { t.multiply(rate) })
 	}
 	made := *p
-	made.Rates, made.Tiers = p.Rates.times(rate), tiers(p.Tiers)
-	made.Hours = changed(p.Hours, func(h *PriceHours) { h.Rates, h.Tiers = h.Rates.times(rate), tiers(h.Tiers) })
+	made.Tiers = tiers(p.Tiers)
+	made.multiply(rate)
+	made.Hours = changed(p.Hours, func(h *PriceHours) {
+		h.multiply(rate)
+		h.Tiers = tiers(h.Tiers)
+	})
 	return &made
 }
 
-func (r Rates) times(rate *big.Rat) Rates {
+func (r *Rates) multiply(rate *big.Rat) {
 	for _, part := range []**int64{&r.Input, &r.Output, &r.CachedInput, &r.CacheWrite, &r.CacheWriteLong} {
 		if *part != nil {
 			*part = multiplied(**part, rate)
 		}
 	}
-	return r
 }
 
 // changed returns a copy of list with copies of its elements, each changed.

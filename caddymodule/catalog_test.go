@@ -137,7 +137,8 @@ func TestModelsFromTheCatalog(t *testing.T) {
 	shipped = &App{Models: []*Model{{Name: "openai/gpt-6-luna"}}, CatalogModels: []*Model{{Name: "openai/gpt-6-luna", PriceInput: new(int64(3)), PriceOutput: new(int64(4))}}}
 	shipped.useCatalog()
 	require.EqualValues(t, 3, *shipped.Models[0].PriceInput, "a row of the configuration comes first")
-	require.Nil(t, shipped.Models[0].ContextWindow, "rows aren't mixed")
+	require.Nil(t, shipped.Models[0].PriceCachedInput, "prices aren't mixed")
+	require.Equal(t, "none", shipped.Models[0].Thinking, "a list of prices knows no switches")
 }
 
 // TestCatalogCurrency guarantees that rate and markup apply to prices of the catalogue alone, exactly and rounded up.

@@ -62,8 +62,8 @@ func addCommands(root *cobra.Command) {
 		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
 		agentCommand(flags), channelCommand(flags), queueCommand(flags), conversationCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
-		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), healthCommand(), flags.initCommand(),
-		flags.tryCommand(), versionCommand(flags), helpCommand(),
+		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), catalogCommand(flags), healthCommand(),
+		flags.initCommand(), flags.tryCommand(), versionCommand(flags), helpCommand(),
 	)
 }
 
