@@ -54,8 +54,8 @@ type Provider struct {
 	// How long connecting may take: name resolution, TCP and TLS together. More than 0, up to 24h. Default: `5s`.
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
 
-	// How long a stream may take to its first event, counted from when the request was sent. More than 0, up to
-	// 24h. Default: `60s`.
+	// How long a stream may take to its first event, counted from when the request was sent, and to its first text if another
+	// endpoint of the model may answer and the model isn't marked as reasoning. More than 0, up to 24h. Default: `60s`.
 	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
 
 	// How long a running stream may be silent between two reads. More than 0, up to 24h. Default: `60s`.

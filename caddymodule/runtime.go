@@ -138,7 +138,7 @@ func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	}
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
-		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(*p.MaxCalls),
+		MaxDuration: p.timeouts().MaxDuration, FirstText: p.timeouts().FirstByte, MaxCalls: int(*p.MaxCalls),
 		MaxStops: stops, RefusesBlankStops: protocol.RefusesBlankStops, SendTraceparent: p.SendTraceparent,
 		Account: read.account,
 	}

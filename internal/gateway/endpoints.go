@@ -107,6 +107,8 @@ var (
 	errBudget = errors.New("the attempts of the call took longer than max_duration")
 	// errNoEndpoint means that every endpoint of a call was tried.
 	errNoEndpoint error = noKey("No endpoint of the model is left.")
+	// errSilent is the cause of an attempt that ended because another endpoint may be quicker.
+	errSilent = errors.New("no text came within first_byte_timeout")
 	// errEmpty is the cause of an attempt that ended without an error, without text and without any generated token.
 	errEmpty = errors.New("the answer is empty")
 )
@@ -133,8 +135,8 @@ type attempts struct {
 	timeouts int
 	// permanent means that no attempt has failed with an error that may be over later.
 	permanent bool
-	// budget ends a further attempt with the time of the call.
-	budget *time.Timer
+	// budget ends a further attempt with the time of the call, and silence an attempt without text. Both may be nil.
+	budget, silence *time.Timer
 	// failed are the failed attempts of a call with several endpoints.
 	failed []billing.Attempt
 }
@@ -323,6 +325,36 @@ func (c *call) settleOn() {
 	}
 }
 
+// limitAttempt starts the timers of an attempt, which end it with cancel: a further attempt by the time of the call, for which its hold was
+// made, and a stream without text if another endpoint may answer.
+func (c *call) limitAttempt(cancel context.CancelCauseFunc) {
+	t := &c.tries
+	t.budget, t.silence = nil, nil
+	if t.made > 1 {
+		t.budget = time.AfterFunc(c.started.Add(c.model.maxDuration).Sub(c.Now()), func() { cancel(errBudget) })
+	}
+	if wait := c.provider.FirstText; wait > 0 && c.sink != nil && !c.model.Reasoning && c.mayMove() {
+		t.silence = time.AfterFunc(wait, func() { cancel(errSilent) })
+	}
+}
+
+// breakSilence ends the wait for the first text, which has come. The error is that of a timeout if the wait is over.
+func (c *call) breakSilence() error {
+	if silence := c.tries.silence; silence != nil && !silence.Stop() {
+		return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: errSilent}
+	}
+	return nil
+}
+
+// stopLimits stops the timers of an attempt.
+func (t *attempts) stopLimits() {
+	for _, timer := range [...]*time.Timer{t.budget, t.silence} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
 // isEmpty reports whether the answer that has just ended is none: a vendor that breaks silently ends a stream in this way. An answer
 // without text that has a cost, or that a filter or the bound of tokens ended, is an answer.
 func (c *call) isEmpty() bool {
@@ -401,7 +433,7 @@ func faultOf(err error) *providers.Error {
 	switch {
 	case !ok:
 		return &providers.Error{Failure: providers.FailureBroken, Elsewhere: true, Cause: err}
-	case fault.Failure == providers.FailureCanceled && errors.Is(err, errBudget):
+	case fault.Failure == providers.FailureCanceled && (errors.Is(err, errBudget) || errors.Is(err, errSilent)):
 		return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: err}
 	}
 	return fault

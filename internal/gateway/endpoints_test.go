@@ -587,6 +587,43 @@ func TestSpanOfEachAttempt(t *testing.T) {
 	})
 }
 
+// TestSilentEndpoint: a stream that has events and no text moves when the wait for its first byte would be over, unless its model reasons
+// or it is at its last endpoint.
+func TestSilentEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, reasoning := range []bool{false, true} {
+		onFakeClock(t, func(t *testing.T, db *store.DB) {
+			slow := func() *script {
+				thought := make(chan struct{})
+				time.AfterFunc(50*time.Second, func() { close(thought) })
+				return &script{steps: append([]step{usage(1, 0, 0), {until: thought}}, answered()...)}
+			}
+			silent := &script{steps: []step{usage(1, 0, 0), {hang: true}}}
+			first := silent
+			if reasoning {
+				first = slow()
+			}
+			scripts := []*script{first, slow()}
+			f := served(t, db, scripts, func(_ []gateway.Endpoint, entries []gateway.ProviderEntry) {
+				entries[0].FirstText, entries[1].FirstText = 20*time.Second, 20*time.Second
+			})
+			model, _ := f.Catalog.Model(modelID)
+			model.Reasoning = reasoning
+			began, client := time.Now(), newClient()
+			_, err := f.Call(t.Context(), request(streamed), client)
+			require.NoError(t, err)
+			require.Equal(t, []string{"one ", "two"}, client.text)
+			require.Equal(t, 50*time.Second, time.Since(began))
+			if reasoning {
+				require.Equal(t, []int{1, 0}, asked(scripts))
+				return
+			}
+			require.Equal(t, []int{1, 1}, asked(scripts))
+			require.Equal(t, providers.FailureTimeout, f.state("one").Failure)
+		})
+	}
+}
+
 // TestOtherModel: an endpoint that answers with another model than the requested one is shown, until it answers with that or a version
 // of it. An answer without a name changes nothing.
 func TestOtherModel(t *testing.T) {

@@ -210,6 +210,9 @@ type ProviderEntry struct {
 	APIKey string
 	// MaxDuration limits a whole call. Its hold lives that long and HoldTTL more.
 	MaxDuration time.Duration
+	// FirstText limits the wait for the first text of a stream if another endpoint may answer, unless the model is marked as reasoning. 0 means
+	// unlimited.
+	FirstText time.Duration
 	// MaxCalls limits the calls that run in this process. 0 means unlimited.
 	MaxCalls int
 	// MaxStops and RefusesBlankStops are [providers.Description.MaxStops] and [providers.Description.RefusesBlankStops].

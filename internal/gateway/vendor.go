@@ -116,8 +116,6 @@ func (c *call) ownKey(ctx context.Context) (string, error) {
 // detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the
 // request's context, so that settling goes on afterwards. It has no values of the request, because Caddy's dialer would use addresses from them.
 //
-// A further attempt also ends with the time of the call, for which its hold was made.
-//
 // If the worker of a turn gives up, the next worker repeats the turn, so its call ends as at the process's exit. A turn that people interrupt ends
 // in the same way and is not repeated.
 func (c *call) detach(ctx context.Context) context.Context {
@@ -132,14 +130,10 @@ func (c *call) detach(ctx context.Context) context.Context {
 			cancel(errClientGone)
 		}
 	})
-	if c.tries.made > 1 {
-		c.tries.budget = time.AfterFunc(c.started.Add(c.model.maxDuration).Sub(c.Now()), func() { cancel(errBudget) })
-	}
+	c.limitAttempt(cancel)
 	c.hangUp = func() bool {
 		stopped := stopClient()
-		if c.tries.budget != nil {
-			c.tries.budget.Stop()
-		}
+		c.tries.stopLimits()
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision in progress
 		if c.draining.Load() {
@@ -208,6 +202,9 @@ func (c *call) relay() error {
 func (c *call) take(event providers.Event) error {
 	if made := event.AnswerLen(); made > 0 {
 		if c.firstTextAt.IsZero() {
+			if err := c.breakSilence(); err != nil {
+				return err
+			}
 			c.firstTextAt = c.Now()
 			c.settleOn()
 		}
