@@ -57,7 +57,7 @@ func plainVendor(t *testing.T, serve func(conn net.Conn, reader *bufio.Reader)) 
 // largeRequest has a prompt of some megabytes in two messages, more than the system keeps for a connection.
 func largeRequest(stream bool) *providers.Request {
 	request := openaitest.Ask("", stream)
-	text := strings.Repeat("0123456789abcde\n", 1<<19)
+	text := strings.Repeat("0123456789abcde\n", 1<<18)
 	request.Messages = []providers.Message{{Role: "system", Content: providers.Quote(text)}, {Role: "user", Content: providers.Quote(text)}}
 	return request
 }
