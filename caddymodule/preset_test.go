@@ -124,7 +124,7 @@ func TestPresetInACaddyfile(t *testing.T) {
 	require.Empty(t, fs)
 }
 
-// TestPresetsAreDocumented: README.md has the table of presets, and -update writes it there. No two presets share a name.
+// TestPresetsAreDocumented: docs/vendors.md has the table of presets, and -update writes it there. No two presets share a name.
 func TestPresetsAreDocumented(t *testing.T) {
 	t.Parallel()
 	table := "| preset | | `base_url` | options |\n|---|---|---|---|\n"
@@ -141,5 +141,5 @@ func TestPresetsAreDocumented(t *testing.T) {
 			table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", preset.Name, preset.Label, preset.BaseURL, strings.Join(options, ", "))
 		}
 	}
-	requireTable(t, "../README.md", "presets", "TestPresetsAreDocumented", table)
+	requireTable(t, "../docs/vendors.md", "presets", "TestPresetsAreDocumented", table)
 }
