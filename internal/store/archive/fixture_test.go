@@ -49,7 +49,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO prices VALUES (1, $1, 'p', $1, $1, 0, 1, $2, $2, 0, '[]', '[]'), ($2, '', '', '', '', $2, 0, 0, 0, $2, '', '')`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', $1, $2, 5, 1, 'aud_1'), ('txn_2', 'org_1', 'live', 3, 'adjust', 'sys:loss', 'r', '', $3, 0, 1, '')`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64)}},
 		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $1, 'completed', 1, 2, 0, 'provider', 8, 9, 1, 6, 5, 0, 2, 7, $3, NULL, 1),
-			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $2, 'completed', 1, 2, 0, 'none', 1, 9, NULL, 0, 0, $3, NULL, NULL, 1, $3, 2)`, []any{false, true, int64(math.MaxInt64)}},
+			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $2, 'completed', 1, 2, 0, 'none', 1, 9, NULL, 0, 0, $3, NULL,NULL, 1, $3, 2)`, []any{false, true, int64(math.MaxInt64)}},
 		{`INSERT INTO attempts VALUES ('org_1', 'call_2', 1, 'p', $1, 'timeout', 0, 0, NULL), ('org_1', 'call_2', 2, '', '', '', $2, $2, $2)`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO running_keys VALUES ('org_1', 'live', $1, $2, 'call_1', 7, 1)`, []any{hash, make([]byte, 32)}},
 		{`INSERT INTO idempotency_keys VALUES ('org_1', 'live', $2, $1, 'call_2', 256, 3)`, []any{hash, make([]byte, 32)}},
