@@ -109,7 +109,7 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	_, err := buf.ReadFrom(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c})
 	switch {
 	case errors.Is(err, errManyLarge):
-		return nil, &Error{Failure: FailureOverloaded, Elsewhere: true, Status: resp.StatusCode, Cause: err}
+		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}
 	case errors.Is(err, errAnswerTooLarge):
 		return nil, &Error{Failure: FailureRefused, Elsewhere: true, Status: resp.StatusCode, Cause: err}
 	case err != nil:

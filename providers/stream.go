@@ -238,7 +238,7 @@ func (s *stream) ended(err error) (Event, *Error) {
 	var ours *timeoutError
 	switch {
 	case errors.Is(err, errManyLarge):
-		return Event{}, &Error{Failure: FailureOverloaded, Elsewhere: true, Status: s.status, Cause: err}
+		return Event{}, &Error{Failure: FailureOverloaded, Status: s.status, Cause: err}
 	case errors.Is(err, errNoEvent):
 		return Event{}, s.noAnswer(errNoEvent.Error())
 	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):

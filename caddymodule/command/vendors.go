@@ -8,12 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 )
 
@@ -141,11 +141,6 @@ func readEndpoints(ctx context.Context, addresses []string) (found []endpointAns
 // maxMetrics limits the metrics that are read, in bytes.
 const maxMetrics = 64 << 20
 
-var (
-	endpointMetric = regexp.MustCompile(`^svc_endpoint_(rest_seconds|attempts_total|other_model)\{(.*)\} (\S+)$`)
-	metricLabel    = regexp.MustCompile(`(\w+)=("(?:[^"\\]|\\.)*")`)
-)
-
 func readProcess(ctx context.Context, address string) ([]endpointAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
@@ -164,31 +159,22 @@ func readProcess(ctx context.Context, address string) ([]endpointAnswer, error) 
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("responds with status %d", response.StatusCode)
 	}
-	var found []endpointAnswer
-	metrics, err := io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(response.Body, maxMetrics))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the metrics: %w", err)
 	}
-	for line := range strings.Lines(string(metrics)) {
-		parts := endpointMetric.FindStringSubmatch(strings.TrimSpace(line))
-		if parts == nil {
-			continue
+	var found []endpointAnswer
+	for _, name := range []string{"svc_endpoint_rest_seconds", "svc_endpoint_other_model", "svc_endpoint_attempts_total"} {
+		for _, metric := range families[name].GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			found = addMetric(found, address, name, labels, metric.GetGauge().GetValue()+metric.GetCounter().GetValue())
 		}
-		value, err := strconv.ParseFloat(parts[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("the metric %s has no number: %w", parts[1], err)
-		}
-		found = addMetric(found, address, parts[1], labelsOf(parts[2]), value)
 	}
 	return found, nil
-}
-
-func labelsOf(text string) map[string]string {
-	labels := map[string]string{}
-	for _, label := range metricLabel.FindAllStringSubmatch(text, -1) {
-		labels[label[1]], _ = strconv.Unquote(label[2]) // the form of Go's literals
-	}
-	return labels
 }
 
 // addMetric adds the value of a metric to its endpoint.
@@ -202,10 +188,10 @@ func addMetric(found []endpointAnswer, process, name string, labels map[string]s
 	}
 	e := &found[i]
 	switch name {
-	case "rest_seconds":
+	case "svc_endpoint_rest_seconds":
 		e.State, e.Failure, e.RestSeconds = labels["state"], labels["failure"], int64(value+0.5)
 		return found
-	case "other_model":
+	case "svc_endpoint_other_model":
 		e.Other = labels["answering_model"]
 		return found
 	}

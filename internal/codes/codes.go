@@ -40,6 +40,7 @@ const (
 	Suspended            = string(errcode.OrganizationSuspended)
 	NeedsReauth          = string(errcode.ChannelNeedsReauth)
 	UnsupportedModel     = string(errcode.UnsupportedModel)
+	InvalidRequest       = string(errcode.InvalidRequest)
 	ContextTooLong       = string(errcode.ContextTooLong)
 	ProviderError        = string(errcode.ProviderError)
 	ProviderOverloaded   = string(errcode.ProviderOverloaded)
@@ -125,6 +126,10 @@ var All = map[string]Reason{
 	UnsupportedModel: {
 		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
 		Conversation: "The assistant's model is no longer available. Choose another one; answers resume when the customer writes again.",
+	},
+	InvalidRequest: {
+		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
+		Conversation: "The assistant's model can't be asked in this form. Choose another one; answers resume when the customer writes again.",
 	},
 	ContextTooLong: {
 		Ends: ByText, Told: TellOrganization, AssistantFailed: true,

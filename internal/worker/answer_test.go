@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -273,6 +274,20 @@ func TestAnUnknownModelNeedsAttention(t *testing.T) {
 	h.drain(t, h.worker())
 	require.Equal(t, []string{"needs_attention unsupported_model"}, h.turns(t, acme))
 	require.Empty(t, h.vendor.calls())
+}
+
+// TestARequestThatTheModelCantHaveNeedsAttention: it isn't sent again, and staff read what to do.
+func TestARequestThatTheModelCantHaveNeedsAttention(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(context.Context, int, []string) (string, error) {
+		return "", providers.Unwritable("messages", "No.")
+	}
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	require.Equal(t, []string{"needs_attention invalid_request"}, h.turns(t, acme))
+	require.Contains(t, codes.All, h.conversation(t, acme, "lan").Attention)
+	require.Len(t, h.vendor.calls(), 1)
 }
 
 func TestAModelThatTheOrganizationLacksNeedsAttention(t *testing.T) {

@@ -167,7 +167,7 @@ func (p *pass) failed(
 	switch failure.Outcome {
 	case gateway.OutcomeInsufficientCredits:
 		return p.outOfFunds(ctx, turn, request)
-	case gateway.OutcomeUnsupportedModel:
+	case gateway.OutcomeUnsupportedModel, gateway.OutcomeInvalidRequest:
 		return 0, p.stand(ctx, turn, code, nil)
 	case gateway.OutcomeExiting:
 		if p.stopping() {
