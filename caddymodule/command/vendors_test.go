@@ -17,9 +17,12 @@ svc_endpoint_attempts_total{outcome="answered",provider="one",upstream_model="a\
 svc_endpoint_attempts_total{outcome="canceled",provider="one",upstream_model="a\"b"} 2
 svc_endpoint_attempts_total{outcome="timeout",provider="one",upstream_model="a\"b"} 3
 svc_endpoint_attempts_total{outcome="answered",provider="two",upstream_model="c"} 1
+# TYPE svc_endpoint_rest_seconds gauge
 svc_endpoint_rest_seconds{failure="timeout",provider="one",state="resting",upstream_model="a\"b"} 61.6
-svc_endpoint_other_model{answering_model="d-mini",provider="two",upstream_model="c"} 1
 svc_endpoint_rest_seconds{failure="",provider="two",state="ok",upstream_model="c"} 0
+# TYPE svc_endpoint_other_model gauge
+svc_endpoint_other_model{answering_model="d-mini",provider="two",upstream_model="c"} 1
+# TYPE svc_calls_running gauge
 svc_calls_running 4
 `
 
