@@ -52,8 +52,8 @@ type health struct {
 	account string
 	// attempts counts ended attempts by [attemptOutcomes].
 	attempts [len(attemptOutcomes)]atomic.Int64
-	// cooled means that until is set.
-	cooled atomic.Bool
+	// cooled means that until is set, and keeps that own has or had an element.
+	cooled, keeps atomic.Bool
 	// other is the vendor's name of the model that gave the last answer, if it is another model than the endpoint's.
 	other atomic.Pointer[string]
 
@@ -78,6 +78,9 @@ func (h *health) of(orgID string) *health {
 	if orgID == "" {
 		return h
 	}
+	if !h.keeps.Load() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.own[orgID]
@@ -100,6 +103,7 @@ func (h *health) keep(orgID string, own *health, now time.Time) {
 	}
 	if len(h.own) < maxOwnHealth && h.own[orgID] == nil {
 		h.own[orgID] = own
+		h.keeps.Store(true)
 	}
 }
 
