@@ -479,26 +479,3 @@ func countWebhook(platform string, err error) {
 	}
 	webhooksTotal.WithLabelValues(platform, outcome).Inc()
 }
-
-// workerMetrics implements [worker.Observer].
-type workerMetrics struct{}
-
-var _ worker.Observer = workerMetrics{}
-
-func (workerMetrics) Leased(n int) { conversationsLeasedTotal.Add(float64(n)) }
-func (workerMetrics) LeaseLost()   { leasesLostTotal.Inc() }
-func (workerMetrics) TurnBegan(channelType string, waited time.Duration) {
-	queueWaitSeconds.WithLabelValues(channelType).Observe(waited.Seconds())
-}
-
-func (workerMetrics) Answered(channelType string, waited time.Duration) {
-	answerSeconds.WithLabelValues(channelType).Observe(waited.Seconds())
-}
-func (workerMetrics) TurnEnded(outcome string) { turnsTotal.WithLabelValues(outcome).Inc() }
-func (workerMetrics) Sent(channelType, outcome string) {
-	sendsTotal.WithLabelValues(channelType, outcome).Inc()
-}
-
-func (workerMetrics) Refreshed(channelType, outcome string) {
-	refreshesTotal.WithLabelValues(channelType, outcome).Inc()
-}

@@ -204,6 +204,23 @@ func (s *Scanner) Array(element func(index int) bool) bool {
 // Null skips a null and reports whether there was one. It doesn't move for other values.
 func (s *Scanner) Null() bool { return s.Peek() == 'n' && s.word("null") }
 
+// StringOrSkip reads a string. It skips any other value and returns nil.
+func (s *Scanner) StringOrSkip() Literal {
+	if s.Peek() == '"' {
+		return s.String()
+	}
+	s.Skip()
+	return nil
+}
+
+// UnlessNull reads a value. It returns nil for null.
+func (s *Scanner) UnlessNull() []byte {
+	if s.Null() {
+		return nil
+	}
+	return s.Value()
+}
+
 // Value reads one value of any kind and returns it as it is written. It returns nil after a fault.
 func (s *Scanner) Value() []byte {
 	s.Peek()

@@ -175,7 +175,7 @@ func readEvent(data []byte) (doc document, ok bool) {
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "type":
-			doc.kind = s.stringOrSkip()
+			doc.kind = s.StringOrSkip()
 		case "delta", "content_block":
 			doc.block(&s)
 		case "message":
@@ -186,7 +186,7 @@ func readEvent(data []byte) (doc document, ok bool) {
 		case "usage":
 			doc.tokens = s.tokens()
 		case "error":
-			doc.fault = s.unlessNull()
+			doc.fault = s.UnlessNull()
 		default:
 			s.Skip()
 		}
@@ -207,13 +207,13 @@ func (doc *document) message(s *scanner) {
 		case "content":
 			doc.content(s)
 		case "stop_reason":
-			doc.stop = s.stringOrSkip()
+			doc.stop = s.StringOrSkip()
 		case "model":
-			doc.model = s.stringOrSkip()
+			doc.model = s.StringOrSkip()
 		case "usage":
 			doc.tokens = s.tokens()
 		case "error":
-			doc.fault = s.unlessNull()
+			doc.fault = s.UnlessNull()
 		default:
 			s.Skip()
 		}
@@ -260,12 +260,12 @@ func (doc *document) block(s *scanner) {
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "type":
-			kind = s.stringOrSkip()
+			kind = s.StringOrSkip()
 		case "text":
-			text = s.stringOrSkip()
+			text = s.StringOrSkip()
 			at = s.Offset() - len(text)
 		case "stop_reason":
-			doc.stop = s.stringOrSkip()
+			doc.stop = s.StringOrSkip()
 		default:
 			s.Skip()
 		}
@@ -275,23 +275,6 @@ func (doc *document) block(s *scanner) {
 		doc.text, doc.textAt = providers.JSONString(text), at
 		doc.malformed = doc.malformed || text == nil
 	}
-}
-
-// stringOrSkip reads a string. It skips any other value and returns nil.
-func (s *scanner) stringOrSkip() jsonscan.Literal {
-	if s.Peek() == '"' {
-		return s.String()
-	}
-	s.Skip()
-	return nil
-}
-
-// unlessNull returns the raw value. Null gives nil.
-func (s *scanner) unlessNull() []byte {
-	if s.Null() {
-		return nil
-	}
-	return s.Value()
 }
 
 // tokens are the counts of a usage object. A report in a stream has only some of them, which replace earlier ones.

@@ -65,9 +65,9 @@ func readResponse(data []byte) (r response, ok bool) {
 		case "promptFeedback":
 			r.blocked = s.feedback()
 		case "modelVersion":
-			r.model = s.stringOrSkip()
+			r.model = s.StringOrSkip()
 		case "error":
-			r.fault = s.unlessNull()
+			r.fault = s.UnlessNull()
 		default:
 			s.Skip()
 		}
@@ -82,23 +82,6 @@ const maxDepth = 512
 type scanner struct{ jsonscan.Scanner }
 
 func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
-
-// stringOrSkip reads a string. It skips any other value and returns nil.
-func (s *scanner) stringOrSkip() jsonscan.Literal {
-	if s.Peek() == '"' {
-		return s.String()
-	}
-	s.Skip()
-	return nil
-}
-
-// unlessNull returns the raw value. Null gives nil.
-func (s *scanner) unlessNull() []byte {
-	if s.Null() {
-		return nil
-	}
-	return s.Value()
-}
 
 // begins reports whether a value begins with the bracket open. It skips any other value, which is malformed unless it is null.
 func (s *scanner) begins(open byte, r *response) bool {
@@ -139,7 +122,7 @@ func (s *scanner) candidate(r *response) {
 		case "content":
 			s.content(r)
 		case "finishReason":
-			r.finish = s.stringOrSkip()
+			r.finish = s.StringOrSkip()
 		default:
 			s.Skip()
 		}
@@ -211,7 +194,7 @@ func (s *scanner) feedback() (blocked bool) {
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
 		if string(s.Key().Word(&buf)) == "blockReason" {
-			blocked = len(s.stringOrSkip().Inner()) > 0
+			blocked = len(s.StringOrSkip().Inner()) > 0
 		} else {
 			s.Skip()
 		}

@@ -59,9 +59,9 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 		case "usage":
 			c.usage, c.counted = s.usage()
 		case "model":
-			c.model = s.stringOrSkip()
+			c.model = s.StringOrSkip()
 		case "error":
-			c.fault = s.unlessNull()
+			c.fault = s.UnlessNull()
 		case "x_groq":
 			groq, groqCounted, groqFault = s.groq()
 		case "object":
@@ -101,15 +101,6 @@ type scanner struct{ jsonscan.Scanner }
 
 func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
 
-// stringOrSkip reads a string. It skips any other value and returns nil.
-func (s *scanner) stringOrSkip() jsonscan.Literal {
-	if s.Peek() == '"' {
-		return s.String()
-	}
-	s.Skip()
-	return nil
-}
-
 const (
 	// absent is the result of [scanner.count] for null.
 	absent = -1
@@ -132,14 +123,6 @@ func (s *scanner) count() int64 {
 		return invalid
 	}
 	return int64(f)
-}
-
-// unlessNull returns the raw value. Null gives nil.
-func (s *scanner) unlessNull() []byte {
-	if s.Null() {
-		return nil
-	}
-	return s.Value()
 }
 
 // choices returns the first element with index 0. A missing index means 0.
@@ -180,7 +163,7 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 				s.Skip()
 			}
 		case "finish_reason":
-			c.finish = providers.JSONString(s.stringOrSkip())
+			c.finish = providers.JSONString(s.StringOrSkip())
 		case "usage":
 			c.usage, c.counted = s.usage()
 		default:
@@ -208,7 +191,7 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 		switch string(s.Key().Word(&buf)) {
 		case "content":
 		case "refusal":
-			refusal = providers.JSONString(s.stringOrSkip())
+			refusal = providers.JSONString(s.StringOrSkip())
 			refusalAt = s.Offset() - len(refusal)
 			continue
 		default:
@@ -268,9 +251,9 @@ func (s *scanner) part() (text providers.JSONString, ok bool) {
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "type":
-			kind = s.stringOrSkip()
+			kind = s.StringOrSkip()
 		case "text":
-			text = providers.JSONString(s.stringOrSkip())
+			text = providers.JSONString(s.StringOrSkip())
 		default:
 			s.Skip()
 		}
@@ -293,7 +276,7 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 		case "usage":
 			u, counted = s.usage()
 		case "error":
-			fault = s.unlessNull()
+			fault = s.UnlessNull()
 		default:
 			s.Skip()
 		}

@@ -1,0 +1,243 @@
+package caddymodule
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/option"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Model is a model that clients can call, with its limits and its price.
+type Model struct {
+	// The id that clients send: `<provider>/<model>`, where the part before the first slash names a provider of this
+	// configuration, unless the model has endpoints, and the rest is 1 to 128 letters, digits and `. _ : / @ + -`. Required, unique.
+	Name string `json:"name,omitempty"`
+
+	// The vendor's name of the model. Default: the part of the id after the first slash.
+	UpstreamModel string `json:"upstream_model,omitempty"`
+
+	// The places that can answer, up to 32. If one fails before its first text, another one of them answers. The limits and prices of
+	// the model apply to all of them, so context_window is the smallest of theirs. Default: the provider of the id alone.
+	Endpoints []*Endpoint `json:"endpoints,omitempty"`
+
+	// The name for people, up to 200 characters. Default: the id.
+	DisplayName string `json:"display_name,omitempty"`
+
+	// The short label for a model picker, up to 200 characters. Default: the display name.
+	FriendlyName string `json:"friendly_name,omitempty"`
+
+	// The class of the model: 1 to 64 lower-case letters, digits, hyphens and underscores. Default: `economy`.
+	Tier string `json:"tier,omitempty"`
+
+	// Who owns the model, up to 200 characters. Default: the provider's name.
+	OwnedBy string `json:"owned_by,omitempty"`
+
+	// Whether the model runs on servers in the service's home country. Default: false.
+	VNHosted bool `json:"vn_hosted,omitempty"`
+
+	// When the model was made, in Unix seconds. Default: 1735689600, which is 2025-01-01.
+	Created *int64 `json:"created,omitempty"`
+
+	// How many tokens prompt and answer may have together, from 1 to 100,000,000. The vendor judges prompts that may fit, so
+	// a number below the vendor's own is no strict limit. Required.
+	ContextWindow *int64 `json:"context_window,omitempty"`
+
+	// The largest number of tokens that an answer may have, from 1 to context_window. Required.
+	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
+
+	// The field in which the bound of generated tokens goes to the vendor: `max_tokens` or `max_completion_tokens`,
+	// which some vendor models want. Default: the option of the provider's protocol.
+	MaxTokensField string `json:"max_tokens_field,omitempty"`
+
+	// Whether the model refuses `temperature` and `top_p`. The vendor doesn't get them then, so the model's own apply. Default: false.
+	DropSampling *bool `json:"drop_sampling,omitempty"`
+
+	// Whether the model refuses `stop`. The vendor gets no stop sequences then, and the answer still ends before the first of them.
+	// Stop sequences that the protocol refuses are always applied like this. Default: false.
+	DropStop *bool `json:"drop_stop,omitempty"`
+
+	// The vendor's word for the least thinking of the model, such as `none`, `minimal`, `low` or `disabled`: 1 to 64 letters, digits,
+	// dots, hyphens and underscores. Default: nothing is sent about thinking.
+	Thinking string `json:"thinking,omitempty"`
+
+	// The smallest `max_tokens` of a request, from 1 to max_output_tokens. A smaller one is 400 `invalid_request`, because a model
+	// that can't answer without thinking would use it up before the answer begins; a conversation's is raised to it. Default: 1.
+	LeastMaxTokens *int64 `json:"least_max_tokens,omitempty"`
+
+	// The day on which the vendor ends the model, as YYYY-MM-DD, in UTC. A start of the server logs a warning from 90 days before, and
+	// an error from 7 days before. Default: unknown.
+	ShutdownDate string `json:"shutdown_date,omitempty"`
+
+	// Whether the model generates hidden tokens, which only the usage at the end of its answer counts. The vendor's call then goes
+	// on to its end, and is paid, also when the client of a stream leaves. Default: false.
+	Reasoning *bool `json:"reasoning,omitempty"`
+
+	// Whether every call reserves the price of max_output_tokens, even if the request has a lower max_tokens. It is for vendors
+	// with hidden tokens that may exceed the request's bound: a call never costs more than was reserved for it. Default: false,
+	// which reserves the request's max_tokens.
+	ReserveMaxOutput bool `json:"reserve_max_output,omitempty"`
+
+	// Whether keys of the test environment can't use the model, since their calls cost you real money at the vendor. For them
+	// it is an unknown model. Default: false.
+	LiveOnly bool `json:"live_only,omitempty"`
+
+	// The price of a million prompt tokens in micros (millionths of the currency unit), from 0 to 10^15. Required.
+	PriceInput *int64 `json:"price_input,omitempty"`
+
+	// The price of a million generated tokens in micros, from 0 to 10^15. Required.
+	PriceOutput *int64 `json:"price_output,omitempty"`
+
+	// The price of a million prompt tokens that the vendor read from its cache, in micros, from 0 to 10^15. Default:
+	// the price of prompt tokens.
+	PriceCachedInput *int64 `json:"price_cached_input,omitempty"`
+
+	// The price of a million prompt tokens that the vendor wrote to its cache for its usual, short time, in micros, from 0 to 10^15.
+	// Default: the price of prompt tokens.
+	PriceCacheWrite *int64 `json:"price_cache_write,omitempty"`
+
+	// The price of a million prompt tokens that the vendor wrote to its cache for an hour or longer, in micros, from 0 to 10^15.
+	// Default: the price of prompt tokens.
+	PriceCacheWriteLong *int64 `json:"price_cache_write_long,omitempty"`
+
+	// The prices of whole calls with long prompts, at most 3.
+	PriceTiers []*PriceTier `json:"price_tiers,omitempty"`
+
+	// The prices in some hours of the week, until the first of prices begins.
+	PriceHours []*PriceHours `json:"price_hours,omitempty"`
+
+	// The prices that replace the ones above from a moment on, in the order of their times. They are whole: nothing of an earlier
+	// price applies any longer.
+	Prices []*PriceRow `json:"prices,omitempty"`
+}
+
+const (
+	// defaultTier is the only class that the public interface names.
+	defaultTier = "economy"
+
+	mostTokens       int64 = 100_000_000
+	longestModelName       = 200
+	latestCreated    int64 = 253_402_300_799 // 9999-12-31
+)
+
+var (
+	modelPart = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
+	tierName  = regexp.MustCompile(`^[a-z0-9_-]+$`)
+)
+
+// provider is the part of the id before the first slash.
+func (m *Model) provider() string {
+	provider, _, _ := strings.Cut(m.Name, "/")
+	return provider
+}
+
+// Named implements the list of models.
+func (m *Model) Named() *string { return &m.Name }
+
+// Rules are the options of a model.
+func (m *Model) Rules() []caddyfile.Rule {
+	_, rest, _ := strings.Cut(m.Name, "/")
+	rules := []caddyfile.Rule{
+		modelText("upstream_model", &m.UpstreamModel, "the vendor's name of the model", &rest).As("<name>"),
+		caddyfile.List("endpoint", &m.Endpoints, (*Endpoint).faults).
+			As("<provider>[/<upstream>]").Also(m.endpointFaults),
+		modelText("display_name", &m.DisplayName, "a name", &m.Name),
+		modelText("friendly_name", &m.FriendlyName, "a name", &m.DisplayName),
+		caddyfile.Text("tier", &m.Tier, "<name>", "a class, e.g. "+defaultTier).Also(func(fs *config.Faults, path string) {
+			if m.Tier != "" && (len(m.Tier) > 64 || !tierName.MatchString(m.Tier)) {
+				fs.Addf(path, "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", defaultTier)
+			}
+		}).Filled(func() { m.Tier = cmp.Or(m.Tier, defaultTier) }),
+		modelText("owned_by", &m.OwnedBy, "a name", new(m.provider())),
+		caddyfile.Bool("vn_hosted", &m.VNHosted),
+		// 2025-01-01T00:00:00Z. The default is fixed, so that a restart doesn't change the model list.
+		caddyfile.Integer("created", &m.Created, 0, latestCreated).Or(1_735_689_600).As("<unix seconds>"),
+		caddyfile.Integer("context_window", &m.ContextWindow, 1, mostTokens).Required().As("<tokens>"),
+		caddyfile.Integer("max_output_tokens", &m.MaxOutputTokens, 1, mostTokens).Required().As("<tokens>").
+			Also(func(fs *config.Faults, path string) {
+				if m.ContextWindow != nil && m.MaxOutputTokens != nil && *m.MaxOutputTokens > *m.ContextWindow {
+					fs.Addf(path, "is more than context_window, which holds prompt and answer together: %d", *m.ContextWindow)
+				}
+			}),
+		maxTokensField(&m.MaxTokensField),
+		caddyfile.Override("drop_sampling", &m.DropSampling),
+		caddyfile.Override("drop_stop", &m.DropStop),
+		thinking(&m.Thinking),
+		caddyfile.Integer("least_max_tokens", &m.LeastMaxTokens, 1, mostTokens).Or(1).As("<tokens>").
+			Also(func(fs *config.Faults, path string) {
+				if m.LeastMaxTokens != nil && m.MaxOutputTokens != nil && *m.LeastMaxTokens > *m.MaxOutputTokens {
+					fs.Addf(path, "is more than max_output_tokens, which bounds every answer: %d", *m.MaxOutputTokens)
+				}
+			}),
+		caddyfile.Text("shutdown_date", &m.ShutdownDate, "<YYYY-MM-DD>", "a day, e.g. 2027-01-14").Also(func(fs *config.Faults, path string) {
+			if _, err := m.shutdown(); err != nil {
+				fs.Addf(path, "%q is not a day; write for example 2027-01-14", m.ShutdownDate)
+			}
+		}),
+		caddyfile.Override("reasoning", &m.Reasoning),
+		caddyfile.Bool("reserve_max_output", &m.ReserveMaxOutput),
+		caddyfile.Bool("live_only", &m.LiveOnly),
+	}
+	rules = append(rules, rateRules("price_", &m.PriceInput, &m.PriceOutput, &m.PriceCachedInput, &m.PriceCacheWrite, &m.PriceCacheWriteLong)...)
+	return append(rules, tierRule("price_tier", &m.PriceTiers), hoursRule("price_hours", &m.PriceHours),
+		caddyfile.List("price", &m.Prices, (*PriceRow).faults).As("<time>").Also(m.rowFaults))
+}
+
+// shutdown returns the beginning of the day on which the vendor ends the model. The zero time means that the day is unknown.
+func (m *Model) shutdown() (time.Time, error) {
+	if m.ShutdownDate == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.DateOnly, m.ShutdownDate)
+}
+
+// modelText is a text for people, with the place of its default.
+func modelText(word string, to *string, what string, otherwise *string) caddyfile.Rule {
+	return caddyfile.Text(word, to, "<text>", what).Also(func(fs *config.Faults, path string) {
+		if !config.Printable(*to, longestModelName) {
+			fs.Addf(path, "must be at most %d printable characters", longestModelName)
+		}
+	}).Filled(func() { *to = cmp.Or(*to, *otherwise) })
+}
+
+// faults adds the faults of the id. providers are the names of the providers.
+func (m *Model) faults(fs *config.Faults, path string, providers []string) {
+	if m.nameFaults(fs, path); !isModelName(m.Name) {
+		return
+	}
+	if len(m.Endpoints) == 0 && !slices.Contains(providers, m.provider()) {
+		fs.Addf(path, "there is no provider %q; there are: %s", m.provider(), config.Listed(providers))
+	}
+	if !m.priced() {
+		fs.Addf(path, "the catalogue has no price for it; type price_input and price_output, or import prices with caddy svc catalog import")
+	}
+	for _, e := range m.Endpoints {
+		if e != nil {
+			e.providerFaults(fs, strings.TrimPrefix(path, appName+"."), providers)
+		}
+	}
+}
+
+func (m *Model) nameFaults(fs *config.Faults, path string) {
+	if !isModelName(m.Name) {
+		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-6-luna; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+	}
+}
+
+func isModelName(name string) bool {
+	provider, rest, found := strings.Cut(name, "/")
+	return found && isBlockName(provider) && len(rest) <= 128 && modelPart.MatchString(rest)
+}
