@@ -87,8 +87,8 @@ func (a *App) useCatalog() {
 	}
 }
 
-// catalogEndpoints returns the endpoints of m, whose upstreams may want other words than the model's. Parameters that one of the upstreams
-// refuses are dropped unless the model has another switch.
+// catalogEndpoints returns the endpoints of m with the words of their upstreams' own rows, and drops the parameters that a row refuses,
+// unless the model's block has the switch.
 func (a *App) catalogEndpoints(m *Model, upstream string) []*Endpoint {
 	made := slices.Clone(m.Endpoints)
 	for i, e := range made {

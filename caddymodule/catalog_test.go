@@ -88,8 +88,8 @@ func TestNamedModelsLive(t *testing.T) {
 	require.Greater(t, named, 50)
 }
 
-// TestModelsFromTheCatalog guarantees what a model gets from the catalogue: names, limits and switches one by one, its prices together or
-// not at all, and that what is typed wins, also a false.
+// TestModelsFromTheCatalog guarantees that a model gets names, limits and switches from the catalogue one by one, and its prices together
+// or not at all. A typed value wins, and so does a typed false.
 func TestModelsFromTheCatalog(t *testing.T) {
 	t.Parallel()
 	row := &Model{

@@ -16,7 +16,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 const namespace = "svc"
