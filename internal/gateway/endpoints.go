@@ -427,28 +427,6 @@ func (t *attempts) overloaded(wait time.Duration) {
 	}
 }
 
-// faultOf returns the error of an adapter. Adapters that keep the contract return no other.
-func faultOf(err error) *providers.Error {
-	fault, ok := errors.AsType[*providers.Error](err)
-	switch {
-	case !ok:
-		return &providers.Error{Failure: providers.FailureBroken, Elsewhere: true, Cause: err}
-	case fault.Failure == providers.FailureCanceled && (errors.Is(err, errBudget) || errors.Is(err, errSilent)):
-		return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: err}
-	}
-	return fault
-}
-
-// movesOn reports whether another endpoint may answer the call. The same fault lets its endpoint cool.
-func movesOn(fault *providers.Error) bool {
-	switch fault.Failure {
-	case providers.FailureContextTooLong, providers.FailureRequestTooLarge, providers.FailureInvalid, providers.FailureCanceled:
-		return false
-	default:
-		return fault.Elsewhere
-	}
-}
-
 // failOver prepares the next attempt after err has ended an attempt. It returns false if the call must end with the error: text has
 // come, the request or the client is the cause, or no endpoint, no attempt or no time is left.
 func (c *call) failOver(ctx context.Context, err error) bool {

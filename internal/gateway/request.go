@@ -283,6 +283,28 @@ func (c *call) vendorFailure(err error) *Failure {
 	}
 }
 
+// faultOf returns the error of an adapter. Adapters that keep the contract return no other.
+func faultOf(err error) *providers.Error {
+	fault, ok := errors.AsType[*providers.Error](err)
+	switch {
+	case !ok:
+		return &providers.Error{Failure: providers.FailureBroken, Elsewhere: true, Cause: err}
+	case fault.Failure == providers.FailureCanceled && (errors.Is(err, errBudget) || errors.Is(err, errSilent)):
+		return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: err}
+	}
+	return fault
+}
+
+// movesOn reports whether another endpoint may answer the call. The same fault lets its endpoint cool.
+func movesOn(fault *providers.Error) bool {
+	switch fault.Failure {
+	case providers.FailureContextTooLong, providers.FailureRequestTooLarge, providers.FailureInvalid, providers.FailureCanceled:
+		return false
+	default:
+		return fault.Elsewhere
+	}
+}
+
 // overloadedRetryAfter returns the vendor's Retry-After, clamped to 1 to 60 s, or 5 s without one.
 func overloadedRetryAfter(wish time.Duration) time.Duration {
 	if wish <= 0 {
