@@ -1,0 +1,249 @@
+package text_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template/parse"
+
+	"github.com/stretchr/testify/require"
+)
+
+const textPackage = "github.com/caddy-svc/caddy-svc/internal/ui/text"
+
+// pagePackages are the folders of the packages that write pages, this one among them.
+func pagePackages(t *testing.T) (folders []string) {
+	for _, pattern := range []string{".", "..", "../../dashboard", "../../console"} {
+		found, err := filepath.Glob(filepath.Join(pattern, "*.go"))
+		require.NoError(t, err)
+		if len(found) > 0 {
+			folders = append(folders, pattern)
+		}
+	}
+	return folders
+}
+
+// found are texts with the places of their first use.
+type found map[string]string
+
+func (f found) add(text, place string) {
+	if text != "" && f[text] == "" {
+		f[text] = place
+	}
+}
+
+// TestEveryTextHasVietnamese guarantees that each text of templates and Go code is translated, with the same verbs, and that the catalogue has no
+// other entries.
+func TestEveryTextHasVietnamese(t *testing.T) {
+	used := make(found)
+	for _, folder := range pagePackages(t) {
+		textsOfCode(t, folder, used)
+		textsOfTemplates(t, folder, used)
+	}
+	vietnamese, singular := readTexts(t, "vi.json"), readTexts(t, "en.json")
+	for _, key := range slices.Sorted(maps.Keys(used)) {
+		if vietnamese[key] == "" {
+			t.Errorf("%s: vi.json has no text for %q", used[key], key)
+		}
+	}
+	for key, translated := range vietnamese {
+		if used[key] == "" {
+			t.Errorf("vi.json: nothing uses %q", key)
+		}
+		require.ElementsMatch(t, verbs(key), verbs(translated), "vi.json: the verbs of %q", key)
+	}
+	for key, one := range singular {
+		if used[key] == "" {
+			t.Errorf("en.json: nothing uses %q", key)
+		}
+		require.Equal(t, verbs(key), verbs(one), "en.json: the verbs of %q", key)
+	}
+}
+
+var verb = regexp.MustCompile(`%(?:\[(\d+)\])?([a-zA-Z%])`)
+
+// verbs returns the verbs of a text with their arguments, such as 1d. A text without arguments may contain any sign.
+func verbs(text string) (all []string) {
+	next := 1
+	for _, match := range verb.FindAllStringSubmatch(text, -1) {
+		if match[1] != "" {
+			_, err := fmt.Sscan(match[1], &next)
+			if err != nil {
+				panic(err)
+			}
+		}
+		all = append(all, fmt.Sprint(next, match[2]))
+		next++
+	}
+	return all
+}
+
+// readTexts reads a catalogue and refuses a key that stands in it twice.
+func readTexts(t *testing.T, name string) map[string]string {
+	file, err := os.ReadFile(name)
+	require.NoError(t, err)
+	all := make(map[string]string)
+	decoder := json.NewDecoder(strings.NewReader(string(file)))
+	for key := ""; decoder.More(); {
+		part, err := decoder.Token()
+		require.NoError(t, err)
+		word, isText := part.(string)
+		switch {
+		case !isText:
+		case key == "":
+			key = word
+		default:
+			require.Empty(t, all[key], "%s has %q twice", name, key)
+			all[key], key = word, ""
+		}
+	}
+	return all
+}
+
+// textsOfCode finds the constants of type text.Text. The type-checker needs only this package for them, so other imports are empty.
+func textsOfCode(t *testing.T, folder string, used found) {
+	files := token.NewFileSet()
+	checked := checkPackage(t, files, folder, textImporter{t, files})
+	parts := make(map[ast.Expr]bool)
+	for expression := range checked.Types {
+		if sum, ok := expression.(*ast.BinaryExpr); ok {
+			parts[sum.X], parts[sum.Y] = true, true
+		}
+	}
+	for expression, value := range checked.Types {
+		named, ok := value.Type.(*types.Named)
+		if ok && !parts[expression] && value.Value != nil && value.Value.Kind() == constant.String && named.Obj().Name() == "Text" && named.Obj().Pkg().Path() == textPackage {
+			used.add(constant.StringVal(value.Value), files.Position(expression.Pos()).String())
+		}
+	}
+}
+
+type textImporter struct {
+	t     *testing.T
+	files *token.FileSet
+}
+
+func (i textImporter) Import(path string) (*types.Package, error) {
+	if path != textPackage {
+		return importer.Default().Import("")
+	}
+	types := checkPackage(i.t, i.files, ".", i)
+	for _, object := range types.Defs {
+		if object != nil && object.Pkg() != nil {
+			return object.Pkg(), nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+func checkPackage(t *testing.T, files *token.FileSet, folder string, imports types.Importer) *types.Info {
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	var parsed []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		parsed = append(parsed, file)
+	}
+	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object)}
+	checker := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true, DisableUnusedImportCheck: true}
+	path := "page"
+	if folder == "." {
+		path = textPackage
+	}
+	_, _ = checker.Check(path, files, parsed, info) // the other imports are missing
+	return info
+}
+
+// textsOfTemplates finds the constant first arguments of t and tf.
+func textsOfTemplates(t *testing.T, folder string, used found) {
+	names, err := filepath.Glob(filepath.Join(folder, "templates", "*.html"))
+	require.NoError(t, err)
+	for _, name := range names {
+		source, err := os.ReadFile(name)
+		require.NoError(t, err)
+		tree := parse.New(name)
+		tree.Mode = parse.SkipFuncCheck
+		sets := make(map[string]*parse.Tree)
+		_, err = tree.Parse(string(source), "", "", sets)
+		require.NoError(t, err)
+		for _, one := range sets {
+			walk(reflect.ValueOf(one.Root), func(command *parse.CommandNode) {
+				function, ok := command.Args[0].(*parse.IdentifierNode)
+				if !ok || len(command.Args) < 2 || function.Ident != "t" && function.Ident != "tf" {
+					return
+				}
+				if key, ok := command.Args[1].(*parse.StringNode); ok {
+					used.add(key.Text, name)
+				}
+			})
+		}
+	}
+}
+
+// walk visits the commands of a part of a template.
+func walk(node reflect.Value, visit func(*parse.CommandNode)) {
+	if node.Kind() == reflect.Interface {
+		node = node.Elem()
+	}
+	if node.Kind() == reflect.Slice {
+		for i := range node.Len() {
+			walk(node.Index(i), visit)
+		}
+		return
+	}
+	if node.Kind() != reflect.Pointer || node.IsNil() || node.Type() == reflect.TypeFor[*parse.Tree]() {
+		return
+	}
+	if command, ok := reflect.TypeAssert[*parse.CommandNode](node); ok {
+		visit(command)
+	}
+	for i := range node.Elem().NumField() {
+		if node.Elem().Type().Field(i).IsExported() || node.Elem().Type().Field(i).Anonymous {
+			if field := node.Elem().Field(i); field.Kind() == reflect.Struct {
+				walk(field.Addr(), visit)
+			} else {
+				walk(field, visit)
+			}
+		}
+	}
+}
+
+func TestTextsAreFound(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "templates"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "templates", "x.html"), []byte(
+		`{{t "one"}}{{define "x"}}{{if .A}}<a title="{{t "two"}}">{{else}}{{tf "three %s" (link "/" (t "four"))}}{{end}}{{end}}`+
+			`{{range .B}}{{with tf "five %d" .C | print}}{{.}}{{end}}{{end}}{{template "x" (t "six")}}{{t .D}}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "x.go"), []byte(`package x
+import ("a/b"; "`+textPackage+`")
+const seven text.Text = "seven"
+type form struct { Label text.Text; Name string; Fields []field }
+type field struct { Label text.Text }
+var all = b.Make(form{Label: "eight" + " and", Name: "no", Fields: []field{{Label: "nine"}, {"ten"}}}, map[string]text.Text{"no": "eleven"})
+func words(p *text.Printer, name string) string { if name == "" { return p.T("twelve") }; return p.Tf("thirteen %s", name) }
+func label() text.Text { return "fourteen" }
+`), 0o600))
+	used := make(found)
+	textsOfTemplates(t, folder, used)
+	textsOfCode(t, folder, used)
+	require.ElementsMatch(t, []string{
+		"one", "two", "three %s", "four", "five %d", "six", "seven", "eight and", "nine", "ten", "eleven", "twelve", "thirteen %s", "fourteen",
+	}, slices.Collect(maps.Keys(used)))
+}
