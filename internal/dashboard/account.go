@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const (
@@ -44,10 +45,10 @@ func (req *pageRequest) signInPage(f form) (any, error) {
 // organizationName is the field of the sign-in that is shown to a person of several organizations.
 const organizationName = "organization"
 
-var loginForm = formOf(
+var loginForm = ui.FormOf(
 	api.SignIn, form{ID: "login", Submit: "Sign in"},
-	field{Name: "email", Kind: emailField, Label: "E-mail address", Autocomplete: "username"},
-	field{Name: "password", Kind: secretField, Label: "Password", Autocomplete: "current-password"},
+	field{Name: "email", Kind: ui.EmailField, Label: "E-mail address", Autocomplete: "username"},
+	field{Name: "password", Kind: ui.SecretField, Label: "Password", Autocomplete: "current-password"},
 	field{Name: organizationName, Label: "Organization", Required: true, Autocomplete: "organization"},
 )
 
@@ -58,12 +59,12 @@ func loginPage() page {
 			if req.refused != nil && req.refused.Field == organizationName || req.text(organizationName) != "" {
 				return req.signInPage(loginForm)
 			}
-			return req.signInPage(loginForm.without(organizationName))
+			return req.signInPage(loginForm.Without(organizationName))
 		},
 		actions: []action{{form: "login", secrets: []string{"password"}, do: func(req *pageRequest) (outcome, error) {
 			sent := loginForm
 			if req.text(organizationName) == "" {
-				sent = sent.without(organizationName)
+				sent = sent.Without(organizationName)
 			}
 			return goTo(req.next()), req.submit(api.SignIn, sent, values{})
 		}}},
@@ -82,13 +83,13 @@ func (req *pageRequest) next() string {
 	return next.RequestURI()
 }
 
-var welcomeForm = formOf(
+var welcomeForm = ui.FormOf(
 	api.SetPassword, form{ID: "welcome", Submit: "Set the password and sign in"},
 	field{
 		Name: "token", Label: "Code of the link", Autocomplete: "off",
 		Hint: "The part of your link after the #. It works once.",
 	},
-	field{Name: "password", Kind: secretField, Label: "New password", Autocomplete: "new-password", Hint: "At least 12 characters."},
+	field{Name: "password", Kind: ui.SecretField, Label: "New password", Autocomplete: "new-password", Hint: "At least 12 characters."},
 )
 
 // welcomePage accepts a one-time link. Browsers don't send the part behind its #. The script puts it into the form; without the script the
@@ -118,7 +119,7 @@ type accountData struct {
 	Password, Leave form
 }
 
-var passwordForm = formOf(
+var passwordForm = ui.FormOf(
 	api.ChangePassword, form{ID: "account-password", Submit: "Change password"},
 	field{Name: "currentPassword", Label: "Current password", Autocomplete: "current-password"},
 	field{
@@ -136,8 +137,8 @@ func accountPage() page {
 				return nil, err
 			}
 			return accountData{
-				Sessions: sessions.Data, Password: req.form(passwordForm.of(accountPath+"/password", nil)),
-				Leave: req.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
+				Leave: req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 			}, nil
 		},
 		actions: []action{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const agentsPath = root + "/agents"
@@ -26,11 +27,11 @@ var (
 	agentName = field{Name: "name", Label: "Name", Hint: "For you and your colleagues. Customers don't see it."}
 
 	agentModel = field{
-		Name: "model", Kind: selectField, Label: "Model", Hint: "The model that writes the answers. The wallet pays its price.",
+		Name: "model", Kind: ui.SelectField, Label: "Model", Hint: "The model that writes the answers. The wallet pays its price.",
 	}
 
 	agentInstructions = field{
-		Name: "instructions", Kind: areaField, Label: "Instructions", Rows: 12,
+		Name: "instructions", Kind: ui.AreaField, Label: "Instructions", Rows: 12,
 		Hint: "Who the assistant is, how it speaks, what it may promise, and what it leaves to people.",
 	}
 
@@ -41,14 +42,14 @@ var (
 	}
 )
 
-var agentCreateForm = formOf(
+var agentCreateForm = ui.FormOf(
 	api.CreateAgent, form{ID: "agent-create", Submit: "Create the assistant"}, agentName, agentModel, agentInstructions, agentHandover,
 )
 
-var agentEditForm = formOf(
+var agentEditForm = ui.FormOf(
 	api.UpdateAgent, form{ID: "agent-edit", Submit: "Save"}, agentName, agentModel, agentInstructions,
 	field{
-		Name: "knowledgeBaseIds", Kind: checksField, Label: "Knowledge bases",
+		Name: "knowledgeBaseIds", Kind: ui.ChecksField, Label: "Knowledge bases",
 		Hint: "Parts of their documents that fit a customer's message are shown to the model.",
 	},
 	agentHandover,
@@ -57,7 +58,7 @@ var agentEditForm = formOf(
 		Hint: "One word or phrase a line, at most 20. A message with one of them is handed over at once, and the model isn't called.",
 	},
 	field{
-		Name: "handoverReply", Kind: areaField, Label: "What customers are told then", Rows: 2,
+		Name: "handoverReply", Kind: ui.AreaField, Label: "What customers are told then", Rows: 2,
 		Hint: "Sent after one of these words, and after failures. Empty: nothing.",
 	},
 	field{
@@ -127,7 +128,7 @@ func showAgents(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	create := agentCreateForm.of(agentsPath, api.AgentSummaryObject{Handover: true}).with("model", models)
+	create := agentCreateForm.Of(agentsPath, api.AgentSummaryObject{Handover: true}).With("model", models)
 	return listData[api.AgentSummaryObject]{agents.Data, req.pager(agents.NextCursor), req.form(create)}, nil
 }
 
@@ -145,7 +146,7 @@ func showAgent(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	here := agentsPath + "/" + agent.ID
-	edit := agentEditForm.of(here, agent).with("model", models).versioned(agent.UpdatedAt)
+	edit := agentEditForm.Of(here, agent).With("model", models).Versioned(agent.UpdatedAt)
 	if len(bases) > 0 {
 		options := make([]option, len(bases))
 		for i, base := range bases {
@@ -153,13 +154,13 @@ func showAgent(req *pageRequest) (any, error) {
 				Value: base.ID, Label: base.Name, Hint: base.Description, Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
 			}
 		}
-		edit = edit.with("knowledgeBaseIds", options)
+		edit = edit.With("knowledgeBaseIds", options)
 	} else {
-		edit = edit.without("knowledgeBaseIds")
+		edit = edit.Without("knowledgeBaseIds")
 	}
 	return &agentData{
 		Agent: agent, Bases: len(bases), Edit: req.form(edit),
-		Delete: req.form(button("agent-delete", here+"/delete", "Delete the assistant",
+		Delete: req.form(ui.Button("agent-delete", here+"/delete", "Delete the assistant",
 			"Delete the assistant "+agent.Name+"? Its channels have no assistant then, and nobody answers there.")),
 	}, nil
 }
@@ -168,12 +169,12 @@ func showAgent(req *pageRequest) (any, error) {
 func changeAgent(req *pageRequest) (outcome, error) {
 	before, err := ask(req, api.GetAgent, values{"id": req.id()})
 	if err == nil {
-		err = req.refuseStale(before.UpdatedAt)
+		err = ui.Sent(req.sent).RefuseStale(before.UpdatedAt)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	in, err := agentEditForm.read(req, values{"id": req.id()})
+	in, err := agentEditForm.Read(ui.Sent(req.sent), values{"id": req.id()})
 	if err != nil {
 		return outcome{}, err
 	}

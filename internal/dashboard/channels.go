@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"html"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -119,7 +119,7 @@ func showChannels(req *pageRequest) (any, error) {
 	}
 	if chosen, known := req.d.channelTypeOf(typed); known && req.session.Administers() {
 		data.Chosen = &chosen
-		data.Create = req.form(chosen.createForm().of(channelsPath, nil).with("agentId", agents))
+		data.Create = req.form(chosen.createForm().Of(channelsPath, nil).With("agentId", agents))
 	}
 	return &data, nil
 }
@@ -138,7 +138,7 @@ func createChannel(req *pageRequest) (outcome, error) {
 	if !known {
 		return outcome{}, refuseField("type", "Choose what to connect.")
 	}
-	in, err := of.createForm().read(req, values{"type": of.Value})
+	in, err := of.createForm().Read(ui.Sent(req.sent), values{"type": of.Value})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -190,7 +190,7 @@ func showChannel(req *pageRequest) (any, error) {
 		data.Snippet = fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(req.d.config.BaseURL), c.ID)
 	}
 	if req.session.Administers() {
-		req.addChannelForms(&data, choices(agents, text(c.AgentID)))
+		req.addChannelForms(&data, ui.Choices(agents, text(c.AgentID)))
 	}
 	return &data, nil
 }
@@ -199,21 +199,21 @@ func showChannel(req *pageRequest) (any, error) {
 func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	c := data.Channel
 	here := channelsPath + "/" + c.ID
-	data.Edit = req.form(data.Type.editForm().of(here, c).with("agentId", agents).versioned(c.UpdatedAt))
-	data.Delete = req.form(button("channel-delete", here+"/delete", "Delete the channel",
+	data.Edit = req.form(data.Type.editForm().Of(here, c).With("agentId", agents).Versioned(c.UpdatedAt))
+	data.Delete = req.form(ui.Button("channel-delete", here+"/delete", "Delete the channel",
 		"Delete the channel "+c.Name+" with all its conversations? What arrives for it afterwards is dropped."))
 	if c.State == channelPending && c.LostExternalID == nil {
-		data.Verify = req.form(button("channel-verify", here+"/verify", "Ask the platform again", ""))
+		data.Verify = req.form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
 	if len(data.Type.Credentials) > 0 && c.LostExternalID == nil {
-		data.Reconnect = req.form(data.Type.reconnectForm().of(here+"/reconnect", nil))
+		data.Reconnect = req.form(data.Type.reconnectForm().Of(here+"/reconnect", nil))
 	}
 }
 
 func changeChannel(req *pageRequest) (outcome, error) {
 	before, err := ask(req, api.GetChannel, values{"id": req.id()})
 	if err == nil {
-		err = req.refuseStale(before.UpdatedAt)
+		err = ui.Sent(req.sent).RefuseStale(before.UpdatedAt)
 	}
 	if err != nil {
 		return outcome{}, err
@@ -276,10 +276,10 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 	}
 	for _, c := range t.Credentials {
 		f := field{
-			Name: credentialsPrefix + c.Name, Kind: secretField, Label: c.Label, Required: !c.Optional, Hint: c.Hint, MaxLength: c.MaxLength,
+			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: c.Label, Required: !c.Optional, Hint: c.Hint, MaxLength: c.MaxLength,
 		}
 		if c.Proposed {
-			f.Kind, of.proposed[f.Name] = textField, true
+			f.Kind, of.proposed[f.Name] = ui.TextField, true
 		}
 		of.Credentials = append(of.Credentials, f)
 	}
@@ -301,7 +301,7 @@ func secretNames(types []channelType) []string {
 	var names []string
 	for i := range types {
 		for _, f := range types[i].Credentials {
-			if f.Kind == secretField && !slices.Contains(names, f.Name) {
+			if f.Kind == ui.SecretField && !slices.Contains(names, f.Name) {
 				names = append(names, f.Name)
 			}
 		}
@@ -313,7 +313,7 @@ var (
 	channelName = field{Name: "name", Label: "Name", Hint: "For you and your colleagues."}
 
 	channelAgent = field{
-		Name: "agentId", Kind: selectField, Label: "Assistant", Hint: "It answers the customers. Without one, messages are kept and wait.",
+		Name: "agentId", Kind: ui.SelectField, Label: "Assistant", Hint: "It answers the customers. Without one, messages are kept and wait.",
 	}
 
 	widgetFields = []field{
@@ -322,7 +322,7 @@ var (
 			Hint: "One address per line, without a path: https://shop.example.com, or https://*.example.com for all subdomains.",
 		},
 		{
-			Name: "dailySpendMicros", Kind: numberField, Label: "Highest cost of its answers per day, in credits", Micros: true,
+			Name: "dailySpendMicros", Kind: ui.NumberField, Label: "Highest cost of its answers per day, in credits", Micros: true,
 			Hint: "Anybody can visit your site; this bounds what visitors can cost you. Empty: a tenth of the wallet.",
 		},
 		{
@@ -332,7 +332,7 @@ var (
 	}
 )
 
-var channelEditForm = formOf(
+var channelEditForm = ui.FormOf(
 	api.UpdateChannel, form{ID: "channel-edit", Submit: "Save"}, append([]field{channelName, channelAgent, {
 		Name: "answerMode", Label: "Answers are sent", Options: []option{
 			{Value: "automatic", Label: "by the assistant"},
@@ -349,10 +349,10 @@ var channelEditForm = formOf(
 	}, {
 		Name: "timeZone", Label: "Time zone of the opening hours", Hint: "Such as Asia/Ho_Chi_Minh or Europe/Berlin.",
 	}, {
-		Name: "closedNotice", Kind: areaField, Label: "Answer while you are closed", Rows: 3,
+		Name: "closedNotice", Kind: ui.AreaField, Label: "Answer while you are closed", Rows: 3,
 		Hint: "Sent once to each customer who writes while you are closed, and costs nothing. Empty: nothing is sent.",
 	}, {
-		Name: "mediaNotice", Kind: areaField, Label: "Answer to pictures, voices and files without a text", Rows: 3,
+		Name: "mediaNotice", Kind: ui.AreaField, Label: "Answer to pictures, voices and files without a text", Rows: 3,
 		Hint: "Sent at most once in 15 minutes to each customer, and costs nothing. Empty: such messages wait for one of you.",
 	}}, widgetFields...)...,
 )
@@ -364,7 +364,7 @@ func (t *channelType) editForm() form {
 	}
 	f := channelEditForm
 	for _, one := range widgetFields {
-		f = f.without(one.Name)
+		f = f.Without(one.Name)
 	}
 	return f
 }
@@ -375,8 +375,8 @@ func (t *channelType) createForm() form {
 	if t.External != "" {
 		table = append(table, field{Name: "externalId", Label: t.External, Required: true, Hint: t.ExternalHint})
 	}
-	f := form{ID: "channel-create", Submit: "Connect the channel", Fields: []field{{Name: "type", Kind: hiddenField, Value: t.Value}}}
-	f = formOf(api.CreateChannel, f, table...)
+	f := form{ID: "channel-create", Submit: "Connect the channel", Fields: []field{{Name: "type", Kind: ui.HiddenField, Value: t.Value}}}
+	f = ui.FormOf(api.CreateChannel, f, table...)
 	for _, one := range t.Credentials {
 		if t.proposed[one.Name] {
 			one.Value = rand.Text()
@@ -384,7 +384,7 @@ func (t *channelType) createForm() form {
 		f.Fields = append(f.Fields, one)
 	}
 	if t.Value == widgetTypeName {
-		f = formOf(api.CreateChannel, f, widgetFields...)
+		f = ui.FormOf(api.CreateChannel, f, widgetFields...)
 	}
 	return f
 }
@@ -411,19 +411,4 @@ func (req *pageRequest) typedCredentials(of *channelType) object {
 		}
 	}
 	return credentials
-}
-
-// microsOf parses an amount as [credits] formats it, or written otherwise, in micros; ok is false for another text.
-func microsOf(amount string) (micros string, ok bool) {
-	const most, places = 12, 6 // digits before and behind the point
-	whole, fraction, _ := strings.Cut(amount, ".")
-	if whole == "" || len(whole) > most || len(fraction) > places {
-		return "", false
-	}
-	digits := whole + fraction + strings.Repeat("0", places-len(fraction))
-	if strings.Trim(digits, "0123456789") != "" {
-		return "", false
-	}
-	number, err := strconv.ParseInt(digits, 10, 64)
-	return strconv.FormatInt(number, 10), err == nil
 }

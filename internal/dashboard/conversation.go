@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -243,28 +244,28 @@ func showConversation(req *pageRequest) (any, error) {
 			return nil, err
 		}
 	} else if c.Attention != nil {
-		data.Retry = req.form(button("conversation-retry", here+"/retry", "Try again", ""))
-		data.Dismiss = req.form(button("conversation-dismiss", here+"/dismiss", "Dismiss",
+		data.Retry = req.form(ui.Button("conversation-retry", here+"/retry", "Try again", ""))
+		data.Dismiss = req.form(ui.Button("conversation-dismiss", here+"/dismiss", "Dismiss",
 			"Leave what stands here unanswered? The customer gets no answer to it."))
 	}
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
-		data.HandOver = req.form(button("conversation-handover", here+"/handover", "Take over", ""))
+		data.HandOver = req.form(ui.Button("conversation-handover", here+"/handover", "Take over", ""))
 		if paused(c) {
-			data.HandBack = req.form(button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
+			data.HandBack = req.form(ui.Button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
 		}
 	case answeredByHuman:
-		data.HandBack = req.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
+		data.HandBack = req.form(ui.Button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}
-	data.Answer = req.form(answerForm.of(here+"/messages", nil).once())
+	data.Answer = req.form(once(answerForm.Of(here+"/messages", nil)))
 	if c.BlockedAt == nil {
-		data.Block = req.form(button("conversation-block", here+"/block", "Block the customer",
+		data.Block = req.form(ui.Button("conversation-block", here+"/block", "Block the customer",
 			"Block "+customer(c)+"? The assistant answers nothing of theirs until you unblock them. What they write is kept."))
 	} else {
-		data.Unblock = req.form(button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
+		data.Unblock = req.form(ui.Button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
 	}
 	data.Export = here + "/export"
-	data.Delete = req.form(button("conversation-delete", here+"/delete", "Erase everything",
+	data.Delete = req.form(ui.Button("conversation-delete", here+"/delete", "Erase everything",
 		"Erase everything that is stored about "+customer(c)+", with all messages? This can't be undone. At the platform it stays."))
 	return &data, nil
 }
@@ -283,9 +284,9 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 		row := messageRow{MessageObject: m}
 		switch text(m.State) {
 		case deliveryFailed:
-			row.Resend = req.form(button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
+			row.Resend = req.form(ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
 		case deliveryUnclear: // the answer to the question goes along
-			row.Resend = button("message-resend-"+m.ID, here+"/resend", "Send again", "Send it again? The customer may get it twice.",
+			row.Resend = ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "Send it again? The customer may get it twice.",
 				"messageId", m.ID, "mayArriveTwice", "true")
 			row.Resend.Danger = false
 			row.Resend = req.form(row.Resend)
@@ -316,17 +317,17 @@ func (req *pageRequest) explained(err error) error {
 	return refused
 }
 
-var answerForm = formOf(
+var answerForm = ui.FormOf(
 	api.SendMessage, form{ID: "message-create", Submit: "Send to the customer"},
-	field{Name: "text", Kind: areaField, Label: "Your answer", Required: true, Rows: 4, Hint: "A long one is sent in several parts."},
+	field{Name: "text", Kind: ui.AreaField, Label: "Your answer", Required: true, Rows: 4, Hint: "A long one is sent in several parts."},
 )
 
 // onceName is the hidden field of a form by which the customer gets the message once, although a double click sends the form twice.
 const onceName = "once"
 
 // once returns the form with the field [onceName].
-func (f form) once() form {
-	f.Fields = append([]field{{Name: onceName, Kind: hiddenField, Value: rand.Text()}}, f.Fields...)
+func once(f form) form {
+	f.Fields = append([]field{{Name: onceName, Kind: ui.HiddenField, Value: rand.Text()}}, f.Fields...)
 	return f
 }
 
@@ -361,9 +362,9 @@ func sendFileForm(here string, kinds []string) form {
 		}
 		accept = strings.Join(families, ",")
 	}
-	return form{ID: "file-create", Action: here + "/files", Submit: "Send the file", Fields: []field{{
-		Name: "file", Kind: fileField, Label: "A file for the customer", Accept: accept, Hint: "At most 8 MiB.",
-	}}}.once()
+	return once(form{ID: "file-create", Action: here + "/files", Submit: "Send the file", Fields: []field{{
+		Name: "file", Kind: ui.FileField, Label: "A file for the customer", Accept: accept, Hint: "At most 8 MiB.",
+	}}})
 }
 
 // sendFile sends the form's file to the customer.
@@ -392,10 +393,10 @@ type draftData struct {
 	Send, Discard form
 }
 
-var draftForm = formOf(
+var draftForm = ui.FormOf(
 	api.SendDraft, form{ID: "draft-send", Submit: "Send to the customer"},
 	field{
-		Name: "text", Kind: areaField, Label: "The assistant proposes", Required: true, Rows: 8,
+		Name: "text", Kind: ui.AreaField, Label: "The assistant proposes", Required: true, Rows: 8,
 		Hint: "Send it as it is, or change it first. When the customer writes again, a new proposal takes its place.",
 	},
 )
@@ -406,11 +407,11 @@ func (req *pageRequest) addDraft(data *conversationData, here string) error {
 	if err != nil || pending == nil {
 		return err
 	}
-	send := draftForm.of(here+"/draft", pending)
-	send.Fields = append([]field{{Name: "draftId", Kind: hiddenField, Value: pending.ID}}, send.Fields...)
+	send := draftForm.Of(here+"/draft", pending)
+	send.Fields = append([]field{{Name: "draftId", Kind: ui.HiddenField, Value: pending.ID}}, send.Fields...)
 	data.Draft = &draftData{
 		DraftObject: pending, Send: req.form(send),
-		Discard: req.form(button("draft-discard", here+"/discard", "Discard",
+		Discard: req.form(ui.Button("draft-discard", here+"/discard", "Discard",
 			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID)),
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -79,7 +80,7 @@ func (req *pageRequest) templateChosen() error {
 	return nil
 }
 
-var findTemplateForm = formOf(api.ListTemplates, form{ID: "template-find", Get: true, Submit: "Find"}, field{Name: "name", Label: "Name"})
+var findTemplateForm = ui.FormOf(api.ListTemplates, form{ID: "template-find", Get: true, Submit: "Find"}, field{Name: "name", Label: "Name"})
 
 // listTemplates reads a page of the templates of a channel.
 func (req *pageRequest) listTemplates(data *templateData, channelID string) error {
@@ -97,7 +98,7 @@ func (req *pageRequest) listTemplates(data *templateData, channelID string) erro
 		data.Templates = append(data.Templates, row)
 	}
 	data.Pager = req.pager(templates.NextCursor)
-	find := findTemplateForm.of(data.All, nil)
+	find := findTemplateForm.Of(data.All, nil)
 	find.Fields[0].Value = name
 	data.Find = req.form(find)
 	return nil
@@ -121,7 +122,7 @@ func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 			filled[name] = value
 		}
 		send.Fields = append(send.Fields, field{
-			Name: valuePrefix + name, Kind: textField, Label: "Value of {{" + name + "}}", Value: value, Required: true,
+			Name: valuePrefix + name, Kind: ui.TextField, Label: "Value of {{" + name + "}}", Value: value, Required: true,
 			MaxLength: platforms.MaxTemplateValue,
 		})
 	}
@@ -130,7 +131,7 @@ func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 	if len(send.Fields) > 0 {
 		send.Preview = data.All + "/preview" + query
 	}
-	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, filled), req.form(send.once())
+	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, filled), req.form(once(send))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const conversationsPath = root + "/conversations"
@@ -96,7 +97,7 @@ type conversationsData struct {
 func conversationPages() []page {
 	return []page{
 		{
-			path: conversationsPath, template: "conversations", title: "Conversations", fragments: []string{"conversation-list"},
+			path: conversationsPath, template: "conversations", title: "Inbox", fragments: []string{"conversation-list"},
 			show: showConversations,
 			actions: []action{
 				{verb: "retry", form: "conversations-retry", done: "The assistant tries again.", do: actOnAll},
@@ -138,8 +139,8 @@ func showConversations(req *pageRequest) (any, error) {
 	data.Filter = req.form(filterForm(channels, req.query))
 	if req.query("waiting") != "" {
 		channel := req.query("channelId")
-		data.Retry = req.form(button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
-		data.Dismiss = req.form(button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
+		data.Retry = req.form(ui.Button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
+		data.Dismiss = req.form(ui.Button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
 			"Leave what stands in these conversations unanswered? Their customers get no answer to it.", "channelId", channel))
 	}
 	return &data, nil
@@ -166,14 +167,14 @@ func actOnAll(req *pageRequest) (outcome, error) {
 
 func filterForm(channels []option, asked func(string) string) form {
 	return form{ID: "conversation-filter", Action: conversationsPath, Get: true, Submit: "Show", Fields: []field{
-		{Name: "channelId", Kind: selectField, Label: "Channel", Options: choices(channels, asked("channelId"))},
-		{Name: "state", Kind: selectField, Label: "Who answers", Options: choices([]option{
+		{Name: "channelId", Kind: ui.SelectField, Label: "Channel", Options: ui.Choices(channels, asked("channelId"))},
+		{Name: "state", Kind: ui.SelectField, Label: "Who answers", Options: ui.Choices([]option{
 			{Label: "Anybody"},
 			{Value: answeredByAssistant, Label: "The assistant"},
 			{Value: answeredByHuman, Label: "A person"},
 			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
 		}, asked("state"))},
-		{Name: "waiting", Kind: checkField, Label: "Only those that need somebody", Value: asked("waiting")},
+		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody", Value: asked("waiting")},
 	}}
 }
 

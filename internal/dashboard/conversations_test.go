@@ -68,7 +68,7 @@ func TestWaitingForPeople(t *testing.T) {
 		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example"},
 			"organization":{"id":"org_1","name":"Shop","waitingConversations":`+count+`},"role":"member"}`)
 		page := r.see(t, "/dashboard/conversations/cnv_1")
-		require.Contains(t, page, `<span class="badge" id="waiting">`+label+`<span class="seen-by-readers"> wait for a person</span></span></a>`)
+		require.Contains(t, page, `<span class="count urgent" id="waiting">`+label+`<span class="seen-by-readers"> wait for a person</span></span></a>`)
 		require.Equal(t, 1, strings.Count(page, `id="waiting"`))
 	}
 }

@@ -8,7 +8,7 @@
 //
 // A [page] is a value in the list of page.go: its path, its title, its template and the function that reads its data.
 //
-//		var thingForm = formOf(api.UpdateThing, form{ID: "thing-edit", Submit: "Save"}, field{Name: "name", Label: "Name"})
+//		var thingForm = ui.FormOf(api.UpdateThing, form{ID: "thing-edit", Submit: "Save"}, field{Name: "name", Label: "Name"})
 //
 //		page{
 //			path: "/dashboard/things/{id}", template: "thing", title: "Thing", section: "/dashboard/things",
@@ -17,7 +17,7 @@
 //				if err != nil {
 //					return nil, err
 //				}
-//				return thingPage{Thing: thing, Edit: req.form(thingForm.of(req.path(), thing))}, nil
+//				return thingPage{Thing: thing, Edit: req.form(thingForm.Of(req.path(), thing))}, nil
 //			},
 //			actions: []action{{
 //				form: "thing-edit", done: "The thing has its new name.",
@@ -33,7 +33,7 @@
 //	  - An [action] handles POST to the page's path, or to path/verb. It goes to another page ([goTo], a 303 with the
 //	    action's done text there) or shows the page again with data that is shown once ([reveal]; .Once in the view).
 //	    When an operation refuses, the page is shown again with the status of the error: req.form puts the message at the field that
-//	    the error names and keeps the input, except fields of the kind [secretField].
+//	    the error names and keeps the input, except fields of the kind [ui.SecretField].
 //	  - A [form] is a table of names, labels and hints. [formOf] adds kind, length and whether a field is required from the operation's
 //	    input, and panics if the operation has no such field; [form.of] adds first values from an answer. {{template "form" .Data.Edit}}
 //	    writes the form with ids: the form's ID is <noun>-<verb>, an input's is form-name, its error's input-error. A form without fields is
@@ -50,7 +50,7 @@
 //
 // # Invariants
 //
-//   - No page contains script or style; the policy ([contentSecurityPolicy]) forbids both. Nothing is loaded from other sites. Everything
+//   - No page contains script or style; the policy ([ui.SecurityPolicy]) forbids both. Nothing is loaded from other sites. Everything
 //     except the playground works without the script.
 //   - Every change is a POST. A POST that another site caused is refused before its body is read.
 //   - Only the session's cookie authenticates a person; a key in a header doesn't.
@@ -70,15 +70,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // root is the path of the overview; all other paths are below it.
 const root = "/dashboard"
-
-// contentSecurityPolicy allows our own files only, and no frame around a page.
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // Config configures a dashboard.
 type Config struct {
@@ -107,7 +104,7 @@ type Dashboard struct {
 	config    Config
 	mux       *http.ServeMux
 	templates map[string]*template.Template
-	assets    *assets
+	assets    *ui.Assets
 	// channelTypes are the types of the configuration.
 	channelTypes []channelType
 	// done are the notices after actions, by the id of their forms.
@@ -120,13 +117,13 @@ func New(config Config) *Dashboard {
 	if config.SignInRefusal == nil {
 		config.SignInRefusal = func(*http.Request) string { return "" }
 	}
-	d := &Dashboard{config: config, mux: http.NewServeMux(), assets: newAssets(), done: make(map[string]string)}
+	d := &Dashboard{config: config, mux: http.NewServeMux(), assets: ui.NewAssets(root+"/static/", staticFiles), done: make(map[string]string)}
 	for _, t := range config.ChannelTypes {
 		d.channelTypes = append(d.channelTypes, channelTypeFrom(t))
 	}
 	pages := pages(d.channelTypes)
-	d.templates = parseTemplates(pages)
-	d.mux.Handle("GET "+assetsPath+"{hash}/{file}", d.assets)
+	d.templates = parseTemplates(pages, d.assets)
+	d.assets.Register(d.mux)
 	for i := range pages {
 		d.register(&pages[i])
 	}
@@ -159,7 +156,7 @@ func below(path, name string) string {
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, _ = handlers.EnsureRequestID(w, r)
 	h := w.Header()
-	h.Set("Content-Security-Policy", contentSecurityPolicy)
+	h.Set("Content-Security-Policy", ui.SecurityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	// "no-referrer" would take the Origin away from our own forms.
 	h.Set("Referrer-Policy", "same-origin")

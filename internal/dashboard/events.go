@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const eventsPath = root + "/events"
@@ -19,7 +20,7 @@ type eventsData struct {
 	Create, Bounds form
 }
 
-var eventEndpointForm = formOf(
+var eventEndpointForm = ui.FormOf(
 	api.CreateEventEndpoint, form{ID: "event-endpoint-create", Submit: "Create endpoint"},
 	field{Name: "url", Label: "Address", Hint: "Of your own system, with https. It gets signed webhooks."},
 	field{Name: "events", Label: "Events", Missing: "Choose at least one event.", Options: []option{
@@ -33,7 +34,7 @@ var eventEndpointForm = formOf(
 )
 
 // eventBoundsForm has the limits at which the events conversation.waiting and wallet.low are sent.
-var eventBoundsForm = formOf(
+var eventBoundsForm = ui.FormOf(
 	api.UpdateOrganization, form{ID: "event-bounds", Submit: "Save"},
 	field{
 		Name: "waitingMinutes", Label: "A customer waits for so many minutes", Required: true,
@@ -41,7 +42,7 @@ var eventBoundsForm = formOf(
 		Missing: "Enter a number of minutes; with 0 nobody is told.",
 	},
 	field{
-		Name: "lowBalanceMicros", Kind: numberField, Label: "The wallet has less than so many credits", Required: true, Micros: true,
+		Name: "lowBalanceMicros", Kind: ui.NumberField, Label: "The wallet has less than so many credits", Required: true, Micros: true,
 		Hint: "Then wallet.low is sent. With 0 it never is.",
 	},
 )
@@ -82,11 +83,11 @@ func showEvents(req *pageRequest) (any, error) {
 	}
 	shown := eventsData{
 		Pager: req.pager(endpoints.NextCursor), Create: req.form(eventEndpointForm),
-		Bounds: req.form(eventBoundsForm.of(eventsPath+"/bounds", organization)),
+		Bounds: req.form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),
 	}
 	for _, endpoint := range endpoints.Data {
 		row := func(verb, text, confirm string) form {
-			return req.form(button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, text, confirm, "id", endpoint.ID))
+			return req.form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, text, confirm, "id", endpoint.ID))
 		}
 		shown.Endpoints = append(shown.Endpoints, eventEndpointRow{
 			EventEndpointObject: endpoint, Test: row("test", "Send a test", ""), Activate: row("activate", "Activate", ""),

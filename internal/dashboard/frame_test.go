@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/xml"
 	"errors"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -397,8 +398,8 @@ func TestTooLargeForm(t *testing.T) {
 func TestStaticFiles(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	for name, kind := range map[string]string{"dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		w := r.open(t, r.dashboard.assets.address(name))
+	for name, kind := range map[string]string{"ui.css": "text/css; charset=utf-8", "playground.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
+		w := r.open(t, r.dashboard.assets.Address(name))
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, kind, w.Header().Get("Content-Type"))
 		require.Equal(t, "public, max-age=31536000, immutable", w.Header().Get("Cache-Control"))
@@ -407,41 +408,47 @@ func TestStaticFiles(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	}
-	require.Equal(t, http.StatusNotFound, r.open(t, r.dashboard.assets.address("icon.svg")+"x").Code)
+	require.Equal(t, http.StatusNotFound, r.open(t, r.dashboard.assets.Address("icon.svg")+"x").Code)
 	require.Empty(t, r.asked, "files are nobody's")
-	text := string(r.dashboard.assets.files["dashboard.css"])
-	require.NotContains(t, text, "url(")
-	require.NotContains(t, text, "@import")
 }
 
-// Navigation shows what the role can do; what is hidden is refused by the API all the same.
+// Navigation shows what the role can do; what is hidden is refused by the API all the same. Every entry is one press from its section, and
+// every page below another leads back to an entry.
 func TestNavigation(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	shown := func(role string) (paths []string) {
 		r.is(role)
-		page := r.see(t, "/dashboard")
-		for _, entry := range sections() {
-			if strings.Contains(page, `">`+entry.Label+`</a></li>`) || strings.Contains(page, `" aria-current="page">`+entry.Label+`</a></li>`) {
-				paths = append(paths, entry.Path)
+		next := []string{"/dashboard"}
+		for len(next) > 0 {
+			page := r.see(t, next[0])
+			next = next[1:]
+			for _, e := range entries() {
+				if !slices.Contains(paths, e.path) && strings.Contains(page, `<a href="`+e.path+`"`) && strings.Contains(page, "</svg><span class=\"label\">"+html.EscapeString(e.section)) {
+					paths, next = append(paths, e.path), append(next, e.path)
+				}
 			}
 		}
 		return paths
 	}
 	member := shown("member")
-	require.Contains(t, member, "/dashboard/wallet")
+	require.Contains(t, member, "/dashboard/wallet/calls")
 	require.NotContains(t, member, "/dashboard/keys")
-	require.Len(t, shown("administrator"), len(sections()))
+	require.NotContains(t, member, "/dashboard/members")
+	require.Len(t, shown("administrator"), len(entries()))
 	require.Equal(t, shown("administrator"), shown("owner"))
 	require.Empty(t, shown("somebody"), "a role that this version doesn't know")
 	r.is("owner")
-	require.Contains(t, r.see(t, "/dashboard/agents/agt_1"), `href="/dashboard/agents" aria-current="page"`)
+	agent := r.see(t, "/dashboard/agents/agt_1")
+	require.Contains(t, agent, `href="/dashboard/agents" aria-current="page"`)
+	require.Contains(t, agent, `aria-label="Where you are"><a href="/dashboard/agents">Assistants</a>`)
+	require.Contains(t, r.see(t, "/dashboard/knowledge"), `<a href="/dashboard/knowledge" aria-current="page">Knowledge</a>`)
 	var patterns []string
 	for _, p := range pages(nil) {
 		require.NotContains(t, patterns, p.path)
 		patterns = append(patterns, p.path)
 		if p.section != "" {
-			require.True(t, slices.ContainsFunc(sections(), func(s section) bool { return s.Path == p.section }), p.section)
+			require.True(t, slices.ContainsFunc(entries(), func(e entry) bool { return e.path == p.section }), p.section)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const keysPath = root + "/keys"
@@ -21,7 +22,7 @@ type keysData struct {
 	Address string
 }
 
-var keyForm = formOf(
+var keyForm = ui.FormOf(
 	api.CreateAPIKey, form{ID: "key-create", Submit: "Create key"},
 	field{Name: "name", Label: "Name", Hint: "What it is for, so that you know which one to revoke."},
 	field{
@@ -30,8 +31,8 @@ var keyForm = formOf(
 		Options: []option{{Value: "live", Label: "Live"}, {Value: "test", Label: "Test"}},
 	},
 	field{
-		Name: "scopes", Kind: checksField, Label: "Scopes", Hint: "What the key may do. Give it no more than it needs.",
-		Options: choices(scopes(), "models:read", "chat:write"), Missing: "Choose at least one scope.",
+		Name: "scopes", Kind: ui.ChecksField, Label: "Scopes", Hint: "What the key may do. Give it no more than it needs.",
+		Options: ui.Choices(scopes(), "models:read", "chat:write"), Missing: "Choose at least one scope.",
 	},
 	field{Name: "expiresInDays", Label: "Expires in days", Hint: "1 to 3650. Empty: it never expires."},
 )
@@ -70,7 +71,7 @@ func keysPage() page {
 			}
 			shown := keysData{Pager: req.pager(keys.NextCursor), Create: req.form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
-				shown.Keys = append(shown.Keys, keyRow{key, req.form(button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke",
+				shown.Keys = append(shown.Keys, keyRow{key, req.form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke",
 					"Revoke the key "+key.Hint+"…? Whoever uses it is refused from the next request on. This can't be undone.", "id", key.ID))})
 			}
 			return shown, nil
@@ -105,9 +106,9 @@ type providerKeysData struct {
 	Set form
 }
 
-var providerKeyForm = formOf(
+var providerKeyForm = ui.FormOf(
 	api.PutProviderKey, form{ID: "provider-key-set", Submit: "Store key"},
-	field{Name: "provider", Kind: selectField, Label: "Provider"},
+	field{Name: "provider", Kind: ui.SelectField, Label: "Provider"},
 	field{
 		Name: "key", Label: "Key", Autocomplete: "off",
 		Hint: "It replaces the current one. It is stored encrypted and never shown again.",
@@ -139,7 +140,7 @@ func showProviderKeys(req *pageRequest) (any, error) {
 	}
 	var shown providerKeysData
 	for _, key := range keys.Data {
-		shown.Keys = append(shown.Keys, providerKeyRow{key, req.form(button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete",
+		shown.Keys = append(shown.Keys, providerKeyRow{key, req.form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete",
 			"Delete your own key at "+key.Provider+"? Calls that ask for it are refused then.", "provider", key.Provider))})
 	}
 	var providers []option
@@ -147,7 +148,7 @@ func showProviderKeys(req *pageRequest) (any, error) {
 		providers = append(providers, option{Value: name, Label: name})
 	}
 	if len(providers) > 0 {
-		shown.Set = req.form(providerKeyForm.with("provider", providers))
+		shown.Set = req.form(providerKeyForm.With("provider", providers))
 	}
 	return shown, nil
 }

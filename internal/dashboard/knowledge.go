@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const knowledgePath = root + "/knowledge"
@@ -95,14 +96,14 @@ func knowledgePages() []page {
 
 var knowledgeFields = []field{
 	{Name: "name", Label: "Name"},
-	{Name: "description", Kind: areaField, Label: "Description", Rows: 3, Hint: "For you and your colleagues: what belongs in it."},
+	{Name: "description", Kind: ui.AreaField, Label: "Description", Rows: 3, Hint: "For you and your colleagues: what belongs in it."},
 }
 
 var (
-	knowledgeCreateForm = formOf(
+	knowledgeCreateForm = ui.FormOf(
 		api.CreateKnowledgeBase, form{ID: "knowledge-create", Submit: "Create the knowledge base"}, knowledgeFields...,
 	)
-	knowledgeEditForm = formOf(api.UpdateKnowledgeBase, form{ID: "knowledge-edit", Submit: "Save"}, knowledgeFields...)
+	knowledgeEditForm = ui.FormOf(api.UpdateKnowledgeBase, form{ID: "knowledge-edit", Submit: "Save"}, knowledgeFields...)
 )
 
 func showKnowledgeBases(req *pageRequest) (any, error) {
@@ -110,7 +111,7 @@ func showKnowledgeBases(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	create := req.form(knowledgeCreateForm.of(knowledgePath, nil))
+	create := req.form(knowledgeCreateForm.Of(knowledgePath, nil))
 	return listData[api.KnowledgeBaseObject]{bases.Data, req.pager(bases.NextCursor), create}, nil
 }
 
@@ -135,22 +136,22 @@ func showKnowledgeBase(req *pageRequest) (any, error) {
 	}
 	here := knowledgePath + "/" + base.ID
 	data := knowledgeData{
-		Base: base, Pager: req.pager(documents.NextCursor), Upload: req.form(uploadForm.of(here+"/documents", nil)),
-		Edit: req.form(knowledgeEditForm.of(here, base)),
-		Delete: req.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
+		Base: base, Pager: req.pager(documents.NextCursor), Upload: req.form(uploadForm.Of(here+"/documents", nil)),
+		Edit: req.form(knowledgeEditForm.Of(here, base)),
+		Delete: req.form(ui.Button("knowledge-delete", here+"/delete", "Delete the knowledge base",
 			"Delete the knowledge base "+base.Name+" with all its documents?")),
 	}
 	for _, one := range documents.Data {
 		if one.State == "ingesting" {
 			data.Live = req.live("documents", "cursor")
 		}
-		data.Documents = append(data.Documents, documentRow{one, req.form(button("document-delete-"+one.ID, here+"/delete-document", "Delete",
+		data.Documents = append(data.Documents, documentRow{one, req.form(ui.Button("document-delete-"+one.ID, here+"/delete-document", "Delete",
 			"Delete the document "+one.Name+"? The assistants don't know it any more.", "document", one.ID))})
 	}
 	return &data, req.search(&data)
 }
 
-var searchForm = formOf(
+var searchForm = ui.FormOf(
 	api.SearchKnowledgeBase, form{ID: "knowledge-search", Get: true, Submit: "Search"},
 	field{Name: "q", Label: "What might a customer say?", Hint: "Shows the parts of the documents that an assistant would get for this text."},
 )
@@ -158,7 +159,7 @@ var searchForm = formOf(
 // search adds a query and its results.
 func (req *pageRequest) search(data *knowledgeData) error {
 	data.Asked = req.query("q")
-	f := searchForm.of(req.path(), nil)
+	f := searchForm.Of(req.path(), nil)
 	f.Fields[0].Value = data.Asked
 	if strings.TrimSpace(data.Asked) != "" {
 		found, err := ask(req, api.SearchKnowledgeBase, values{"id": req.id(), "q": data.Asked})
@@ -180,9 +181,9 @@ var mediaTypes = []option{
 }
 
 var uploadForm = func() form {
-	f := formOf(
+	f := ui.FormOf(
 		api.CreateDocument, form{ID: "document-create", Submit: "Add the document"},
-		field{Name: "content", Kind: areaField, Label: "Or paste the text here", Rows: 6, Hint: "Used only when no file is chosen."},
+		field{Name: "content", Kind: ui.AreaField, Label: "Or paste the text here", Rows: 6, Hint: "Used only when no file is chosen."},
 		field{Name: "name", Label: "Name", Hint: "Answers may name it as their source. Empty: the file's name."},
 		field{Name: "mediaType", Label: "Kind", Options: mediaTypes},
 	)
@@ -191,7 +192,7 @@ var uploadForm = func() form {
 	}
 	f.Fields[2].Options = append([]option{{Label: "By the file's name, else text"}}, mediaTypes...)
 	f.Fields = append([]field{{
-		Name: "file", Kind: fileField, Label: "File", Accept: ".txt,.text,.md,.markdown,.html,.htm,text/plain,text/markdown,text/html",
+		Name: "file", Kind: ui.FileField, Label: "File", Accept: ".txt,.text,.md,.markdown,.html,.htm,text/plain,text/markdown,text/html",
 		Hint: "Text, Markdown or HTML in UTF-8, at most 4 MiB.",
 	}}, f.Fields...)
 	return f

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const organizationPath = root + "/organization"
@@ -15,7 +16,7 @@ type organizationData struct {
 	Edit form
 }
 
-var organizationForm = formOf(
+var organizationForm = ui.FormOf(
 	api.UpdateOrganization, form{
 		ID: "organization-edit", Submit: "Save",
 		Confirm: "Conversations without a message for longer than that are deleted for good, with all their texts. With 0 none is.",
@@ -35,7 +36,7 @@ func organizationPage() page {
 			if err != nil {
 				return nil, err
 			}
-			return organizationData{organization, req.form(organizationForm.of("", organization))}, nil
+			return organizationData{organization, req.form(organizationForm.Of("", organization))}, nil
 		},
 		actions: []action{{form: "organization-edit", done: "Saved.", do: func(req *pageRequest) (outcome, error) {
 			return goTo(organizationPath), req.submit(api.UpdateOrganization, organizationForm, values{})
@@ -59,17 +60,17 @@ var roleField = field{Name: "role", Label: "Role", Required: true, Options: []op
 }}
 
 var (
-	inviteForm = formOf(
+	inviteForm = ui.FormOf(
 		api.InviteMember, form{ID: "member-invite", Submit: "Invite"},
-		field{Name: "email", Kind: emailField, Label: "E-mail address", Hint: "They sign in with it. No e-mail is sent."},
+		field{Name: "email", Kind: ui.EmailField, Label: "E-mail address", Hint: "They sign in with it. No e-mail is sent."},
 		roleField,
 	)
-	memberForm = formOf(api.UpdateMember, form{ID: "member-edit", Submit: "Change role"}, roleField)
+	memberForm = ui.FormOf(api.UpdateMember, form{ID: "member-edit", Submit: "Change role"}, roleField)
 )
 
 // roles returns the roles that the person can give. Only owners can give the role owner.
 func (req *pageRequest) roles(current handlers.Role) []option {
-	options := choices(roleField.Options, string(current))
+	options := ui.Choices(roleField.Options, string(current))
 	if !req.session.Owns() && current != handlers.RoleOwner {
 		options = slices.DeleteFunc(options, func(o option) bool { return o.Value == string(handlers.RoleOwner) })
 	}
@@ -85,7 +86,7 @@ func memberPages() []page {
 				if err != nil {
 					return nil, err
 				}
-				invite := req.form(inviteForm.with("role", req.roles(handlers.RoleMember)))
+				invite := req.form(inviteForm.With("role", req.roles(handlers.RoleMember)))
 				return listData[api.MemberObject]{members.Data, req.pager(members.NextCursor), invite}, nil
 			},
 			actions: []action{{form: "member-invite", do: func(req *pageRequest) (outcome, error) {
@@ -124,14 +125,16 @@ func showMember(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	shown := memberData{
-		Member: member, Edit: req.form(memberForm.with("role", req.roles(member.Role))),
-		Remove: req.form(button("member-remove", req.path()+"/remove", "Remove member", "Remove "+member.Email+"? They are signed out at once.")),
+		Member: member, Edit: req.form(memberForm.With("role", req.roles(member.Role))),
+		Remove: req.form(ui.Button("member-remove", req.path()+"/remove", "Remove member", "Remove "+member.Email+"? They are signed out at once.")),
 	}
 	if member.State != "active" || req.session.has(member.Role) && req.session.Role != member.Role {
-		shown.Link = req.form(button("member-link", req.path()+"/link", "Make a new link", ""))
+		shown.Link = req.form(ui.Button("member-link", req.path()+"/link", "Make a new link", ""))
 	}
 	return shown, nil
 }
+
+const auditPath = root + "/audit"
 
 type auditData struct {
 	Entries []api.AuditObject
@@ -150,7 +153,7 @@ func (d auditData) Name(id string) string {
 
 func auditPage() page {
 	return page{
-		path: root + "/audit", template: "audit", title: "Audit log",
+		path: auditPath, template: "audit", title: "Audit log",
 		show: func(req *pageRequest) (any, error) {
 			entries, err := ask(req, api.ListAuditLog, req.cursor())
 			if err != nil {

@@ -1,12 +1,14 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 // page is one address of the dashboard with its actions.
@@ -74,44 +76,66 @@ type relay struct {
 // titled is implemented by data with a title of its own.
 type titled interface{ PageTitle() string }
 
-type section struct {
-	Path, Label string
-	// role is the lowest role that has the entry.
-	role handlers.Role
-	// Waiting is the number of its conversations in which the customer waits for a person.
-	Waiting int
-}
-
 // mostWaiting is the number at which the count of waiting conversations stops.
 const mostWaiting = 100
 
-// WaitingLabel returns the number to show, empty for none.
-func (s section) WaitingLabel() string {
+// waitingLabel returns the number to show, empty for none.
+func waitingLabel(waiting int) string {
 	switch {
-	case s.Waiting <= 0:
+	case waiting <= 0:
 		return ""
-	case s.Waiting >= mostWaiting:
+	case waiting >= mostWaiting:
 		return strconv.Itoa(mostWaiting-1) + "+"
 	default:
-		return strconv.Itoa(s.Waiting)
+		return strconv.Itoa(waiting)
 	}
 }
 
-func sections() []section {
-	return []section{
-		{Path: root, Label: "Overview", role: handlers.RoleMember},
-		{Path: root + "/agents", Label: "Assistants", role: handlers.RoleMember},
-		{Path: root + "/knowledge", Label: "Knowledge", role: handlers.RoleMember},
-		{Path: root + "/channels", Label: "Channels", role: handlers.RoleMember},
-		{Path: root + "/conversations", Label: "Conversations", role: handlers.RoleMember},
-		{Path: root + "/wallet", Label: "Wallet", role: handlers.RoleMember},
-		{Path: root + "/keys", Label: "API keys", role: handlers.RoleAdministrator},
-		{Path: root + "/provider-keys", Label: "Provider keys", role: handlers.RoleAdministrator},
-		{Path: root + "/events", Label: "Events", role: handlers.RoleAdministrator},
-		{Path: root + "/members", Label: "Members", role: handlers.RoleAdministrator},
-		{Path: root + "/audit", Label: "Audit log", role: handlers.RoleAdministrator},
-		{Path: root + "/organization", Label: "Organization", role: handlers.RoleMember},
+// entry is a page of the navigation. Pages with the same section are its tabs; the first is the section's own page.
+type entry struct {
+	section, icon string
+	path, label   string
+	// role is the lowest role that has the entry.
+	role handlers.Role
+	// bar: the section stands in the bar of phones.
+	bar bool
+}
+
+func entries() []entry {
+	return []entry{
+		{"Overview", "layout-dashboard", root, "Overview", handlers.RoleMember, true},
+		{"Inbox", "inbox", conversationsPath, "Inbox", handlers.RoleMember, true},
+		{"Assistants", "bot", agentsPath, "Assistants", handlers.RoleMember, true},
+		{"Assistants", "bot", knowledgePath, "Knowledge", handlers.RoleMember, true},
+		{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, false},
+		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, true},
+		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, true},
+		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, false},
+		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, false},
+		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, false},
+		{"Settings", "settings", organizationPath, "Organization", handlers.RoleMember, false},
+		{"Settings", "settings", membersPath, "Members", handlers.RoleAdministrator, false},
+		{"Settings", "settings", auditPath, "Audit log", handlers.RoleAdministrator, false},
+		{"Settings", "settings", accountPath, "Your account", handlers.RoleMember, false},
 	}
+}
+
+// sections returns the navigation of the person, nil without one.
+func (s *session) sections() (made []ui.Section) {
+	for _, e := range entries() {
+		if !s.has(e.role) {
+			continue
+		}
+		if last := len(made) - 1; last < 0 || made[last].Label != e.section {
+			made = append(made, ui.Section{Link: ui.Link{Path: e.path, Label: e.section}, Icon: e.icon, Bar: e.bar})
+		}
+		at := &made[len(made)-1]
+		at.Tabs = append(at.Tabs, ui.Link{Path: e.path, Label: e.label})
+		if e.path == conversationsPath {
+			at.Count, at.CountID, at.CountLabel = waitingLabel(s.Organization.Waiting), "waiting", "wait for a person"
+		}
+	}
+	return made
 }
 
 func pages(types []channelType) []page {
@@ -135,22 +159,12 @@ func forward(path, to string) page {
 
 // view is the data of a template.
 type view struct {
-	// Title is the page's heading.
-	Title string
+	ui.Shell
+
 	// Path is the page's path, also when a form was sent to another address.
 	Path string
 	// Session is nil on public pages.
 	Session *session
-	// Sections are the entries of the navigation for the person; Section is the path of the page's entry.
-	Sections []section
-	Section  string
-	// Scripts are the addresses of the scripts of the page alone.
-	Scripts []string
-	// Notice reports a success, Alert a failure.
-	Notice string
-	Alert  *handlers.Error
-	// SignOut is the form in the page's header.
-	SignOut form
 	// RequestID is the id of the request, for people who report a failure.
 	RequestID string
 	// Data is the result of show, Once the data that an action revealed.
@@ -158,28 +172,24 @@ type view struct {
 	Once any
 }
 
-// view returns the data of the layout around the data of show.
+// view returns the data of the frame around the data of show.
 func (req *pageRequest) view(shown any) *view {
 	made := &view{
-		Title: req.page.title, Path: req.path(), Session: req.session, Section: req.page.section, Data: shown, Once: req.once,
-		SignOut: button("logout", logoutPath, "Sign out", ""), RequestID: handlers.RequestIDFrom(req.r.Context()),
+		Shell: ui.Shell{
+			Title: req.page.title, Product: "caddy-svc", Home: root, Sections: req.session.sections(),
+			Section: cmp.Or(req.page.section, req.page.path), SignOut: ui.Button("logout", logoutPath, "Sign out", ""),
+		},
+		Path: req.path(), Session: req.session, Data: shown, Once: req.once, RequestID: handlers.RequestIDFrom(req.r.Context()),
 	}
 	if named, ok := shown.(titled); ok {
 		made.Title = named.PageTitle()
 	}
-	if made.Section == "" {
-		made.Section = req.page.path
-	}
-	for _, entry := range sections() {
-		if entry.Path == conversationsPath && req.session != nil {
-			entry.Waiting = req.session.Organization.Waiting
-		}
-		if req.session.has(entry.role) {
-			made.Sections = append(made.Sections, entry)
-		}
+	if s := req.session; s != nil {
+		made.Owner, made.Person, made.PersonPath, made.Role = s.Organization.Name, s.User.Email, accountPath, string(s.Role)
+		made.Trail = req.trail(made.Sections)
 	}
 	for _, name := range req.page.scripts {
-		made.Scripts = append(made.Scripts, req.d.assets.address(name))
+		made.Scripts = append(made.Scripts, req.d.assets.Address(name))
 	}
 	switch {
 	case req.refused == nil && req.action != nil:
@@ -188,6 +198,18 @@ func (req *pageRequest) view(shown any) *view {
 		made.Notice = req.d.done[req.query("done")]
 	}
 	return made
+}
+
+// trail leads to a page that isn't in the navigation itself.
+func (req *pageRequest) trail(sections []ui.Section) []ui.Link {
+	for i := range sections {
+		for _, tab := range sections[i].Tabs {
+			if tab.Path == req.page.section {
+				return []ui.Link{tab}
+			}
+		}
+	}
+	return nil
 }
 
 // listData is the data of a page that shows a list and the form of a new element.

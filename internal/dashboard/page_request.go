@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 // pageRequest is the state of one request to a page.
@@ -208,7 +209,7 @@ func failureTitle(code errcode.Code) string {
 
 // write sends a page, which is rendered wholly before its first byte is sent.
 func (req *pageRequest) write(status int, name string, shown *view) {
-	part := layoutTemplate
+	part := ui.ShellTemplate
 	if fragment := req.query("fragment"); fragment != "" && req.r.Method == http.MethodGet && name == req.page.template {
 		if !slices.Contains(req.page.fragments, fragment) {
 			http.Error(req.w, "no such part", http.StatusNotFound) //nolint:forbidigo // the script reads the status only
@@ -219,7 +220,7 @@ func (req *pageRequest) write(status int, name string, shown *view) {
 	var text bytes.Buffer
 	err := req.d.templates[name].ExecuteTemplate(&text, part, shown)
 	if err == nil && req.refused != nil && !bytes.Contains(text.Bytes(), []byte(`id="`+req.errorForm+`-error"`)) {
-		shown.Alert = req.refused // the page no longer contains the form
+		shown.Alert = req.refused.Message // the page no longer contains the form
 		text.Reset()
 		err = req.d.templates[name].ExecuteTemplate(&text, part, shown)
 	}
@@ -361,7 +362,7 @@ func (req *pageRequest) apiRequest(method, path string, query url.Values, body j
 
 // askForm runs the operation of a form with the form's input and with in, and returns the body of the answer.
 func askForm[I, T any](req *pageRequest, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], f form, in values) (*T, error) {
-	in, err := f.read(req, in)
+	in, err := f.Read(ui.Sent(req.sent), in)
 	if err != nil {
 		return nil, err
 	}
@@ -370,7 +371,7 @@ func askForm[I, T any](req *pageRequest, o endpoint.Op[*api.Deps, I, endpoint.JS
 
 // submit is [askForm] for operations without a body in their answer, or with a body that isn't needed.
 func (req *pageRequest) submit(o api.Operation, f form, in values) error {
-	in, err := f.read(req, in)
+	in, err := f.Read(ui.Sent(req.sent), in)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 func TestAgentIsCreated(t *testing.T) {
@@ -366,12 +368,12 @@ func TestMicrosOf(t *testing.T) {
 	for amount, micros := range map[string]string{
 		"0": "0", "1": "1000000", "2.5": "2500000", "0.000001": "1", "2.": "2000000", "007": "7000000", "999999999999.999999": "999999999999999999",
 	} {
-		got, ok := microsOf(amount)
+		got, ok := ui.Micros(amount)
 		require.True(t, ok, amount)
 		require.Equal(t, micros, got)
 	}
 	for _, amount := range []string{"", ".5", "-1", "+1", "1,5", "1.0000001", "1e3", "1.2.3", "1234567890123", "١"} {
-		_, ok := microsOf(amount)
+		_, ok := ui.Micros(amount)
 		require.False(t, ok, amount)
 	}
 }

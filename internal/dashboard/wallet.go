@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const walletPath = root + "/wallet"
@@ -20,7 +21,7 @@ type walletData struct {
 	Wallet             *api.WalletObject
 	Spend              *api.SpendObject
 	// Plot is nil if the spend can't be read now.
-	Plot *plot
+	Plot *spending
 	// Days selects the days of the plot.
 	Days         form
 	Transactions []api.TransactionObject
@@ -122,14 +123,14 @@ func (req *pageRequest) askSpend(shown *walletData) error {
 	}
 	shown.Days = req.form(daysForm(shown, req.query("from"), req.query("to")))
 	if refused != nil {
-		refuseForm(&shown.Days, refused)
+		shown.Days.Refuse(refused)
 	}
 	return nil
 }
 
 // plotOf returns the plot of spent, which was read with err. A page without a plot is still useful, so every error except the
 // session's end is logged and gives no plot.
-func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*plot, error) {
+func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*spending, error) {
 	if err != nil && handlers.AsError(err).Code.Status() == http.StatusUnauthorized {
 		return nil, err
 	}
@@ -137,26 +138,25 @@ func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*plot, error)
 		req.d.config.Logger.Error("the dashboard shows a page without its plot", "page", req.page.path, "error", err)
 		return nil, nil //nolint:nilnil // no plot is what the page shows
 	}
-	drawn := newPlot(spent)
-	return &drawn, nil
+	return newSpending(spent), nil
 }
 
 func daysForm(shown *walletData, from, to string) form {
 	return form{
 		ID: "wallet-days", Action: walletPath, Submit: "Show", Get: true, Fields: []field{
-			{Name: "environment", Kind: hiddenField, Value: shown.Environment},
+			{Name: "environment", Kind: ui.HiddenField, Value: shown.Environment},
 			{
-				Name: "from", Kind: dateField, Label: "First day", Value: cmp.Or(from, shown.Spend.From), Required: true,
+				Name: "from", Kind: ui.DateField, Label: "First day", Value: cmp.Or(from, shown.Spend.From), Required: true,
 				Hint: "Days are those of UTC, at most 92.",
 			},
-			{Name: "to", Kind: dateField, Label: "Last day", Value: cmp.Or(to, shown.Spend.To), Required: true},
+			{Name: "to", Kind: ui.DateField, Label: "Last day", Value: cmp.Or(to, shown.Spend.To), Required: true},
 		},
 	}
 }
 
 func callsPage() page {
 	return page{
-		path: walletPath + "/calls", template: "calls", title: "Model calls", section: walletPath,
+		path: walletPath + "/calls", template: "calls", title: "Calls",
 		show: func(req *pageRequest) (any, error) {
 			environment := req.environment()
 			in := req.cursor()
@@ -176,7 +176,7 @@ func callsPage() page {
 type overviewData struct {
 	Wallet *api.WalletObject
 	// Plot shows the last 30 days. It is nil if the spend can't be read now.
-	Plot *plot
+	Plot *spending
 	// Channels are the channels that need attention.
 	Channels []*api.ChannelObject
 	// Waiting are conversations that wait for a person. More reports whether there are others.
@@ -222,37 +222,14 @@ func showOverview(req *pageRequest) (any, error) {
 	return shown, nil
 }
 
-// The plot's size, in its own units.
-const (
-	plotWidth  = 720
-	plotHeight = 220
-	plotLeft   = 70
-	plotTop    = 14
-	plotBottom = 26
-	// plotColours is the number of colours. All further models share the last colour.
-	plotColours = 6
-)
-
-// plot is spend as bars, one for each model on each day, stacked by day.
-type plot struct {
-	Width, Height int
-	Left, Base    int
-	Bars          []bar
-	// Most is the top of the scale, in micros.
-	Most        string
-	First, Last string
+// spending is the plot of what was spent on models.
+type spending struct {
+	Plot *ui.Drawing
 	// Models are the sums by model, the largest first.
 	Models []modelSum
 	// Total is the sum of all models, in micros.
-	Total string
-}
-
-// bar is a rectangle of a plot.
-type bar struct {
-	api.DaySpend
-
-	Colour              int
-	X, Y, Width, Height int64
+	Total       string
+	First, Last string
 }
 
 // modelSum is the cost of all calls to a model.
@@ -265,71 +242,36 @@ type modelSum struct {
 	micros int64
 }
 
-// newPlot returns the plot of s. Malformed amounts count as 0.
-func newPlot(s *api.SpendObject) plot {
-	p := plot{
-		Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotHeight - plotBottom, First: s.From, Last: s.To,
-		Models: sumModels(s.Data),
+// mostDays bounds the days of a plot.
+const mostDays = 366
+
+// newSpending returns the plot of s, with a series for each model. Malformed amounts count as 0, and malformed days are left out.
+func newSpending(s *api.SpendObject) *spending {
+	made := &spending{Models: sumModels(s.Data), First: s.From, Last: s.To}
+	p := ui.Plot{ID: "spend-plot", Title: "Spent on models", Step: "Day", Format: func(micros int64) string { return ui.Credits(strconv.FormatInt(micros, 10)) }}
+	at, err := time.Parse(time.DateOnly, s.From)
+	for day := s.From; err == nil && day <= s.To && len(p.Steps) < mostDays; {
+		p.Steps = append(p.Steps, day)
+		at = at.AddDate(0, 0, 1)
+		day = at.Format(time.DateOnly)
 	}
-	colours := make(map[string]int)
 	total := int64(0)
-	for i := range p.Models {
-		p.Models[i].Colour = min(i, plotColours-1)
-		colours[p.Models[i].Model] = p.Models[i].Colour
-		total += p.Models[i].micros
+	for i := range made.Models {
+		model := &made.Models[i]
+		model.Colour = min(i, ui.PlotColours-1)
+		total += model.micros
+		p.Series = append(p.Series, ui.Series{Name: model.Model, Colour: model.Colour, Values: make([]int64, len(p.Steps))})
 	}
-	p.Total = strconv.FormatInt(total, 10)
-	most := mostOfADay(s.Data)
-	p.Most = strconv.FormatInt(most, 10)
-	first, err := time.Parse(time.DateOnly, s.From)
-	if err != nil {
-		return p
-	}
-	slot := max((plotWidth-plotLeft)/max(daysBetween(first, s.To)+1, 1), 1)
-	stacked := make(map[string]int64)
 	for _, one := range s.Data {
-		cost := micros(one.ChargedMicros)
-		if cost == 0 {
-			continue
+		day, known := slices.BinarySearch(p.Steps, one.Day)
+		if model := slices.IndexFunc(made.Models, func(sum modelSum) bool { return sum.Model == one.Model }); known {
+			p.Series[model].Values[day] += micros(one.ChargedMicros)
 		}
-		below := stacked[one.Day]
-		stacked[one.Day] = below + cost
-		bottom, top := scaled(below, most), scaled(below+cost, most)
-		p.Bars = append(p.Bars, bar{
-			DaySpend: one, Colour: colours[one.Model], X: plotLeft + slot*daysBetween(first, one.Day), Width: max(slot-1, 1),
-			Y: plotHeight - plotBottom - max(top, bottom+1), Height: max(top-bottom, 1),
-		})
 	}
-	return p
-}
-
-// scaled returns the height of an amount. It divides first where the product could overflow.
-func scaled(amount, most int64) int64 {
-	const room = plotHeight - plotTop - plotBottom
-	if most > 1<<53 {
-		return amount / (most / room)
-	}
-	return amount * room / most
-}
-
-// daysBetween returns how many days a day comes after first.
-func daysBetween(first time.Time, day string) int64 {
-	at, err := time.Parse(time.DateOnly, day)
-	if err != nil {
-		return 0
-	}
-	return int64(at.Sub(first) / (24 * time.Hour))
-}
-
-// mostOfADay returns the highest sum of a day, at least 1.
-func mostOfADay(all []api.DaySpend) int64 {
-	sums := make(map[string]int64)
-	most := int64(1)
-	for _, one := range all {
-		sums[one.Day] += micros(one.ChargedMicros)
-		most = max(most, sums[one.Day])
-	}
-	return most
+	made.Total = strconv.FormatInt(total, 10)
+	p.Sentence = ui.Credits(made.Total) + " credits from " + s.From + " to " + s.To + ". The table below has the figures."
+	made.Plot = p.Draw()
+	return made
 }
 
 func sumModels(all []api.DaySpend) []modelSum {

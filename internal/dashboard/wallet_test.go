@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 func TestCredits(t *testing.T) {
@@ -17,37 +18,29 @@ func TestCredits(t *testing.T) {
 		"0": "0.00", "1": "0.000001", "12500000": "12.50", "-25": "-0.000025", "1000000": "1.00", "1230000": "1.23", "1234567": "1.234567",
 		"9223372036854775807": "9223372036854.775807", "-9223372036854775808": "-9223372036854.775808", "": "", "many": "many",
 	} {
-		require.Equal(t, want, credits(micros), micros)
+		require.Equal(t, want, ui.Credits(micros), micros)
 	}
 }
 
-// One bar for each model and day that cost something, on top of each other, as high as what they cost.
-func TestSpendPlot(t *testing.T) {
+// A series for each model, the largest first, with what it cost on each day.
+func TestSpending(t *testing.T) {
 	t.Parallel()
-	p := newPlot(&api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{
+	s := newSpending(&api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{
 		{Day: "2026-11-01", Model: "a", Calls: 2, ChargedMicros: "3000000"},
 		{Day: "2026-11-30", Model: "a", Calls: 1, ChargedMicros: "1"},
 		{Day: "2026-11-30", Model: "b", Calls: 1, ChargedMicros: "5999999"},
 		{Day: "2026-11-30", Model: "free", Calls: 7, ChargedMicros: "0"},
 	}})
-	require.Equal(t, "6000000", p.Most)
-	require.Equal(t, "9000000", p.Total)
+	require.Equal(t, "9000000", s.Total)
 	require.Equal(t, []modelSum{
 		{Model: "b", Calls: 1, Micros: "5999999", micros: 5999999},
 		{Model: "a", Calls: 3, Micros: "3000001", Colour: 1, micros: 3000001},
 		{Model: "free", Calls: 7, Micros: "0", Colour: 2},
-	}, p.Models)
-	require.Len(t, p.Bars, 3)
-	const room = plotHeight - plotTop - plotBottom
-	first, least, top := p.Bars[0], p.Bars[1], p.Bars[2]
-	require.Equal(t, int64(plotLeft), first.X)
-	require.Equal(t, int64(room/2), first.Height)
-	require.Equal(t, int64(plotHeight-plotBottom), first.Y+first.Height, "it stands on the line")
-	require.Equal(t, int64(1), least.Height, "the least is seen")
-	require.Equal(t, top.X, least.X)
-	require.Equal(t, int64(plotTop), top.Y)
-	require.Equal(t, int64(room), top.Height)
-	require.LessOrEqual(t, top.X+top.Width, int64(plotWidth))
+	}, s.Models)
+	require.Len(t, s.Plot.Steps, 30)
+	require.Equal(t, []ui.Row{
+		{Step: "2026-11-01", Values: []string{"0.00", "3.00", "0.00"}}, {Step: "2026-11-30", Values: []string{"5.999999", "0.000001", "0.00"}},
+	}, s.Plot.Rows)
 }
 
 // No answer of the API makes the plot fail, however odd.
@@ -56,8 +49,8 @@ func FuzzSpendPlot(f *testing.F) {
 	f.Add("", "x", "2026-13-01", "", "-1")
 	f.Add("2026-11-30", "2026-11-01", "0001-01-01", "9007199254740993", "9223372036854775807")
 	f.Fuzz(func(t *testing.T, from, to, day, one, other string) {
-		p := newPlot(&api.SpendObject{From: from, To: to, Data: []api.DaySpend{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
-		for _, bar := range p.Bars {
+		p := newSpending(&api.SpendObject{From: from, To: to, Data: []api.DaySpend{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
+		for _, bar := range p.Plot.Bars {
 			require.Positive(t, bar.Height)
 			require.Positive(t, bar.Width)
 		}
@@ -69,8 +62,8 @@ func TestWallet(t *testing.T) {
 	r := newFixture(t)
 	page := r.see(t, "/dashboard/wallet?environment=test&cursor=abc&from=2026-11-01")
 	require.Contains(t, element(t, page, "spend-plot"), `role="img"`)
-	require.Contains(t, page, `data-day="2026-11-30" data-model="echo/b" data-micros="5999999"><title>2026-11-30, echo/b: 5.999999 credits, 1 call</title></rect>`)
-	require.Equal(t, 3, strings.Count(page, "data-day="))
+	require.Contains(t, page, `data-step="2026-11-30" data-series="echo/b" data-value="5999999"><title>2026-11-30, echo/b: 5.999999</title></rect>`)
+	require.Equal(t, 3, strings.Count(page, "data-step="))
 	for _, want := range []string{
 		`href="/dashboard/wallet/transactions.csv?environment=test"`, `href="/dashboard/wallet/calls.csv?environment=test"`,
 		`href="/dashboard/wallet/calls?environment=test"`, `<td class="number">-0.000025</td>`, "To the live wallet",
@@ -107,7 +100,7 @@ func TestWalletDays(t *testing.T) {
 	page := r.see(t, "/dashboard/wallet?environment=live&from=1999-01-01&to=2026-11-30")
 	requireErrorAt(t, page, "wallet-days-from", "from and to are more than 92 days.")
 	holds(t, page, "wallet-days-from", "1999-01-01")
-	require.Contains(t, page, `data-model="echo/b"`)
+	require.Contains(t, page, `data-series="echo/b"`)
 }
 
 // Without what was spent, both pages show everything else; an ended session is no such failure.

@@ -1,0 +1,250 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Plot is a series of values, or several, over the same steps, such as days.
+type Plot struct {
+	// ID is the id of the picture; its title and sentence have ids that begin with it.
+	ID string
+	// Title says what is shown, Sentence what one sees: the sum, the highest value.
+	Title, Sentence string
+	// Step is the heading of the table's first column, Steps its rows, oldest first.
+	Step  string
+	Steps []string
+	// Series are drawn in the order of their colours. Values of a series are as many as Steps.
+	Series []Series
+	// Kind is how they are drawn.
+	Kind PlotKind
+	// Format writes a value for people. Nil writes the number.
+	Format func(int64) string
+	// Limit is drawn as a dashed line with LimitLabel. Zero means none.
+	Limit      int64
+	LimitLabel string
+}
+
+// PlotKind is how a plot is drawn.
+type PlotKind int
+
+// The kinds of plots.
+const (
+	// Bars stacks the series of each step.
+	Bars PlotKind = iota
+	// Lines draws a line for each series.
+	Lines
+	// Area draws a line and fills the space below it.
+	Area
+)
+
+// Series are the values of one thing.
+type Series struct {
+	Name   string
+	Values []int64
+	// Colour is that of --plot-N.
+	Colour int
+	// Dashed distinguishes a line that is less important.
+	Dashed bool
+}
+
+// The size of a plot, in its own units.
+const (
+	plotWidth  = 720
+	plotHeight = 220
+	plotLeft   = 64
+	plotTop    = 14
+	plotBottom = 28
+	plotBase   = plotHeight - plotBottom
+	plotRoom   = plotBase - plotTop
+	// PlotColours is the number of colours. Further series share the last.
+	PlotColours = 6
+	// mostLabels is the highest number of labels below a plot.
+	mostLabels = 6
+)
+
+// Drawing is the data of the template "plot".
+type Drawing struct {
+	Plot
+
+	Width, Height, Left, Base int
+	Bars                      []Bar
+	Lines                     []Line
+	// Ticks are the horizontal lines, Labels the names of some steps.
+	Ticks, Labels []Mark
+	// LimitY is the place of the limit.
+	LimitY int64
+	// Rows is the table, a row for each step with any value.
+	Rows []Row
+}
+
+// Bar is a rectangle of a plot.
+type Bar struct {
+	X, Y, Width, Height, Value int64
+	Colour                     int
+	Step, Series, Text         string
+}
+
+// Line is a line of a plot, with the points of the space below it, if the plot is an [Area], and its last point.
+type Line struct {
+	Points, Area string
+	X, Y         int64
+	Colour       int
+	Dashed       bool
+}
+
+// Mark is a text at a place. Anchor is that of SVG.
+type Mark struct {
+	At           int64
+	Text, Anchor string
+}
+
+// Row is a row of a plot's table.
+type Row struct {
+	Step   string
+	Values []string
+}
+
+// Draw returns the plot's drawing.
+func (p Plot) Draw() *Drawing {
+	if p.Format == nil {
+		p.Format = func(value int64) string { return strconv.FormatInt(value, 10) }
+	}
+	d := &Drawing{Plot: p, Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotBase}
+	most := p.most()
+	for _, part := range []int64{0, most / 2, most} {
+		if part > 0 || len(d.Ticks) == 0 {
+			d.Ticks = append(d.Ticks, Mark{At: plotBase - scaled(part, most), Text: p.Format(part)})
+		}
+	}
+	d.LimitY = plotBase - scaled(p.Limit, most)
+	slot := max((plotWidth-plotLeft)/int64(max(len(p.Steps), 1)), 1)
+	every := max((len(p.Steps)+mostLabels-1)/mostLabels, 1)
+	for i, step := range p.Steps {
+		if i%every == 0 {
+			d.Labels = append(d.Labels, Mark{At: plotLeft + slot*int64(i) + slot/2, Text: step, Anchor: "middle"})
+		}
+		d.addStep(i, step, plotLeft+slot*int64(i), slot, most)
+	}
+	if p.Kind != Bars {
+		d.addLines(slot, most)
+	}
+	return d
+}
+
+// addStep adds a row of the table and, in a plot of bars, the bars of the step.
+func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
+	row, any, below := Row{Step: step}, false, int64(0)
+	for _, series := range d.Series {
+		value := series.Values[i]
+		row.Values = append(row.Values, d.Format(value))
+		if value <= 0 {
+			continue
+		}
+		any = true
+		if d.Kind == Bars {
+			bottom, top := scaled(below, most), scaled(below+value, most)
+			below += value
+			d.Bars = append(d.Bars, Bar{
+				X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), Value: value, //nolint:mnd // a gap of a quarter
+				Colour: min(series.Colour, PlotColours-1), Step: step, Series: series.Name, Text: d.Format(value),
+			})
+		}
+	}
+	if any {
+		d.Rows = append(d.Rows, row)
+	}
+}
+
+func (d *Drawing) addLines(slot, most int64) {
+	for _, series := range d.Series {
+		line := Line{Colour: min(series.Colour, PlotColours-1), Dashed: series.Dashed}
+		var points strings.Builder
+		for i, value := range series.Values {
+			line.X, line.Y = plotLeft+slot*int64(i)+slot/2, plotBase-scaled(value, most)
+			fmt.Fprintf(&points, "%d,%d ", line.X, line.Y)
+		}
+		line.Points = points.String()
+		if d.Kind == Area && len(series.Values) > 0 {
+			line.Area = fmt.Sprintf("%d,%d %s%d,%d", plotLeft+slot/2, plotBase, line.Points, line.X, plotBase)
+		}
+		d.Lines = append(d.Lines, line)
+	}
+}
+
+// most returns the top of the scale, at least 1.
+func (p Plot) most() int64 {
+	most := max(p.Limit, 1)
+	for i := range p.Steps {
+		sum := int64(0)
+		for _, series := range p.Series {
+			if p.Kind != Bars {
+				sum = 0
+			}
+			sum += max(series.Values[i], 0)
+			most = max(most, sum)
+		}
+	}
+	return most
+}
+
+// scaled returns the height of an amount. It divides first where the product could overflow.
+func scaled(amount, most int64) int64 {
+	if most > 1<<53 {
+		return max(amount, 0) / (most / plotRoom)
+	}
+	return max(amount, 0) * plotRoom / most
+}
+
+// Spark is a small line without a scale.
+type Spark struct {
+	Points string
+	// Label is the sentence for screen readers.
+	Label string
+}
+
+// The size of a spark, in its own units.
+const (
+	sparkWidth  = 96
+	sparkHeight = 20
+)
+
+// NewSpark returns the line of values, with a sentence about them.
+func NewSpark(label string, values []int64) *Spark {
+	most := int64(1)
+	for _, value := range values {
+		most = max(most, value)
+	}
+	var points strings.Builder
+	for i, value := range values {
+		height := scaled(value, most) * (sparkHeight - 2) / plotRoom
+		fmt.Fprintf(&points, "%d,%d ", i*sparkWidth/max(len(values)-1, 1), sparkHeight-1-height)
+	}
+	return &Spark{Points: points.String(), Label: label}
+}
+
+// Meter is a bar that shows how much of something is used.
+type Meter struct {
+	// Percent is 0 to 100. State is empty, "warn" from 80, "bad" at 100.
+	Percent int64
+	State   string
+	// Label is the sentence for screen readers.
+	Label string
+}
+
+// NewMeter returns the meter of a part of a whole.
+func NewMeter(label string, part, whole int64) Meter {
+	const all, soon = 100, 80
+	m := Meter{Label: label, Percent: all}
+	if part = max(part, 0); whole > 0 && part < whole {
+		m.Percent = int64(float64(part) / float64(whole) * all)
+	}
+	switch {
+	case m.Percent >= all:
+		m.State = "bad"
+	case m.Percent >= soon:
+		m.State = "warn"
+	}
+	return m
+}
