@@ -268,6 +268,28 @@ func (s JSONString) Text() string { return jsonscan.Literal(s).Text() }
 // AppendText appends the decoded text, as [JSONString.Text] returns it, to dst.
 func (s JSONString) AppendText(dst []byte) []byte { return jsonscan.AppendText(dst, s.inner()) }
 
+// Joined is a text of several literals. The first literal isn't copied.
+type Joined struct {
+	// Text is nil until the first literal.
+	Text JSONString
+	// Copied is set if there are several literals.
+	Copied bool
+}
+
+// Add appends a literal. It does nothing for nil.
+func (j *Joined) Add(piece JSONString) {
+	switch {
+	case piece == nil:
+	case j.Text == nil:
+		j.Text = piece
+	default:
+		if !j.Copied {
+			j.Text, j.Copied = slices.Clone(j.Text), true
+		}
+		j.Text = append(j.Text[:len(j.Text)-1], piece[1:]...)
+	}
+}
+
 // textAfter decodes a piece of a text that comes in several literals. before is the high surrogate at the end of the previous
 // pieces, or 0. It forms one character with a low surrogate at the start of this piece, else it becomes U+FFFD. A high surrogate
 // at the end of this piece is returned for the next one instead of being decoded.

@@ -9,6 +9,8 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -211,6 +213,15 @@ func (s *Scanner) StringOrSkip() Literal {
 	}
 	s.Skip()
 	return nil
+}
+
+// EnterOrSkip is like [Scanner.Enter], but skips a value of another kind.
+func (s *Scanner) EnterOrSkip(open byte) bool {
+	if s.Peek() == open {
+		return s.Enter(open)
+	}
+	s.Skip()
+	return false
 }
 
 // UnlessNull reads a value. It returns nil for null.
@@ -464,6 +475,29 @@ func (s *Scanner) Number() []byte {
 		return nil
 	}
 	return s.data[start:s.pos:s.pos]
+}
+
+const (
+	// NoCount is the result of [Scanner.Count] for null.
+	NoCount = -1
+	// InvalidCount is the result of [Scanner.Count] for anything but a count.
+	InvalidCount = -2
+)
+
+// Count reads a number of things: a whole number from 0 to 2^53 in any notation (10, 10.0, 1e1).
+func (s *Scanner) Count() int64 {
+	if s.Null() {
+		return NoCount
+	}
+	if !IsNumber(s.Peek()) {
+		s.Skip()
+		return InvalidCount
+	}
+	f, err := strconv.ParseFloat(string(s.Number()), 64)
+	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
+		return InvalidCount
+	}
+	return int64(f)
 }
 
 // accept skips the next byte if it is a or b, and reports whether it was.

@@ -7,10 +7,8 @@ package anthropic
 
 import (
 	"errors"
-	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -95,21 +93,6 @@ func (d *dialect) Header(h http.Header, req *providers.Request) {
 	}
 }
 
-// body is a request's body in slices. Slices of b in parts stay valid when b moves to a larger array.
-type body struct {
-	b     []byte
-	start int // the part of b that isn't in parts yet begins here
-	parts [][]byte
-}
-
-func (w *body) add(text string) { w.b = append(w.b, text...) }
-
-// slice adds a text that isn't copied.
-func (w *body) slice(text []byte) {
-	w.parts = append(w.parts, w.b[w.start:len(w.b):len(w.b)], text)
-	w.start = len(w.b)
-}
-
 // Body implements [providers.Dialect]. Message contents are not copied. The API refuses system messages among the turns, messages of
 // white space only, and a prompt without a turn. So the leading system messages become the system text, or the user's turn if nothing
 // else has a text; later ones, and messages of tools, are turns of the user.
@@ -126,54 +109,53 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 			return nil, providers.Unwritable("messages", "At least one message must contain more than white space.")
 		}
 	}
-	w := body{b: make([]byte, 0, 512), parts: make([][]byte, 0, 2*len(req.Messages)+1)}
-	w.add(`{"model":`)
-	w.b = providers.AppendQuoted(w.b, req.Model)
-	w.system(system)
-	w.turns(turns[:last+1])
-	w.b = d.appendParameters(w.b, req)
-	w.add(`}`)
-	return append(w.parts, w.b[w.start:]), nil
+	b := providers.NewBody(req)
+	b.Add(`{"model":`)
+	b.Quote(req.Model)
+	addSystem(&b, system)
+	addTurns(&b, turns[:last+1])
+	d.addParameters(&b, req)
+	b.Add(`}`)
+	return b.Slices(), nil
 }
 
-// system joins the texts of the messages by line breaks.
-func (w *body) system(messages []providers.Message) {
-	before := `,"system":"`
+// addSystem joins the texts of the messages by line breaks.
+func addSystem(b *providers.Body, messages []providers.Message) {
+	before, after := `,"system":"`, ``
 	for i := range messages {
 		if content := messages[i].Content; !isBlank(content) {
-			w.add(before)
-			w.slice(jsonscan.Literal(content).Inner())
-			before = `\n`
+			b.Add(before)
+			b.Slice(jsonscan.Literal(content).Inner())
+			before, after = `\n`, `"`
 		}
 	}
-	if before == `\n` {
-		w.add(`"`)
-	}
+	b.Add(after)
 }
 
-// turns adds the messages that have a text. The last one has a text. White space at its end is left out if it is the assistant's,
+// addTurns adds the messages that have a text. The last one has a text. White space at its end is left out if it is the assistant's,
 // because the API refuses it there.
-func (w *body) turns(messages []providers.Message) {
-	w.add(`,"messages":[`)
+func addTurns(b *providers.Body, messages []providers.Message) {
+	before := `,"messages":[{"role":"`
 	for i := range messages {
 		m := &messages[i]
 		if isBlank(m.Content) {
 			continue
 		}
-		content, rest := []byte(m.Content), `},`
-		switch {
-		case m.Role != "assistant":
-			w.add(`{"role":"user","content":`)
-		case i == len(messages)-1:
-			content, rest = content[:1+trimmedLen(m.Content)], `"},`
-			fallthrough
-		default:
-			w.add(`{"role":"assistant","content":`)
+		role, content, after := "user", []byte(m.Content), ``
+		if m.Role == "assistant" {
+			role = m.Role
+			if i == len(messages)-1 {
+				content, after = content[:1+trimmedLen(m.Content)], `"`
+			}
 		}
-		w.slice(content)
-		w.add(rest)
+		b.Add(before)
+		b.Add(role)
+		b.Add(`","content":`)
+		b.Slice(content)
+		b.Add(after)
+		before = `},{"role":"`
 	}
-	w.b[len(w.b)-1] = ']'
+	b.Add(`}]`)
 }
 
 func isSystem(role string) bool { return role == "system" || role == "developer" }
@@ -212,47 +194,27 @@ func trimmedLen(content providers.JSONString) (length int) {
 	return length
 }
 
-func (d *dialect) appendParameters(b []byte, req *providers.Request) []byte {
-	b = append(b, `,"max_tokens":`...)
-	b = strconv.AppendInt(b, req.MaxTokens, 10)
-	b = d.appendSampling(b, req)
-	for i, stop := range req.Stop {
-		if i == 0 {
-			b = append(b, `,"stop_sequences":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = providers.AppendQuoted(b, stop)
+func (d *dialect) addParameters(b *providers.Body, req *providers.Request) {
+	b.Add(`,"max_tokens":`)
+	b.Int(req.MaxTokens)
+	switch { // models since 2025 refuse temperature and top_p together
+	case d.version >= unsampledVersion:
+	case req.Temperature != nil:
+		b.Float(`,"temperature":`, new(min(max(*req.Temperature, 0), 1)))
+	default:
+		b.Float(`,"top_p":`, req.TopP)
 	}
-	if len(req.Stop) > 0 {
-		b = append(b, ']')
-	}
+	b.List(`,"stop_sequences":[`, req.Stop)
 	switch req.Thinking {
 	case "":
 	case "disabled", "adaptive", "between_tools":
-		b = append(b, `,"thinking":{"type":"`+req.Thinking+`"}`...)
+		b.Add(`,"thinking":{"type":"` + req.Thinking + `"}`)
 	default: // a word of effort, the only lever of models that always think
-		b = append(b, `,"output_config":{"effort":`...)
-		b = append(providers.AppendQuoted(b, req.Thinking), '}')
+		b.Add(`,"output_config":{"effort":`)
+		b.Quote(req.Thinking)
+		b.Add(`}`)
 	}
 	if req.Stream {
-		b = append(b, `,"stream":true`...)
+		b.Add(`,"stream":true`)
 	}
-	return b
 }
-
-// appendSampling adds the temperature, which is at most 1 here, or top_p. Models since 2025 refuse both together.
-func (d *dialect) appendSampling(b []byte, req *providers.Request) []byte {
-	switch {
-	case d.version >= unsampledVersion:
-	case isNumber(req.Temperature):
-		b = append(b, `,"temperature":`...)
-		b = strconv.AppendFloat(b, min(max(*req.Temperature, 0), 1), 'g', -1, 64)
-	case isNumber(req.TopP):
-		b = append(b, `,"top_p":`...)
-		b = strconv.AppendFloat(b, *req.TopP, 'g', -1, 64)
-	}
-	return b
-}
-
-func isNumber(f *float64) bool { return f != nil && !math.IsNaN(*f) && !math.IsInf(*f, 0) }

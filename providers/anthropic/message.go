@@ -2,9 +2,6 @@ package anthropic
 
 import (
 	"bytes"
-	"math"
-	"slices"
-	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -19,25 +16,15 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	case !s.End():
 		return providers.Event{}, providers.NotAnAnswer("the answer is no JSON object")
 	case doc.fault != nil:
-		return providers.Event{}, classify(readFault(doc.fault), 0, nil)
+		return providers.Event{}, classify(providers.ReadFault(doc.fault), 0, nil)
 	case doc.malformed || !doc.filled:
 		return providers.Event{}, providers.NotAnAnswer("the answer has no list of content")
 	}
 	var total tokens
 	total.add(&doc.tokens)
 	return providers.Event{
-		Text: doc.text.Text(), FinishReason: finishReason(doc.stop), Usage: total.usage(), Model: modelName(doc.model),
+		Text: doc.text.Text(), FinishReason: finishReason(doc.stop), Usage: total.usage(), Model: doc.model.Text(),
 	}, nil
-}
-
-// maxModel limits the literal of a model's name in bytes. A longer name is dropped.
-const maxModel = 256
-
-func modelName(name jsonscan.Literal) string {
-	if len(name) > maxModel {
-		return ""
-	}
-	return name.Text()
 }
 
 // finishReason returns OpenAI's word for a stop reason, https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons.
@@ -74,7 +61,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	case !ok:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream is no JSON object")
 	case doc.fault != nil:
-		return providers.Piece{}, classify(readFault(doc.fault), 0, nil)
+		return providers.Piece{}, classify(providers.ReadFault(doc.fault), 0, nil)
 	case doc.malformed || doc.kind == nil:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream has an unexpected form")
 	}
@@ -82,8 +69,8 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	var piece providers.Piece
 	switch string(doc.kind.Word(&buf)) {
 	case "message_start":
-		piece.Model = modelName(doc.model)
-		doc.tokens.output = absent // here it is a placeholder
+		piece.Model = doc.model.Text()
+		doc.tokens.output = jsonscan.NoCount // here it is a placeholder
 	case "content_block_start", "content_block_delta":
 		e.remember(data, &doc)
 		piece.Text = doc.text
@@ -161,12 +148,9 @@ type document struct {
 	malformed bool
 }
 
-// maxDepth limits the nesting of a vendor's JSON. No answer of a model is deeper.
-const maxDepth = 512
-
 type scanner struct{ jsonscan.Scanner }
 
-func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
+func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, providers.MaxDepth)} }
 
 // readEvent reads one event of a stream in a single pass. ok is false if data isn't one valid JSON object.
 func readEvent(data []byte) (doc document, ok bool) {
@@ -196,13 +180,9 @@ func readEvent(data []byte) (doc document, ok bool) {
 
 // message reads a message.
 func (doc *document) message(s *scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		doc.malformed = true
-		return
-	}
+	doc.malformed = doc.malformed || s.Peek() != '{'
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "content":
 			doc.content(s)
@@ -223,41 +203,23 @@ func (doc *document) message(s *scanner) {
 // content reads the blocks of a message and joins their texts.
 func (doc *document) content(s *scanner) {
 	doc.filled = s.Peek() == '['
-	if !doc.filled {
-		s.Skip()
-		return
-	}
-	var text providers.JSONString
-	copied := false
-	for more := s.Enter('['); more; more = s.More('[') {
+	var joined providers.Joined
+	for more := s.EnterOrSkip('['); more; more = s.More('[') {
 		doc.block(s)
-		switch {
-		case doc.text == nil:
-		case text == nil:
-			text = doc.text
-		default:
-			if !copied { // the first text is a part of the document
-				text, copied = slices.Clone(text), true
-			}
-			text = append(text[:len(text)-1], doc.text[1:]...)
-		}
+		joined.Add(doc.text)
 		doc.text = nil
 	}
-	doc.text = text
+	doc.text = joined.Text
 }
 
 // block reads a block of content or a change of one. Only the types text and text_delta have a text. The delta of an event
 // message_delta has no type.
 func (doc *document) block(s *scanner) {
-	if s.Peek() != '{' {
-		s.Skip()
-		doc.malformed = true
-		return
-	}
+	doc.malformed = doc.malformed || s.Peek() != '{'
 	var buf [jsonscan.MaxWord]byte
 	var kind, text jsonscan.Literal
 	at := 0
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "type":
 			kind = s.StringOrSkip()
@@ -288,77 +250,46 @@ type tokens struct {
 	counted bool
 }
 
-// absent is the value of a count that a report doesn't have.
-const absent = -1
-
 // tokens reads a usage object. It is ignored if a count is negative or not whole.
 func (s *scanner) tokens() (t tokens) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return t
-	}
-	valid := true
-	t = tokens{absent, absent, absent, absent, absent, absent, absent, true}
+	const none = jsonscan.NoCount
+	t = tokens{none, none, none, none, none, none, none, s.Peek() == '{'}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "input_tokens":
-			valid = s.count(&t.input) && valid
+			t.input = s.Count()
 		case "cache_read_input_tokens":
-			valid = s.count(&t.read) && valid
+			t.read = s.Count()
 		case "cache_creation_input_tokens":
-			valid = s.count(&t.written) && valid
+			t.written = s.Count()
 		case "output_tokens":
-			valid = s.count(&t.output) && valid
+			t.output = s.Count()
 		case "cache_creation", "output_tokens_details":
 			s.details(&t)
 		default:
 			s.Skip()
 		}
 	}
-	if !valid {
-		return tokens{}
-	}
+	t.counted = t.counted && min(t.input, t.read, t.written, t.output) != jsonscan.InvalidCount
 	return t
 }
 
 // details reads the parts of the tokens that were written to the cache or generated. Invalid ones are ignored.
 func (s *scanner) details(t *tokens) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "ephemeral_5m_input_tokens":
-			s.count(&t.short)
+			t.short = s.Count()
 		case "ephemeral_1h_input_tokens":
-			s.count(&t.long)
+			t.long = s.Count()
 		case "thinking_tokens":
-			s.count(&t.thinking)
+			t.thinking = s.Count()
 		default:
 			s.Skip()
 		}
 	}
-}
-
-// count reads a token count: a whole number from 0 to 2^53 in any notation (10, 10.0, 1e1). Null leaves n as it is. It returns false
-// for anything else.
-func (s *scanner) count(n *int64) bool {
-	if s.Null() {
-		return true
-	}
-	if !jsonscan.IsNumber(s.Peek()) {
-		s.Skip()
-		return false
-	}
-	f, err := strconv.ParseFloat(string(s.Number()), 64)
-	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
-		return false
-	}
-	*n = int64(f)
-	return true
 }
 
 // add replaces counts by the counts of a later report.
@@ -376,7 +307,7 @@ func (t *tokens) add(later *tokens) {
 		{&t.output, &later.output},
 		{&t.thinking, &later.thinking},
 	} {
-		if *count.from != absent {
+		if *count.from >= 0 {
 			*count.to = *count.from
 		}
 	}

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -181,9 +182,16 @@ func TestModel(t *testing.T) {
 	whole, err := (&dialect{}).Answer([]byte(`{"model":"claude","content":[]}`))
 	require.NoError(t, err)
 	require.Equal(t, "claude", whole.Model)
-	whole, err = (&dialect{}).Answer([]byte(`{"model":"` + strings.Repeat("a", maxModel) + `","content":[]}`))
+	long := vendor(t, nil, func(*http.Request) (int, string) {
+		return 200, `{"model":"` + strings.Repeat("a", 256) + `","content":[]}`
+	})
+	events, err := long.Open(t.Context(), &providers.Request{Model: "m", MaxTokens: 9, Messages: []providers.Message{message("user", "Hi")}})
 	require.NoError(t, err)
-	require.Empty(t, whole.Model)
+	defer events.Close()
+	answered, err := events.Next()
+	require.NoError(t, err)
+	require.Equal(t, "stop", answered.FinishReason)
+	require.Empty(t, answered.Model)
 }
 
 // A piece of text costs no memory, with any padding, and is compared instead of parsed from the second one on.

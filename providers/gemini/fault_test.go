@@ -72,11 +72,11 @@ func TestFaults(t *testing.T) {
 		"OpenAI's key page":    {401, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`, providers.FailureRefused, true, true, 0, coolLong},
 		"a text":               {0, `{"error":"down"}`, providers.FailureRefused, false, true, 0, 0},
 		"nothing":              {429, ``, providers.FailureOverloaded, false, true, 0, 0},
-		"other types":          {429, `{"error":{"code":"429","message":7,"details":{"retryDelay":"9s"}}}`, providers.FailureOverloaded, false, true, 0, 0},
+		"other types":          {429, `{"error":{"code":"429","message":7,"details":{"retryDelay":"9s"}}}`, providers.FailureOverloaded, false, true, 9 * time.Second, 9 * time.Second},
 		"a broken delay":       {429, rpcError(429, "RESOURCE_EXHAUSTED", "Please retry in 5hhs.", `{"retryDelay":"soon"}`), providers.FailureOverloaded, false, true, 0, 0},
 		"a negative delay":     {429, rpcError(429, "RESOURCE_EXHAUSTED", "no", `{"retryDelay":"-5s"}`), providers.FailureOverloaded, false, true, 0, 0},
 	} {
-		e := classify(readFault([]byte(test.body)), test.status, nil)
+		e := classify(providers.ReadFault([]byte(test.body)), test.status, nil)
 		require.Equal(t, test.want, e.Failure, name)
 		require.Equal(t, test.permanent, e.Permanent, "%s: permanent", name)
 		require.Equal(t, test.elsewhere, e.Elsewhere, "%s: elsewhere", name)
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 // TestRetryAfterOfTheHeader: a relay's header wins over the body.
 func TestRetryAfterOfTheHeader(t *testing.T) {
 	t.Parallel()
-	e := classify(readFault([]byte(rpcError(429, "RESOURCE_EXHAUSTED", "no", retryInfo))), 429, http.Header{"Retry-After": {"3"}})
+	e := classify(providers.ReadFault([]byte(rpcError(429, "RESOURCE_EXHAUSTED", "no", retryInfo))), 429, http.Header{"Retry-After": {"3"}})
 	require.Equal(t, 3*time.Second, e.RetryAfter)
 	require.Equal(t, 3*time.Second, e.Cool)
 }

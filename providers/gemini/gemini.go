@@ -107,14 +107,14 @@ func (d *dialect) Header(h http.Header, req *providers.Request) {
 // Answer implements [providers.Dialect]. The body is one response, or the array of all responses of a stream.
 func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	var answer providers.Event
-	var text joined
+	var text providers.Joined
 	var reader events
 	add := func(data []byte) error {
 		piece, err := reader.Event(data)
 		if err != nil {
 			return err
 		}
-		text.add(piece.Text)
+		text.Add(piece.Text)
 		answer.Model = piece.Model
 		if piece.Usage != nil {
 			answer.Usage = largest(answer.Usage, *piece.Usage)
@@ -140,10 +140,10 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 			return providers.Event{}, providers.NotAnAnswer("the answer is no JSON array")
 		}
 	}
-	if answer.FinishReason == "" && (list || text.literal == nil) {
+	if answer.FinishReason == "" && (list || text.Text == nil) {
 		return providers.Event{}, providers.NotAnAnswer("the answer has no text and no finish reason, or is cut off")
 	}
-	answer.Text = text.literal.Text()
+	answer.Text = text.Text.Text()
 	return answer, nil
 }
 
@@ -181,9 +181,12 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	}
 	doc, ok := readResponse(data)
 	switch {
-	case doc.fault != nil || !ok && readFault(data).status() != 0: // an array may wrap an error
-		return providers.Piece{}, classify(readFault(data), 0, nil)
+	case doc.fault != nil:
+		return providers.Piece{}, classify(providers.ReadFault(data), 0, nil)
 	case !ok:
+		if f := providers.ReadFault(data); f.Status(statuses) != 0 { // an array may wrap an error
+			return providers.Piece{}, classify(f, 0, nil)
+		}
 		return providers.Piece{}, providers.NotAnAnswer("a response is no JSON object")
 	case doc.malformed:
 		return providers.Piece{}, providers.NotAnAnswer("a response has an unexpected form")
@@ -192,7 +195,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	if e.model == "" {
 		e.model = doc.model.Text()
 	}
-	e.begun = e.begun || doc.text.literal.ByteLen() > 0
+	e.begun = e.begun || doc.text.Text.ByteLen() > 0
 	finish, err := doc.finishReason(e.begun)
 	if err != nil {
 		return providers.Piece{}, err
@@ -200,7 +203,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	if finish == "" {
 		e.last.remember(data, &doc)
 	}
-	return providers.Piece{Text: doc.text.literal, FinishReason: finish, Usage: e.reported(), Model: e.model}, nil
+	return providers.Piece{Text: doc.text.Text, FinishReason: finish, Usage: e.reported(), Model: e.model}, nil
 }
 
 // report stores the usage of a response that has any.
@@ -225,24 +228,33 @@ func (e *events) reported() *providers.Usage {
 // any other message they are the user's turn, because contents must not be empty. Nor must parts, so messages without text are left
 // out. Adjacent messages of one role are one turn.
 func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
-	w := writer{b: make([]byte, 0, 512), parts: make([][]byte, 0, 2*len(req.Messages)+1)}
-	w.b = append(w.b, '{')
+	b := providers.NewBody(req)
+	b.Add(`{`)
 	messages := req.Messages
 	if leading := leadingSystem(messages); leading > 0 {
-		w.b = append(w.b, `"systemInstruction":{"parts":[`...)
-		w.texts(messages[:leading])
-		w.b = append(w.b, `]},`...)
+		before := `"systemInstruction":{"parts":[`
+		for _, m := range messages[:leading] {
+			if hasText(m) {
+				b.Add(before)
+				addPart(&b, m)
+				before = `,`
+			}
+		}
+		b.Add(`]},`)
 		messages = messages[leading:]
 	}
-	w.b = append(w.b, `"contents":[`...)
-	if !w.turns(messages) {
+	b.Add(`"contents":[`)
+	if !addTurns(&b, messages) {
 		return nil, providers.Unwritable("messages", "At least one message must have text.")
 	}
-	w.b = append(w.b, `],"generationConfig":{"maxOutputTokens":`...)
-	w.b = strconv.AppendInt(w.b, max(1, req.MaxTokens), 10)
-	w.b = appendSettings(w.b, req)
-	w.b = append(w.b, `}}`...)
-	return append(w.parts, w.b[w.start:]), nil
+	b.Add(`],"generationConfig":{"maxOutputTokens":`)
+	b.Int(max(1, req.MaxTokens))
+	b.Float(`,"temperature":`, req.Temperature)
+	b.Float(`,"topP":`, req.TopP)
+	b.List(`,"stopSequences":[`, req.Stop)
+	addThinking(&b, req.Thinking)
+	b.Add(`}}`)
+	return b.Slices(), nil
 }
 
 // hasText reports whether a message has text.
@@ -266,38 +278,14 @@ func leadingSystem(messages []providers.Message) int {
 	return 0
 }
 
-// writer writes a body. Slices of b in parts stay valid when b moves to a larger array.
-type writer struct {
-	b     []byte
-	start int // of the bytes of b that aren't in parts
-	parts [][]byte
+func addPart(b *providers.Body, m providers.Message) {
+	b.Add(`{"text":`)
+	b.Slice(m.Content)
+	b.Add(`}`)
 }
 
-// text writes a part.
-func (w *writer) text(content providers.JSONString) {
-	w.b = append(w.b, `{"text":`...)
-	w.parts = append(w.parts, w.b[w.start:len(w.b):len(w.b)], content)
-	w.start = len(w.b)
-	w.b = append(w.b, '}')
-}
-
-// texts writes a part for each message that has text.
-func (w *writer) texts(messages []providers.Message) {
-	first := true
-	for _, m := range messages {
-		if !hasText(m) {
-			continue
-		}
-		if !first {
-			w.b = append(w.b, ',')
-		}
-		w.text(m.Content)
-		first = false
-	}
-}
-
-// turns writes the messages as turns of the user and the model in alternation. It reports whether there is any.
-func (w *writer) turns(messages []providers.Message) bool {
+// addTurns writes the messages as turns of the user and the model in alternation. It reports whether there is any.
+func addTurns(b *providers.Body, messages []providers.Message) bool {
 	role := ""
 	for _, m := range messages {
 		if !hasText(m) {
@@ -309,59 +297,37 @@ func (w *writer) turns(messages []providers.Message) bool {
 		}
 		switch {
 		case own == role:
-			w.b = append(w.b, ',')
+			b.Add(`,`)
 		case role != "":
-			w.b = append(w.b, `]},`...)
+			b.Add(`]},`)
 		}
 		if own != role {
 			role = own
-			w.b = append(append(append(w.b, `{"role":"`...), role...), `","parts":[`...)
+			b.Add(`{"role":"`)
+			b.Add(role)
+			b.Add(`","parts":[`)
 		}
-		w.text(m.Content)
+		addPart(b, m)
 	}
 	if role == "" {
 		return false
 	}
-	w.b = append(w.b, `]}`...)
+	b.Add(`]}`)
 	return true
 }
 
-// appendSettings appends the optional fields of generationConfig. A list of stop sequences must not be empty.
-func appendSettings(b []byte, req *providers.Request) []byte {
-	b = appendFloat(b, `,"temperature":`, req.Temperature)
-	b = appendFloat(b, `,"topP":`, req.TopP)
-	for i, stop := range req.Stop {
-		if i == 0 {
-			b = append(b, `,"stopSequences":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = providers.AppendQuoted(b, stop)
-	}
-	if len(req.Stop) > 0 {
-		b = append(b, ']')
-	}
-	return appendThinking(b, req.Thinking)
-}
-
-// appendThinking appends thinkingConfig: a number is the thinkingBudget in tokens of the models before Gemini 3, where 0 means off, and
+// addThinking adds thinkingConfig: a number is the thinkingBudget in tokens of the models before Gemini 3, where 0 means off, and
 // a word the thinkingLevel of the later ones. A request with both is refused.
-func appendThinking(b []byte, thinking string) []byte {
+func addThinking(b *providers.Body, thinking string) {
 	if thinking == "" {
-		return b
+		return
 	}
-	b = append(b, `,"thinkingConfig":{`...)
 	if budget, err := strconv.Atoi(thinking); err == nil {
-		b = strconv.AppendInt(append(b, `"thinkingBudget":`...), int64(budget), 10)
+		b.Add(`,"thinkingConfig":{"thinkingBudget":`)
+		b.Int(int64(budget))
 	} else {
-		b = providers.AppendQuoted(append(b, `"thinkingLevel":`...), thinking)
+		b.Add(`,"thinkingConfig":{"thinkingLevel":`)
+		b.Quote(thinking)
 	}
-	return append(b, '}')
-}
-
-func appendFloat(b []byte, name string, f *float64) []byte {
-	if f == nil {
-		return b
-	}
-	return strconv.AppendFloat(append(b, name...), *f, 'g', -1, 64)
+	b.Add(`}`)
 }

@@ -12,7 +12,7 @@ import (
 // response contains the relevant members of one GenerateContentResponse: one of a stream, or a whole answer. All other members
 // (thoughts, signatures, calls of functions, safety ratings, further candidates) are dropped.
 type response struct {
-	text   joined
+	text   providers.Joined
 	finish jsonscan.Literal
 	// counts are the tokens so far.
 	counts counts
@@ -30,25 +30,6 @@ type response struct {
 	fault []byte
 	// malformed is set if a relevant member has a type that it can't have.
 	malformed bool
-}
-
-// joined is a text of several literals. The first literal isn't copied.
-type joined struct {
-	literal providers.JSONString
-	copied  bool
-}
-
-func (j *joined) add(piece providers.JSONString) {
-	switch {
-	case piece == nil:
-	case j.literal == nil:
-		j.literal = piece
-	default:
-		if !j.copied {
-			j.literal, j.copied = slices.Clone(j.literal), true
-		}
-		j.literal = append(j.literal[:len(j.literal)-1], piece[1:]...)
-	}
 }
 
 // readResponse reads one document in a single pass. ok is false if data isn't one valid JSON object.
@@ -75,34 +56,21 @@ func readResponse(data []byte) (r response, ok bool) {
 	return r, s.End()
 }
 
-// maxDepth limits the nesting of a vendor's JSON. No answer of a model is deeper.
-const maxDepth = 512
-
 // scanner reads the parts of a document.
 type scanner struct{ jsonscan.Scanner }
 
-func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
+func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, providers.MaxDepth)} }
 
-// begins reports whether a value begins with the bracket open. It skips any other value, which is malformed unless it is null.
-func (s *scanner) begins(open byte, r *response) bool {
-	switch {
-	case s.Peek() == open:
-		return true
-	case s.Null():
-	default:
-		s.Skip()
-		r.malformed = true
-	}
-	return false
+// enter is like [jsonscan.Scanner.EnterOrSkip]. A skipped value is malformed unless it is null.
+func (s *scanner) enter(open byte, r *response) bool {
+	r.malformed = r.malformed || s.Peek() != open && s.Peek() != 'n'
+	return s.EnterOrSkip(open)
 }
 
 // candidates reads the first candidate. No more are requested.
 func (s *scanner) candidates(r *response) {
-	if !s.begins('[', r) {
-		return
-	}
 	first := true
-	for more := s.Enter('['); more; more = s.More('[') {
+	for more := s.enter('[', r); more; more = s.More('[') {
 		if first {
 			s.candidate(r)
 		} else {
@@ -113,11 +81,8 @@ func (s *scanner) candidates(r *response) {
 }
 
 func (s *scanner) candidate(r *response) {
-	if !s.begins('{', r) {
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.enter('{', r); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "content":
 			s.content(r)
@@ -131,20 +96,16 @@ func (s *scanner) candidate(r *response) {
 
 // content reads the parts of a candidate. The last response of a stream may have no content, or content without parts.
 func (s *scanner) content(r *response) {
-	if !s.begins('{', r) {
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.enter('{', r); more; more = s.More('{') {
 		if string(s.Key().Word(&buf)) != "parts" {
 			s.Skip()
 			continue
 		}
-		if !s.begins('[', r) {
-			continue
+		if s.Peek() == '[' {
+			r.text, r.textAt = providers.Joined{}, 0
 		}
-		r.text, r.textAt = joined{}, 0
-		for more := s.Enter('['); more; more = s.More('[') {
+		for more := s.enter('[', r); more; more = s.More('[') {
 			s.part(r)
 		}
 	}
@@ -152,24 +113,15 @@ func (s *scanner) content(r *response) {
 
 // part reads one part. Parts that aren't text and thoughts don't belong to the answer.
 func (s *scanner) part(r *response) {
-	if !s.begins('{', r) {
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
 	var text providers.JSONString
 	at, thought := 0, false
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.enter('{', r); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "text":
-			switch {
-			case s.Peek() == '"':
-				text = providers.JSONString(s.String())
-				at = s.Offset() - len(text)
-			case s.Null():
-			default:
-				s.Skip()
-				r.malformed = true
-			}
+			r.malformed = r.malformed || s.Peek() != '"' && s.Peek() != 'n'
+			text = providers.JSONString(s.StringOrSkip())
+			at = s.Offset() - len(text)
 		case "thought":
 			thought = string(s.Value()) == "true"
 		default:
@@ -179,20 +131,16 @@ func (s *scanner) part(r *response) {
 	if thought || text == nil {
 		return
 	}
-	r.text.add(text)
-	if r.textAt = at; r.text.copied {
+	r.text.Add(text)
+	if r.textAt = at; r.text.Copied {
 		r.textAt = 0
 	}
 }
 
 // feedback reports whether promptFeedback has a reason for which the prompt was refused.
 func (s *scanner) feedback() (blocked bool) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return false
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		if string(s.Key().Word(&buf)) == "blockReason" {
 			blocked = len(s.StringOrSkip().Inner()) > 0
 		} else {
@@ -202,7 +150,7 @@ func (s *scanner) feedback() (blocked bool) {
 	return blocked
 }
 
-// counts are the members of usageMetadata, each absent, invalid or a count.
+// counts are the members of usageMetadata, as results of [jsonscan.Scanner.Count].
 type counts [countsEnd]int64
 
 const (
@@ -215,14 +163,9 @@ const (
 	countsEnd
 )
 
-const (
-	// absent is a count that is missing or null.
-	absent = -1
-	// invalid is a value that isn't a count.
-	invalid = -2
-)
-
-var noCounts = counts{absent, absent, absent, absent, absent, absent}
+var noCounts = counts{
+	jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount,
+}
 
 // number is the place of a count in a document.
 type number struct{ count, at, end int }
@@ -230,12 +173,8 @@ type number struct{ count, at, end int }
 // usage reads usageMetadata.
 func (s *scanner) usage(r *response) {
 	r.counts, r.numbered, r.repeated = noCounts, 0, false
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		which := countsEnd
 		switch string(s.Key().Word(&buf)) {
 		case "promptTokenCount":
@@ -257,7 +196,7 @@ func (s *scanner) usage(r *response) {
 		r.repeated = r.repeated || slices.ContainsFunc(r.numbers[:r.numbered], func(n number) bool { return n.count == which })
 		isNumber := jsonscan.IsNumber(s.Peek())
 		at := s.Offset()
-		r.counts[which] = s.count()
+		r.counts[which] = s.Count()
 		if isNumber && !r.repeated {
 			r.numbers[r.numbered] = number{which, at, s.Offset()}
 			r.numbered++
@@ -265,31 +204,11 @@ func (s *scanner) usage(r *response) {
 	}
 }
 
-// count reads a token count: a whole number of 0 or more in any notation. It returns absent for null and invalid for anything
-// else.
-func (s *scanner) count() int64 {
-	if s.Null() {
-		return absent
-	}
-	if !jsonscan.IsNumber(s.Peek()) {
-		s.Skip()
-		return invalid
-	}
-	digits := s.Number()
-	if digits == nil {
-		return invalid
-	}
-	if n, ok := jsonscan.Integer(digits); ok && n >= 0 {
-		return n
-	}
-	return invalid
-}
-
 // usage returns the usage. The prompt's count includes cached tokens, but not the tokens of tools. The candidates' count excludes
 // thoughts. Zeros are left out, and so may the count of the candidates be while only the total has the thoughts. A report with a count
 // that isn't a whole number is ignored, and so is a report without the prompt.
 func (c *counts) usage() (u providers.Usage, counted bool) {
-	if c[promptCount] < 0 || min(c[toolsCount], c[candidatesCount], c[thoughtsCount]) == invalid {
+	if c[promptCount] < 0 || min(c[toolsCount], c[candidatesCount], c[thoughtsCount]) == jsonscan.InvalidCount {
 		return u, false
 	}
 	u.PromptTokens = c[promptCount] + max(c[toolsCount], 0)
@@ -342,9 +261,9 @@ type frame struct {
 // remember stores the frame of a response, unless its text has no part or several, its usage comes before its text, or a count is
 // there twice.
 func (f *frame) remember(data []byte, r *response) {
-	at := r.textAt + len(r.text.literal)
+	at := r.textAt + len(r.text.Text)
 	early := r.numbered > 0 && r.numbers[0].at < at
-	if r.textAt == 0 || early || r.repeated || r.blocked || len(data)-len(r.text.literal) > maxFrame {
+	if r.textAt == 0 || early || r.repeated || r.blocked || len(data)-len(r.text.Text) > maxFrame {
 		return
 	}
 	f.head = append(f.head[:0], data[:r.textAt]...)

@@ -1,10 +1,6 @@
 package openai
 
 import (
-	"math"
-	"slices"
-	"strconv"
-
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -79,7 +75,7 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	if !c.counted {
 		c.usage, c.counted = c.choice.usage, c.choice.counted
 	}
-	if len(c.fault) > 0 && c.fault[0] == '"' && len(data) <= maxFault {
+	if len(c.fault) > 0 && c.fault[0] == '"' && len(data) <= providers.MaxFault {
 		c.fault = data // xAI's code is beside the text
 	}
 	if c.fault == nil {
@@ -93,48 +89,18 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	return c, true
 }
 
-// maxDepth limits the nesting of a vendor's JSON. No answer of a model is deeper.
-const maxDepth = 512
-
 // scanner reads the parts of a document.
 type scanner struct{ jsonscan.Scanner }
 
-func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
-
-const (
-	// absent is the result of [scanner.count] for null.
-	absent = -1
-	// invalid is the result of [scanner.count] for anything but a count.
-	invalid = -2
-)
-
-// count reads a token count: a whole number from 0 to 2^53 in any notation (10, 10.0, 1e1). It returns absent for null and
-// invalid for anything else.
-func (s *scanner) count() int64 {
-	if s.Null() {
-		return absent
-	}
-	if !jsonscan.IsNumber(s.Peek()) {
-		s.Skip()
-		return invalid
-	}
-	f, err := strconv.ParseFloat(string(s.Number()), 64)
-	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
-		return invalid
-	}
-	return int64(f)
-}
+func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, providers.MaxDepth)} }
 
 // choices returns the first element with index 0. A missing index means 0.
 func (s *scanner) choices(part string) (first choice, found, malformed bool) {
 	if s.Null() {
 		return choice{}, false, false
 	}
-	if s.Peek() != '[' {
-		s.Skip()
-		return choice{}, false, true
-	}
-	for more := s.Enter('['); more; more = s.More('[') {
+	malformed = s.Peek() != '['
+	for more := s.EnterOrSkip('['); more; more = s.More('[') {
 		if s.Peek() != '{' {
 			s.Skip()
 			malformed = true
@@ -153,7 +119,7 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch name := s.Key().Word(&buf); string(name) {
 		case "index":
-			if index = s.count(); index == absent {
+			if index = s.Count(); index == jsonscan.NoCount {
 				index = 0
 			}
 		case pieces, whole:
@@ -220,7 +186,7 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 // parts reads content that is an array, and returns one literal with its text parts. Parts of other types, such as the thinking
 // of Mistral's models, don't belong to the answer.
 func (s *scanner) parts() (text providers.JSONString, malformed bool) {
-	copied := false
+	var joined providers.Joined
 	for more := s.Enter('['); more; more = s.More('[') {
 		if s.Peek() != '{' {
 			s.Skip()
@@ -229,18 +195,9 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 		}
 		piece, ok := s.part()
 		malformed = malformed || !ok
-		switch {
-		case piece == nil:
-		case text == nil:
-			text = piece
-		default:
-			if !copied { // the first piece is a part of the document
-				text, copied = slices.Clone(text), true
-			}
-			text = append(text[:len(text)-1], piece[1:]...)
-		}
+		joined.Add(piece)
 	}
-	return text, malformed
+	return joined.Text, malformed
 }
 
 // part reads one part of content and returns the literal of its text. A part of another type gives nil. ok is false if the part
@@ -266,12 +223,8 @@ func (s *scanner) part() (text providers.JSONString, ok bool) {
 
 // groq reads the extension in which Groq reports usage and the cause of an early end.
 func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return u, false, nil
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "usage":
 			u, counted = s.usage()
@@ -286,24 +239,20 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 
 // usage reads a usage object. It is ignored if a count is missing, negative or not whole.
 func (s *scanner) usage() (u providers.Usage, counted bool) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return u, false
-	}
-	c := counts{prompt: absent, completion: absent, total: absent}
+	c := counts{prompt: jsonscan.NoCount, completion: jsonscan.NoCount, total: jsonscan.NoCount}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "prompt_tokens":
-			c.prompt = s.count()
+			c.prompt = s.Count()
 		case "completion_tokens":
-			c.completion = s.count()
+			c.completion = s.Count()
 		case "total_tokens":
-			c.total = s.count()
+			c.total = s.Count()
 		case "prompt_tokens_details", "completion_tokens_details":
 			s.details(&c)
 		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Kimi
-			c.cached = max(c.cached, s.count())
+			c.cached = max(c.cached, s.Count())
 		default:
 			s.Skip()
 		}
@@ -313,26 +262,22 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 
 // details reads an object of parts of the prompt or of the completion.
 func (s *scanner) details(c *counts) {
-	if s.Peek() != '{' {
-		s.Skip()
-		return
-	}
 	var buf [jsonscan.MaxWord]byte
-	for more := s.Enter('{'); more; more = s.More('{') {
+	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
 		case "cached_tokens":
-			c.cached = max(c.cached, s.count())
+			c.cached = max(c.cached, s.Count())
 		case "cache_write_tokens", "cache_creation_input_tokens": // OpenAI and OpenRouter, Qwen
-			c.written = max(c.written, s.count())
+			c.written = max(c.written, s.Count())
 		case "reasoning_tokens":
-			c.reasoning = max(c.reasoning, s.count())
+			c.reasoning = max(c.reasoning, s.Count())
 		default:
 			s.Skip()
 		}
 	}
 }
 
-// counts are the numbers of a usage object, as results of [scanner.count]. The parts are 0 if the vendor doesn't report them.
+// counts are the numbers of a usage object, as results of [jsonscan.Scanner.Count]. The parts are 0 if the vendor doesn't report them.
 type counts struct {
 	prompt, completion, total  int64
 	cached, written, reasoning int64
@@ -340,7 +285,7 @@ type counts struct {
 
 // usage returns the counts in the form of [providers.Usage]. counted is false if they can't be right.
 func (c *counts) usage() (u providers.Usage, counted bool) {
-	if c.completion == absent && c.prompt >= 0 && c.total >= c.prompt {
+	if c.completion == jsonscan.NoCount && c.prompt >= 0 && c.total >= c.prompt {
 		c.completion = 0 // Gemini leaves a zero out
 	}
 	if c.prompt < 0 || c.completion < 0 {

@@ -98,7 +98,7 @@ func TestReadChunkRefusesWhatIsNoJSONObject(t *testing.T) {
 	for _, doc := range []string{
 		``, ` `, `null`, `[]`, `"x"`, `{`, `{}x`, `{} {}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{"a":01}`, `{"a":1.}`, `{"a":+1}`,
 		`{"a":1e}`, `{"a":nul}`, `{"a":"\x"}`, "{\"a\":\"\n\"}", `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":"`, "{}\x00", `{"choices":[{"mess`,
-		strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat("}", maxDepth+1),
+		strings.Repeat(`{"a":`, providers.MaxDepth+1) + "1" + strings.Repeat("}", providers.MaxDepth+1),
 	} {
 		_, ok := readChunk([]byte(doc), pieces)
 		require.False(t, ok, doc)
@@ -120,16 +120,16 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		}
 		count := func(raw json.RawMessage) int64 {
 			if isNull(raw) {
-				return absent
+				return jsonscan.NoCount
 			}
 			var f float64
 			if json.Unmarshal(raw, &f) != nil || f < 0 || f > 1<<53 || f != math.Floor(f) {
-				return invalid
+				return jsonscan.InvalidCount
 			}
 			return int64(f)
 		}
 		prompt, completion, total := count(fields["prompt_tokens"]), count(fields["completion_tokens"]), count(fields["total_tokens"])
-		if completion == absent && prompt >= 0 && total >= prompt {
+		if completion == jsonscan.NoCount && prompt >= 0 && total >= prompt {
 			completion = 0
 		}
 		if prompt < 0 || completion < 0 {
@@ -140,7 +140,7 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 			u.CompletionTokens = total - prompt
 		}
 		cached := max(count(fields["prompt_cache_hit_tokens"]), count(fields["cached_tokens"]))
-		written, reasoning := int64(absent), u.CompletionTokens-completion
+		written, reasoning := int64(jsonscan.NoCount), u.CompletionTokens-completion
 		for _, name := range []string{"prompt_tokens_details", "completion_tokens_details"} {
 			var details object
 			if json.Unmarshal(fields[name], &details) == nil {
@@ -168,7 +168,7 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		c.usage, c.counted = usage(groq["usage"])
 	}
 	switch {
-	case len(doc["error"]) > 0 && doc["error"][0] == '"' && len(data) <= maxFault:
+	case len(doc["error"]) > 0 && doc["error"][0] == '"' && len(data) <= providers.MaxFault:
 		c.fault = data
 	case !isNull(doc["error"]):
 		c.fault = doc["error"]
@@ -344,7 +344,7 @@ func FuzzReadChunk(f *testing.F) {
 		f.Add([]byte(doc), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, stream bool) {
-		if depth := strings.Count(string(data), "{") + strings.Count(string(data), "["); depth > maxDepth {
+		if depth := strings.Count(string(data), "{") + strings.Count(string(data), "["); depth > providers.MaxDepth {
 			return
 		}
 		part := whole

@@ -6,10 +6,8 @@ package openai
 import (
 	"bytes"
 	"cmp"
-	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -46,7 +44,7 @@ type dialect struct {
 	// thinking is the text before the value of the field for thinking, and thinkingEnd the text after it.
 	thinking, thinkingEnd string
 	// reasoning are the fields that requests to models with hidden tokens get, with a comma before them.
-	reasoning []byte
+	reasoning string
 	// omit are the names of fields that are never sent.
 	omit map[string]bool
 	// model is the name in the previous answer. Equal names share its memory.
@@ -78,12 +76,12 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	doc, ok := readChunk(raw, whole)
 	if !ok {
 		if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // Gemini wraps its error object into an array
-			return providers.Event{}, classify(readVendorFault(raw), 0, nil)
+			return providers.Event{}, classify(readFault(raw), 0, nil)
 		}
 		return providers.Event{}, providers.NotAnAnswer("the answer is no JSON object")
 	}
 	if doc.fault != nil {
-		return providers.Event{}, classify(readVendorFault(doc.fault), 0, nil)
+		return providers.Event{}, classify(readFault(doc.fault), 0, nil)
 	}
 	if doc.malformed || !doc.chosen || !doc.filled {
 		return providers.Event{}, providers.NotAnAnswer("the answer has no choice with a message")
@@ -134,7 +132,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	case !ok:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream is no JSON object")
 	case doc.fault != nil:
-		return providers.Piece{}, classify(readVendorFault(doc.fault), 0, nil)
+		return providers.Piece{}, classify(readFault(doc.fault), 0, nil)
 	case doc.malformed:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream has an unexpected form")
 	}
@@ -213,82 +211,57 @@ func (c *chunk) reported() *providers.Usage {
 // Body implements [providers.Dialect]. The vendor gets only the contract's fields, always in the same order, which keeps its
 // prompt cache warm. Message contents are not copied.
 func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
-	// Slices of b in parts stay valid when b moves to a larger array.
-	b := make([]byte, 0, 512)
-	parts := make([][]byte, 0, 2*len(req.Messages)+1)
-	start := 0
-	b = append(b, `{"model":`...)
-	b = providers.AppendQuoted(b, req.Model)
-	b = append(b, `,"messages":[`...)
-	for i, m := range req.Messages {
-		if i > 0 {
-			b = append(b, ',')
-		}
+	b := providers.NewBody(req)
+	b.Add(`{"model":`)
+	b.Quote(req.Model)
+	before := `,"messages":[{"role":`
+	for _, m := range req.Messages {
 		role := m.Role
 		if role == "tool" { // a message with this role must have the id of a tool's call
 			role = "user"
 		}
-		b = append(b, `{"role":`...)
-		b = providers.AppendQuoted(b, role)
-		b = append(b, `,"content":`...)
-		parts = append(parts, b[start:len(b):len(b)], m.Content)
-		start = len(b)
-		b = append(b, '}')
+		b.Add(before)
+		b.Quote(role)
+		b.Add(`,"content":`)
+		b.Slice(m.Content)
+		before = `},{"role":`
 	}
-	b = append(b, ']')
-	b = d.appendParameters(b, req)
-	b = append(b, '}')
-	return append(parts, b[start:]), nil
+	b.Add(`}]`)
+	d.addParameters(&b, req)
+	b.Add(`}`)
+	return b.Slices(), nil
 }
 
-func (d *dialect) appendParameters(b []byte, req *providers.Request) []byte {
+func (d *dialect) addParameters(b *providers.Body, req *providers.Request) {
 	if !d.omit["temperature"] {
-		b = appendFloat(b, `,"temperature":`, req.Temperature)
+		b.Float(`,"temperature":`, req.Temperature)
 	}
 	if !d.omit["top_p"] {
-		b = appendFloat(b, `,"top_p":`, req.TopP)
+		b.Float(`,"top_p":`, req.TopP)
 	}
 	if req.MaxTokens > 0 {
-		b = append(b, ',')
-		b = providers.AppendQuoted(b, cmp.Or(req.MaxTokensField, d.maxTokensField))
-		b = append(b, ':')
-		b = strconv.AppendInt(b, req.MaxTokens, 10)
+		b.Add(`,`)
+		b.Quote(cmp.Or(req.MaxTokensField, d.maxTokensField))
+		b.Add(`:`)
+		b.Int(req.MaxTokens)
 	}
-	for i, stop := range req.Stop {
-		if i == 0 {
-			b = append(b, `,"stop":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = providers.AppendQuoted(b, stop)
-	}
-	if len(req.Stop) > 0 {
-		b = append(b, ']')
-	}
+	b.List(`,"stop":[`, req.Stop)
 	if req.Thinking != "" {
-		b = append(b, d.thinking...)
+		b.Add(d.thinking)
 		if req.Thinking == "false" || req.Thinking == "true" {
-			b = append(b, req.Thinking...)
+			b.Add(req.Thinking)
 		} else {
-			b = providers.AppendQuoted(b, req.Thinking)
+			b.Quote(req.Thinking)
 		}
-		b = append(b, d.thinkingEnd...)
+		b.Add(d.thinkingEnd)
 	}
 	if req.Reasoning {
-		b = append(b, d.reasoning...)
+		b.Add(d.reasoning)
 	}
 	if req.Stream {
-		b = append(b, `,"stream":true`...)
+		b.Add(`,"stream":true`)
 	}
 	if req.Stream && !d.omit["stream_options"] {
-		b = append(b, `,"stream_options":{"include_usage":true}`...)
+		b.Add(`,"stream_options":{"include_usage":true}`)
 	}
-	return b
-}
-
-func appendFloat(b []byte, name string, f *float64) []byte {
-	if f == nil || math.IsNaN(*f) || math.IsInf(*f, 0) {
-		return b
-	}
-	return strconv.AppendFloat(append(b, name...), *f, 'g', -1, 64)
 }

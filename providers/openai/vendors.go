@@ -82,7 +82,7 @@ func newDialect(values map[string]string) *dialect {
 	}
 	fields := strings.TrimSpace(values[reasoningFields])
 	if fields = strings.TrimSuffix(strings.TrimPrefix(fields, "{"), "}"); strings.TrimSpace(fields) != "" {
-		d.reasoning = []byte("," + fields)
+		d.reasoning = "," + fields
 	}
 	for field := range strings.SplitSeq(values[omit], ",") {
 		d.omit[field] = true
