@@ -293,6 +293,17 @@ func (r *Response) Error(code, subcode string) error {
 // NoID returns the failure of a call that the platform accepted without an id in its answer.
 func (r *Response) NoID() *Error { return Fail(Unknown, r.Error("", "")) }
 
+// ID returns the id in the answer of a call that ended with err. Without an id it returns [Response.NoID].
+func (r *Response) ID(id Word, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", r.NoID()
+	}
+	return string(id), nil
+}
+
 // Unreadable classifies a response without the platform's own error format, which comes from a proxy or from a platform that is
 // out of order. It trusts only statuses that refuse the request. refreshable means that a refresh may resolve a 401.
 func (r *Response) Unreadable(refreshable bool) *Error {

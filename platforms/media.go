@@ -140,9 +140,9 @@ type Part struct {
 
 // NotSent returns the failure of a call that prepares a message. Such a call may be repeated even if its outcome is [Unknown],
 // because the customer has received nothing yet.
-func NotSent(failure *Error) *Error {
-	if failure.Class == Unknown {
+func NotSent(err error) error {
+	if failure, is := errors.AsType[*Error](err); is && failure.Class == Unknown {
 		return RetryLater(0, failure.Cause)
 	}
-	return failure
+	return err
 }

@@ -2,6 +2,7 @@ package platforms
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +79,55 @@ func (w *Walk) Next() bool {
 
 // Key returns the name of the current member as it is written. Names that adapters look for have no escapes.
 func (w *Walk) Key() string { return string(w.name.Inner()) }
+
+// Field is a member of an object, with the place for its value in one of its forms. The place keeps its value if there is no such
+// member.
+type Field struct {
+	Name string
+	// Of is the name of the object in which the member is. It is empty for the object that is read.
+	Of string
+
+	ID     *string // see [Value.ID]
+	Word   *string // see [Value.Word]
+	Person *string // see [Value.Name]
+	Text   *string // see [Value.Text], with [MaxText]
+	Time   *time.Time
+	Flag   *bool
+	Value  *Value
+}
+
+// Read reads the fields of an object. Of repeated members the last one counts.
+func (v Value) Read(fields []Field) {
+	for w := v.Members(); w.Next(); {
+		for i := range fields {
+			if f := &fields[i]; w.Key() == cmp.Or(f.Of, f.Name) {
+				f.read(w.Value)
+			}
+		}
+	}
+}
+
+func (f *Field) read(v Value) {
+	if f.Of != "" {
+		v = v.Member(f.Name)
+	}
+	switch {
+	case f.ID != nil:
+		*f.ID = v.ID()
+	case f.Word != nil:
+		*f.Word = v.Word()
+	case f.Person != nil:
+		*f.Person = v.Name()
+	case f.Text != nil:
+		*f.Text = v.Text(MaxText)
+	case f.Time != nil:
+		*f.Time = v.Time()
+	case f.Flag != nil:
+		*f.Flag = v.Flag()
+	case f.Value != nil:
+		*f.Value = v
+	}
+}
 
 // Text returns the content of a string. Any other value gives "". Text drops NUL, which PostgreSQL refuses, and cuts a text of
 // more than limit bytes between two characters.

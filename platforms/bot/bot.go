@@ -122,12 +122,12 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 // Inbound.
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var result sentMessage
-	r, failure := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
+	r, err := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
 		destination
 
 		Text string `json:"text"`
 	}{destinationOf(out.Address), out.Text}}, &result)
-	return result.id(out, r, failure)
+	return result.id(out, r, err)
 }
 
 // maxPhoto is the greatest size, in bytes, of a file that the platform accepts as a photo. It scales photos down.
@@ -147,8 +147,8 @@ func (b *bot) SendFile(ctx context.Context, out *platforms.Outgoing, file *platf
 	}
 	parts = append(parts, platforms.Part{Name: name, FileName: file.Name, MediaType: file.MediaType, Content: file.Content})
 	var result sentMessage
-	r, failure := b.call(ctx, out.Credentials, method, &platforms.Request{Parts: parts}, &result)
-	return result.id(out, r, failure)
+	r, err := b.call(ctx, out.Credentials, method, &platforms.Request{Parts: parts}, &result)
+	return result.id(out, r, err)
 }
 
 // sentMessage is a message that the platform has accepted.
@@ -160,29 +160,24 @@ type sentMessage struct {
 }
 
 // id returns the id of the message in the form of Send.
-func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure *platforms.Error) (string, error) {
-	if failure != nil {
-		return "", failure
-	}
-	if m.MessageID == "" {
-		return "", r.NoID()
+func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, err error) (string, error) {
+	id, err := r.ID(m.MessageID, err)
+	if err != nil {
+		return "", err
 	}
 	chat, _, _ := strings.Cut(out.Address, ":")
-	return string(cmp.Or(m.Chat.ID, platforms.Word(chat)) + ":" + m.MessageID), nil
+	return cmp.Or(string(m.Chat.ID), chat) + ":" + id, nil
 }
 
 // Signal implements [platforms.Signaler]. Ordinary bots can't mark messages as read.
 func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done bool
-	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
+	_, err := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
 		destination
 
 		Action string `json:"action"`
 	}{destinationOf(signal.Address), "typing"}}, &done)
-	if failure != nil {
-		return failure
-	}
-	return nil
+	return err
 }
 
 // destination is where a message goes: a chat, and one of its topics if the customer has topics in their private chat with the
@@ -207,14 +202,9 @@ func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]strin
 	var me struct {
 		ID platforms.Word `json:"id"`
 	}
-	r, failure := b.call(ctx, channel.Credentials, "/getMe", &platforms.Request{JSON: struct{}{}}, &me)
-	if failure != nil {
-		return nil, failure
-	}
-	if me.ID == "" {
-		return nil, r.NoID()
-	}
-	return []string{string(me.ID)}, nil
+	r, err := b.call(ctx, channel.Credentials, "/getMe", &platforms.Request{JSON: struct{}{}}, &me)
+	id, err := r.ID(me.ID, err)
+	return []string{id}, err
 }
 
 // Locate implements [platforms.MediaSource]. The path of the file also contains the token. The platform serves files of up to 20
@@ -224,11 +214,11 @@ func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string)
 		Path  string `json:"file_path"`
 		Bytes int64  `json:"file_size"`
 	}
-	r, failure := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: struct {
+	r, err := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: struct {
 		FileID string `json:"file_id"`
 	}{id}}, &file)
-	if failure != nil {
-		return platforms.Location{}, failure
+	if err != nil {
+		return platforms.Location{}, err
 	}
 	if !isFilePath(file.Path) {
 		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
@@ -249,7 +239,7 @@ func isFilePath(path string) bool {
 // call calls a method with the body of a request and reads its result. The path contains the token, as the platform requires.
 func (b *bot) call(
 	ctx context.Context, credentials platforms.Credentials, method string, request *platforms.Request, result any,
-) (*platforms.Response, *platforms.Error) {
+) (*platforms.Response, error) {
 	token := credentials[botToken]
 	if problem := checkBotToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: botToken, Problem: problem})
@@ -263,7 +253,7 @@ func (b *bot) call(
 }
 
 // read reads {"ok":true,"result":…} into result, or classifies the error.
-func read(r *platforms.Response, result any) *platforms.Error {
+func read(r *platforms.Response, result any) error {
 	var body struct {
 		OK         *bool           `json:"ok"`
 		Result     json.RawMessage `json:"result"`

@@ -65,30 +65,29 @@ var mediaMembers = []struct{ member, media string }{
 
 func (m *message) read(value platforms.Value) {
 	m.mediaRank = len(mediaMembers)
+	var from platforms.Value
+	value.Read([]platforms.Field{
+		{Name: "message_id", ID: &m.id},
+		{Name: "from", Value: &from},
+		{Name: "id", Of: "chat", ID: &m.chat.id},
+		{Name: "type", Of: "chat", Word: &m.chat.kind},
+		{Name: "message_thread_id", ID: &m.topic},
+		{Name: "is_topic_message", Flag: &m.isTopic},
+		{Name: "date", Time: &m.date},
+		{Name: "text", Text: &m.text},
+		{Name: "caption", Text: &m.caption},
+	})
+	from.Read([]platforms.Field{
+		{Name: "is_bot", Flag: &m.from.isBot},
+		{Name: "first_name", Person: &m.from.first},
+		{Name: "last_name", Person: &m.from.last},
+		{Name: "username", Person: &m.from.username},
+	})
 	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "message_id":
-			m.id = w.Value.ID()
-		case "from":
-			m.from.read(w.Value)
-		case "chat":
-			m.chat.read(w.Value)
-		case "message_thread_id":
-			m.topic = w.Value.ID()
-		case "is_topic_message":
-			m.isTopic = w.Value.Flag()
-		case "date":
-			m.date = w.Value.Time()
-		case "text":
-			m.text = w.Value.Text(platforms.MaxText)
-		case "caption":
-			m.caption = w.Value.Text(platforms.MaxText)
-		default:
-			for rank := range mediaMembers[:m.mediaRank] {
-				if w.Key() == mediaMembers[rank].member && w.Value.Given() {
-					m.mediaRank, m.media = rank, w.Value
-					break
-				}
+		for rank := range mediaMembers[:m.mediaRank] {
+			if w.Key() == mediaMembers[rank].member && w.Value.Given() {
+				m.mediaRank, m.media = rank, w.Value
+				break
 			}
 		}
 	}
@@ -158,16 +157,12 @@ func blocked(value platforms.Value) platforms.Inbound {
 	var chat chat
 	var date time.Time
 	status := ""
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "chat":
-			chat.read(w.Value)
-		case "date":
-			date = w.Value.Time()
-		case "new_chat_member":
-			status = w.Value.Member("status").Word()
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "id", Of: "chat", ID: &chat.id},
+		{Name: "type", Of: "chat", Word: &chat.kind},
+		{Name: "date", Time: &date},
+		{Name: "status", Of: "new_chat_member", Word: &status},
+	})
 	if !chat.private() || status != "kicked" {
 		return platforms.Inbound{}
 	}
@@ -175,17 +170,6 @@ func blocked(value platforms.Value) platforms.Inbound {
 }
 
 type chat struct{ id, kind string }
-
-func (c *chat) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "id":
-			c.id = w.Value.ID()
-		case "type":
-			c.kind = w.Value.Word()
-		}
-	}
-}
 
 // private reports whether the chat has only one customer. Without a type the id decides: the platform gives positive numbers to
 // people and negative ones to groups and channels.
@@ -199,21 +183,6 @@ func (c *chat) private() bool {
 type sender struct {
 	isBot                 bool
 	first, last, username string
-}
-
-func (u *sender) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "is_bot":
-			u.isBot = w.Value.Flag()
-		case "first_name":
-			u.first = w.Value.Name()
-		case "last_name":
-			u.last = w.Value.Name()
-		case "username":
-			u.username = w.Value.Name()
-		}
-	}
 }
 
 func (u *sender) name() string {

@@ -140,10 +140,11 @@ func TestClosedAtNight(t *testing.T) {
 	t.Parallel()
 	r := &platforms.Response{Status: 200, Body: []byte(`{"error":-234,"message":"x"}`)}
 	night := time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC) // 23:00 in Vietnam
-	failure := read(r, nil, night)
+	var failure *platforms.Error
+	require.ErrorAs(t, read(r, nil, night), &failure)
 	require.True(t, failure.Closed)
 	require.Equal(t, 7*time.Hour, failure.RetryAfter)
-	failure = read(r, nil, night.Add(12*time.Hour))
+	require.ErrorAs(t, read(r, nil, night.Add(12*time.Hour)), &failure)
 	require.False(t, failure.Closed)
 	require.Equal(t, platforms.Retry, failure.Class)
 }

@@ -145,17 +145,11 @@ func (l *localChat) Send(ctx context.Context, out *platforms.Outgoing) (string, 
 	var data struct {
 		MessageID platforms.Word `json:"message_id"`
 	}
-	r, failure := l.call(ctx, out.Credentials, http.MethodPost, "/v3.0/oa/message/cs", struct {
+	r, err := l.call(ctx, out.Credentials, http.MethodPost, "/v3.0/oa/message/cs", struct {
 		Recipient recipient `json:"recipient"`
 		Message   text      `json:"message"`
 	}{recipient{out.Address}, text{out.Text}}, &data)
-	if failure != nil {
-		return "", failure
-	}
-	if data.MessageID == "" {
-		return "", r.NoID()
-	}
-	return string(data.MessageID), nil
+	return r.ID(data.MessageID, err)
 }
 
 // Identify returns the id of the official account.
@@ -163,19 +157,14 @@ func (l *localChat) Identify(ctx context.Context, channel *platforms.Channel) ([
 	var account struct {
 		ID platforms.Word `json:"oa_id"`
 	}
-	r, failure := l.call(ctx, channel.Credentials, http.MethodGet, "/v2.0/oa/getoa", nil, &account)
-	if failure != nil {
-		return nil, failure
-	}
-	if account.ID == "" {
-		return nil, r.NoID()
-	}
-	return []string{string(account.ID)}, nil
+	r, err := l.call(ctx, channel.Credentials, http.MethodGet, "/v2.0/oa/getoa", nil, &account)
+	id, err := r.ID(account.ID, err)
+	return []string{id}, err
 }
 
 func (l *localChat) call(
 	ctx context.Context, credentials platforms.Credentials, method, path string, body, data any,
-) (*platforms.Response, *platforms.Error) {
+) (*platforms.Response, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
@@ -193,7 +182,7 @@ func (l *localChat) call(
 // read reads {"error":0,"data":…} into data, or classifies the error, which comes with status 200
 // (developers.zalo.me/docs/official-account/phu-luc/ma-loi). Codes of quotas, wallets, forms and contents are refusals, because
 // another try of the same message can't help.
-func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
+func read(r *platforms.Response, data any, now time.Time) error {
 	var body struct {
 		Error *platforms.Word `json:"error"`
 		Data  json.RawMessage `json:"data"`
@@ -326,36 +315,18 @@ func (e *event) read(body []byte) error {
 	if err != nil {
 		return err
 	}
-	for w := object.Members(); w.Next(); {
-		switch w.Key() {
-		case "event_name":
-			e.name = w.Value.Word()
-		case "oa_id":
-			e.account = w.Value.ID()
-		case "timestamp":
-			e.timestamp = w.Value.Time()
-		case "sender":
-			e.sender, e.admin = w.Value.Member("id").ID(), w.Value.Member("admin_id").ID()
-		case "recipient":
-			e.recipient = w.Value.Member("id").ID()
-		case "user_id":
-			e.user = w.Value.ID()
-		case "message":
-			e.readMessage(w.Value)
-		}
-	}
+	object.Read([]platforms.Field{
+		{Name: "event_name", Word: &e.name},
+		{Name: "oa_id", ID: &e.account},
+		{Name: "timestamp", Time: &e.timestamp},
+		{Name: "id", Of: "sender", ID: &e.sender},
+		{Name: "admin_id", Of: "sender", ID: &e.admin},
+		{Name: "id", Of: "recipient", ID: &e.recipient},
+		{Name: "user_id", ID: &e.user},
+		{Name: "msg_id", Of: "message", ID: &e.messageID},
+		{Name: "text", Of: "message", Text: &e.text},
+	})
 	return nil
-}
-
-func (e *event) readMessage(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "msg_id":
-			e.messageID = w.Value.ID()
-		case "text":
-			e.text = w.Value.Text(platforms.MaxText)
-		}
-	}
 }
 
 // mediaOf returns the short name of a message without text. It returns "" if the event isn't a message of one customer.

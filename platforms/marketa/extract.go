@@ -70,32 +70,19 @@ func readPush(body []byte) (p push, err error) {
 		return p, err
 	}
 	var seller string
-	for w := object.Members(); w.Next(); {
-		switch w.Key() {
-		case "code":
-			p.code = w.Value.ID()
-		case "shop_id":
-			p.shop = w.Value.ID()
-		case "seller_id":
-			seller = w.Value.ID()
-		case "data":
-			p.data = w.Value
-		}
-	}
+	object.Read([]platforms.Field{
+		{Name: "code", ID: &p.code},
+		{Name: "shop_id", ID: &p.shop},
+		{Name: "seller_id", ID: &seller},
+		{Name: "data", Value: &p.data},
+	})
 	p.shop = cmp.Or(p.shop, seller)
 	return p, nil
 }
 
 func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
 	kind, content := "", platforms.Value(nil)
-	for w := data.Members(); w.Next(); {
-		switch w.Key() {
-		case "type":
-			kind = w.Value.Word()
-		case "content":
-			content = w.Value
-		}
-	}
+	data.Read([]platforms.Field{{Name: "type", Word: &kind}, {Name: "content", Value: &content}})
 	if kind != "message" {
 		return nil
 	}
@@ -108,15 +95,9 @@ func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
 
 // expiring returns a warning for each shop of the list, or for the shop of the push if there is no list.
 func expiring(data platforms.Value, shop string) []platforms.Inbound {
-	var shops platforms.Value
-	for w := data.Members(); w.Next(); {
-		if w.Key() == "shop_expire_soon" {
-			shops = w.Value
-		}
-	}
 	found := platforms.CollectAtMost(maxExpiring)
 	listed := 0
-	for w := shops.Elements(); w.Next() && listed < maxExpiring; listed++ {
+	for w := data.Member("shop_expire_soon").Elements(); w.Next() && listed < maxExpiring; listed++ {
 		found.Add(platforms.Inbound{Type: Type, ExternalID: w.Value.ID(), Kind: platforms.TokenExpiring})
 	}
 	if listed == 0 {
@@ -140,36 +121,21 @@ type message struct {
 }
 
 func (m *message) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "message_id":
-			m.id = w.Value.ID()
-		case "conversation_id":
-			m.conversation = w.Value.ID()
-		case "from_shop_id":
-			m.fromShop = w.Value.ID()
-		case "from_id":
-			m.from = w.Value.ID()
-		case "from_user_name":
-			m.fromName = w.Value.Name()
-		case "to_id":
-			m.to = w.Value.ID()
-		case "message_type":
-			m.kind = w.Value.Word()
-		case "status":
-			m.status = w.Value.Word()
-		case "source":
-			m.source = w.Value.Word()
-		case "business_type":
-			m.business = w.Value.ID()
-		case "region":
-			m.region = w.Value.Word()
-		case "created_timestamp":
-			m.createdAt = w.Value.Time()
-		case "content":
-			m.content = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "message_id", ID: &m.id},
+		{Name: "conversation_id", ID: &m.conversation},
+		{Name: "from_shop_id", ID: &m.fromShop},
+		{Name: "from_id", ID: &m.from},
+		{Name: "from_user_name", Person: &m.fromName},
+		{Name: "to_id", ID: &m.to},
+		{Name: "message_type", Word: &m.kind},
+		{Name: "status", Word: &m.status},
+		{Name: "source", Word: &m.source},
+		{Name: "business_type", ID: &m.business},
+		{Name: "region", Word: &m.region},
+		{Name: "created_timestamp", Time: &m.createdAt},
+		{Name: "content", Value: &m.content},
+	})
 }
 
 // affiliates is the business_type of messages from people who advertise for shops. They are no customers: their messages are

@@ -160,18 +160,12 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 			MessageID platforms.Word `json:"message_id"`
 		} `json:"response"`
 	}
-	r, failure := m.call(ctx, out.ExternalID, out.Credentials, http.MethodPost, "/api/v2/sellerchat/send_message", struct {
+	r, err := m.call(ctx, out.ExternalID, out.Credentials, http.MethodPost, "/api/v2/sellerchat/send_message", struct {
 		ToID    json.Number `json:"to_id"`
 		Type    string      `json:"message_type"`
 		Content content     `json:"content"`
 	}{json.Number(out.Address), "text", content{out.Text}}, &body)
-	if failure != nil {
-		return "", failure
-	}
-	if body.Response.MessageID == "" {
-		return "", r.NoID()
-	}
-	return string(body.Response.MessageID), nil
+	return r.ID(body.Response.MessageID, err)
 }
 
 // Signal implements [platforms.Signaler]. The marketplace shows that messages were read, and no typing. Based on one survey of
@@ -181,14 +175,11 @@ func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 		return platforms.Refusef("the conversation's id is not a number")
 	}
 	var done struct{}
-	_, failure := m.call(ctx, signal.ExternalID, signal.Credentials, http.MethodPost, "/api/v2/sellerchat/read_conversation", struct {
+	_, err := m.call(ctx, signal.ExternalID, signal.Credentials, http.MethodPost, "/api/v2/sellerchat/read_conversation", struct {
 		Conversation json.Number `json:"conversation_id"`
 		MessageID    string      `json:"last_read_message_id"`
 	}{json.Number(signal.Conversation), signal.MessageID}, &done)
-	if failure != nil {
-		return failure
-	}
-	return nil
+	return err
 }
 
 // threadPage is the number of messages of a conversation that are read, of customer and shop together.
@@ -206,11 +197,11 @@ func (m *market) ReadThread(ctx context.Context, thread *platforms.Thread) ([]pl
 			Messages []json.RawMessage `json:"messages"`
 		} `json:"response"`
 	}
-	_, failure := m.call(ctx, thread.ExternalID, thread.Credentials, http.MethodGet, "/api/v2/sellerchat/get_message", url.Values{
+	_, err := m.call(ctx, thread.ExternalID, thread.Credentials, http.MethodGet, "/api/v2/sellerchat/get_message", url.Values{
 		"conversation_id": {thread.Conversation}, "page_size": {strconv.Itoa(threadPage)},
 	}, &body)
-	if failure != nil {
-		return nil, failure
+	if err != nil {
+		return nil, err
 	}
 	found := platforms.CollectAtMost(threadPage)
 	for _, raw := range body.Response.Messages {
@@ -237,21 +228,16 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	var shop struct {
 		Name platforms.Word `json:"shop_name"`
 	}
-	r, failure := m.call(ctx, channel.ExternalID, channel.Credentials, http.MethodGet, "/api/v2/shop/get_shop_info", nil, &shop)
-	if failure != nil {
-		return nil, failure
-	}
-	if shop.Name == "" {
-		return nil, r.NoID()
-	}
-	return []string{channel.ExternalID}, nil
+	r, err := m.call(ctx, channel.ExternalID, channel.Credentials, http.MethodGet, "/api/v2/shop/get_shop_info", nil, &shop)
+	_, err = r.ID(shop.Name, err)
+	return []string{channel.ExternalID}, err
 }
 
 // call makes a call for a shop. The marketplace requires token and signature in the query. The body is sent as JSON, except that
 // [url.Values] are added to the query.
 func (m *market) call(
 	ctx context.Context, shopID string, credentials platforms.Credentials, method, path string, body, result any,
-) (*platforms.Response, *platforms.Error) {
+) (*platforms.Response, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
@@ -300,7 +286,7 @@ func (m *market) sign(by partner, path, accessToken, shopID string) (url.Values,
 // read reads a good answer into result, or classifies the error, {"error":"error_auth",…} with any status. The error of a good
 // answer is empty. The first spellings of "access" and "limitation" are the vendor's. error_inner, error_server and error_system
 // are general knowledge, not seen in a source.
-func read(r *platforms.Response, result any) *platforms.Error {
+func read(r *platforms.Response, result any) error {
 	var body struct {
 		Error *platforms.Word `json:"error"`
 	}

@@ -98,30 +98,22 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 			MessageID platforms.Word `json:"message_id"`
 		} `json:"data"`
 	}
-	r, failure := m.call(ctx, out.Credentials, http.MethodPost, "/im/message/send", url.Values{
+	r, err := m.call(ctx, out.Credentials, http.MethodPost, "/im/message/send", url.Values{
 		"session_id":  {out.Address},
 		"template_id": {"1"}, // plain text
 		"txt":         {out.Text},
 	}, &body)
-	if failure != nil {
-		return "", failure
-	}
-	if body.Data.MessageID == "" {
-		return "", r.NoID()
-	}
-	return messageID(out.Address, string(body.Data.MessageID)), nil
+	id, err := r.ID(body.Data.MessageID, err)
+	return messageID(out.Address, id), err
 }
 
 // Signal implements [platforms.Signaler]. The marketplace shows that messages were read, and no typing.
 func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done struct{}
-	_, failure := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
+	_, err := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
 		"session_id": {signal.Address}, "last_read_message_id": {strings.TrimPrefix(signal.MessageID, signal.Address+":")},
 	}, &done)
-	if failure != nil {
-		return failure
-	}
-	return nil
+	return err
 }
 
 // Identify returns the id of the seller.
@@ -131,21 +123,16 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 			SellerID platforms.Word `json:"seller_id"`
 		} `json:"data"`
 	}
-	r, failure := m.call(ctx, channel.Credentials, http.MethodGet, "/seller/get", nil, &body)
-	if failure != nil {
-		return nil, failure
-	}
-	if body.Data.SellerID == "" {
-		return nil, r.NoID()
-	}
-	return []string{string(body.Data.SellerID)}, nil
+	r, err := m.call(ctx, channel.Credentials, http.MethodGet, "/seller/get", nil, &body)
+	id, err := r.ID(body.Data.SellerID, err)
+	return []string{id}, err
 }
 
 // call makes a call. Token and signature are sent in the query, the parameters of a POST in its body, as in the vendor's own
 // library.
 func (m *market) call(
 	ctx context.Context, credentials platforms.Credentials, method, path string, params url.Values, result any,
-) (*platforms.Response, *platforms.Error) {
+) (*platforms.Response, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
@@ -188,7 +175,7 @@ func (m *market) sign(path string, query, params url.Values) (url.Values, *platf
 
 // read reads a good answer into result, or classifies the error: a code other than "0" of the gateway, or an err_code of the chat
 // behind it, with any status. All codes but -22 are general knowledge, not from the vendor's documentation.
-func read(r *platforms.Response, result any) *platforms.Error {
+func read(r *platforms.Response, result any) error {
 	var body struct {
 		Code    *platforms.Word `json:"code"`
 		ErrCode platforms.Word  `json:"err_code"`
@@ -275,18 +262,12 @@ func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	}
 	var kind, shop, seller string
 	var data platforms.Value
-	for w := push.Members(); w.Next(); {
-		switch w.Key() {
-		case "message_type":
-			kind = w.Value.ID()
-		case "shop_id":
-			shop = w.Value.ID()
-		case "seller_id":
-			seller = w.Value.ID()
-		case "data":
-			data = w.Value
-		}
-	}
+	push.Read([]platforms.Field{
+		{Name: "message_type", ID: &kind},
+		{Name: "shop_id", ID: &shop},
+		{Name: "seller_id", ID: &seller},
+		{Name: "data", Value: &data},
+	})
 	shop = cmp.Or(shop, seller)
 	found := platforms.Collect(len(body))
 	switch kind {
@@ -305,40 +286,29 @@ func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 }
 
 type message struct {
-	session, id      string
-	fromAccountType  string
-	template         string
-	kind, status     string
-	automatic, noted bool
-	sentAt           time.Time
-	content          platforms.Value
+	session, id     string
+	fromAccountType string
+	template        string
+	kind, status    string
+	note            string
+	automatic       bool
+	sentAt          time.Time
+	content         platforms.Value
 }
 
 func (m *message) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "session_id":
-			m.session = w.Value.ID()
-		case "message_id":
-			m.id = w.Value.ID()
-		case "from_account_type":
-			m.fromAccountType = w.Value.ID()
-		case "template_id":
-			m.template = w.Value.ID()
-		case "type":
-			m.kind = w.Value.ID()
-		case "status":
-			m.status = w.Value.ID()
-		case "auto_reply":
-			m.automatic = w.Value.Flag()
-		case "process_msg":
-			m.noted = w.Value.Name() != ""
-		case "send_time":
-			m.sentAt = w.Value.Time()
-		case "content":
-			m.content = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "session_id", ID: &m.session},
+		{Name: "message_id", ID: &m.id},
+		{Name: "from_account_type", ID: &m.fromAccountType},
+		{Name: "template_id", ID: &m.template},
+		{Name: "type", ID: &m.kind},
+		{Name: "status", ID: &m.status},
+		{Name: "auto_reply", Flag: &m.automatic},
+		{Name: "process_msg", Person: &m.note},
+		{Name: "send_time", Time: &m.sentAt},
+		{Name: "content", Value: &m.content},
+	})
 }
 
 // messageID returns the id of a message within its shop. The platform's own id is unique only within its session.
@@ -366,7 +336,7 @@ func (m *message) inbound(shop string) platforms.Inbound {
 	case status == recalled:
 		in.Kind = platforms.Unsent
 		return in
-	case status != ordinary || m.noted:
+	case status != ordinary || m.note != "":
 		return platforms.Inbound{}
 	}
 	text, media := "", ""

@@ -22,22 +22,15 @@ const maxClasses = 64
 func (s *reader) chatAppChange(field string, value platforms.Value) {
 	var phone chatAppPhone
 	var contacts, messages, echoes, statuses, faults platforms.Value
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "metadata":
-			phone = chatAppPhone{w.Value.Member("phone_number_id").ID(), w.Value.Member("display_phone_number").ID()}
-		case "contacts":
-			contacts = w.Value
-		case "messages":
-			messages = w.Value
-		case "message_echoes":
-			echoes = w.Value
-		case "statuses":
-			statuses = w.Value
-		case "errors":
-			faults = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "phone_number_id", Of: "metadata", ID: &phone.id},
+		{Name: "display_phone_number", Of: "metadata", ID: &phone.displayed},
+		{Name: "contacts", Value: &contacts},
+		{Name: "messages", Value: &messages},
+		{Name: "message_echoes", Value: &echoes},
+		{Name: "statuses", Value: &statuses},
+		{Name: "errors", Value: &faults},
+	})
 	s.readContacts(contacts)
 	switch field {
 	case "messages":
@@ -68,16 +61,11 @@ func (s *reader) readContacts(contacts platforms.Value) {
 	clear(s.contacts)
 	for w := contacts.Elements(); w.Next() && len(s.contacts) < maxContacts; {
 		var contact chatAppContact
-		for c := w.Value.Members(); c.Next(); {
-			switch c.Key() {
-			case "wa_id":
-				contact.phone = c.Value.ID()
-			case "user_id":
-				contact.user = c.Value.ID()
-			case "profile":
-				contact.name = c.Value.Member("name").Name()
-			}
-		}
+		w.Value.Read([]platforms.Field{
+			{Name: "wa_id", ID: &contact.phone},
+			{Name: "user_id", ID: &contact.user},
+			{Name: "name", Of: "profile", Person: &contact.name},
+		})
 		for _, id := range []string{contact.phone, contact.user} {
 			if id == "" {
 				continue
@@ -122,7 +110,7 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 		return
 	}
 	in.CustomerName = s.contacts[in.Address].name
-	in = in.WithContent(m.content())
+	in = in.WithContent(m.words())
 	if in.Kind != 0 {
 		s.Attach(&in, m.attachment())
 	}
@@ -133,7 +121,7 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	var m chatAppMessage
 	m.read(value)
 	in := s.about(phone, m.to, m.toUser, m.id, m.timestamp)
-	text, media := m.content()
+	text, media := m.words()
 	switch {
 	case m.group != "":
 	case m.kind == revoked:
@@ -165,24 +153,15 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	var id, status, recipient, recipientUser, mark string
 	var timestamp time.Time
 	var causes platforms.Value
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "id":
-			id = w.Value.ID()
-		case "status":
-			status = w.Value.Word()
-		case "recipient_id":
-			recipient = w.Value.ID()
-		case "recipient_user_id":
-			recipientUser = w.Value.ID()
-		case "timestamp":
-			timestamp = w.Value.Time()
-		case "biz_opaque_callback_data":
-			mark = w.Value.ID()
-		case "errors":
-			causes = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "id", ID: &id},
+		{Name: "status", Word: &status},
+		{Name: "recipient_id", ID: &recipient},
+		{Name: "recipient_user_id", ID: &recipientUser},
+		{Name: "timestamp", Time: &timestamp},
+		{Name: "biz_opaque_callback_data", ID: &mark},
+		{Name: "errors", Value: &causes},
+	})
 	if status != "failed" {
 		return
 	}
@@ -226,54 +205,24 @@ type chatAppMessage struct {
 	kind                       string
 	original                   string          // id of the message that was changed or withdrawn
 	now                        platforms.Value // the message after its change
-	// The content, in the member that belongs to kind.
-	text, button, image, video, document, interactive, order platforms.Value
-	audio, sticker                                           platforms.Value
+	content                    platforms.Value // the member with the name of kind
 }
 
 func (m *chatAppMessage) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "id":
-			m.id = w.Value.ID()
-		case "from":
-			m.from = w.Value.ID()
-		case "from_user_id":
-			m.fromUser = w.Value.ID()
-		case "to":
-			m.to = w.Value.ID()
-		case "to_user_id":
-			m.toUser = w.Value.ID()
-		case "group_id":
-			m.group = w.Value.ID()
-		case "timestamp":
-			m.timestamp = w.Value.Time()
-		case "type":
-			m.kind = w.Value.Word()
-		case "revoke":
-			m.original = w.Value.Member("original_message_id").ID()
-		case "edit":
-			m.original, m.now = w.Value.Member("original_message_id").ID(), w.Value.Member("message")
-		case "text":
-			m.text = w.Value
-		case "button":
-			m.button = w.Value
-		case "image":
-			m.image = w.Value
-		case "video":
-			m.video = w.Value
-		case "document":
-			m.document = w.Value
-		case "audio", "voice":
-			m.audio = w.Value
-		case "sticker":
-			m.sticker = w.Value
-		case "interactive":
-			m.interactive = w.Value
-		case "order":
-			m.order = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "id", ID: &m.id},
+		{Name: "from", ID: &m.from},
+		{Name: "from_user_id", ID: &m.fromUser},
+		{Name: "to", ID: &m.to},
+		{Name: "to_user_id", ID: &m.toUser},
+		{Name: "group_id", ID: &m.group},
+		{Name: "timestamp", Time: &m.timestamp},
+		{Name: "type", Word: &m.kind},
+		{Name: "original_message_id", Of: "revoke", ID: &m.original},
+		{Name: "original_message_id", Of: "edit", ID: &m.original},
+		{Name: "message", Of: "edit", Value: &m.now},
+	})
+	m.content = value.Member(m.kind)
 }
 
 // revoked is the type of a message that withdraws another one
@@ -293,39 +242,33 @@ const edited = "edit"
 func (m *chatAppMessage) changed(in platforms.Inbound) platforms.Inbound {
 	var now chatAppMessage
 	now.read(m.now)
-	text, _ := now.content()
+	text, _ := now.words()
 	in.MessageID = m.original
 	return in.WithContent(text, "").AsEdited()
 }
 
-// content returns the text of a message and a short name of its content. Both are empty for reactions and for messages of the
+// words returns the text of a message and a short name of its content. Both are empty for reactions and for messages of the
 // platform itself.
-func (m *chatAppMessage) content() (text, media string) {
+func (m *chatAppMessage) words() (text, media string) {
 	switch m.kind {
-	case "text":
-		return chatAppWords(m.text), ""
-	case "button":
-		return chatAppWords(m.button), ""
+	case "text", "button":
+		return chatAppWords(m.content), ""
 	case "interactive":
-		if !m.interactive.Given() {
+		if !m.content.Given() {
 			return "", ""
 		}
 		return platforms.FirstText(
-			chatAppWords(m.interactive.Member("button_reply")), chatAppWords(m.interactive.Member("list_reply")),
-			filledIn(m.interactive.Member("nfm_reply").Member("response_json").Nested()),
+			chatAppWords(m.content.Member("button_reply")), chatAppWords(m.content.Member("list_reply")),
+			filledIn(m.content.Member("nfm_reply").Member("response_json").Nested()),
 		), m.kind
-	case "image":
-		return chatAppWords(m.image), m.kind
-	case "video":
-		return chatAppWords(m.video), m.kind
+	case "image", "video", "order":
+		return chatAppWords(m.content), m.kind
 	case "document":
-		return chatAppWords(m.document), "file"
+		return chatAppWords(m.content), "file"
 	case "audio", "voice":
 		return "", "audio"
 	case "contacts":
 		return "", "contact"
-	case "order":
-		return chatAppWords(m.order), m.kind
 	case "sticker", "location", "unsupported":
 		return "", m.kind
 	default:
@@ -333,28 +276,19 @@ func (m *chatAppMessage) content() (text, media string) {
 	}
 }
 
+// chatAppFiles are the kinds of files by the types of messages.
+var chatAppFiles = map[string]string{
+	"image": "image", "video": "video", "document": "file", "audio": "audio", "voice": "audio", "sticker": "sticker",
+}
+
 // attachment returns the file of the message, which the platform keeps under its id for 7 days
 // (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
 func (m *chatAppMessage) attachment() platforms.Attachment {
-	var kind string
-	var file platforms.Value
-	switch m.kind {
-	case "image":
-		kind, file = "image", m.image
-	case "video":
-		kind, file = "video", m.video
-	case "document":
-		kind, file = "file", m.document
-	case "audio", "voice":
-		kind, file = "audio", m.audio
-	case "sticker":
-		kind, file = "sticker", m.sticker
-	}
-	id := file.Member("id").ID()
-	if !isID(id) {
+	kind, id := chatAppFiles[m.kind], m.content.Member("id").ID()
+	if kind == "" || !isID(id) {
 		return platforms.Attachment{}
 	}
-	return platforms.Attachment{Kind: kind, Reference: id, Name: file.Member("filename").Name()}
+	return platforms.Attachment{Kind: kind, Reference: id, Name: m.content.Member("filename").Name()}
 }
 
 // chatAppWords returns the words of a content: the body of a text, the text of a template's button, the title of another button

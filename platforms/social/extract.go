@@ -34,14 +34,7 @@ func (s *social) open(body []byte) (channel platforms.Type, entries platforms.Va
 		return "", nil, err
 	}
 	var about string
-	for w := delivery.Members(); w.Next(); {
-		switch w.Key() {
-		case "object":
-			about = w.Value.Word()
-		case "entry":
-			entries = w.Value
-		}
-	}
+	delivery.Read([]platforms.Field{{Name: "object", Word: &about}, {Name: "entry", Value: &entries}})
 	switch about {
 	case s.objects.page:
 		channel = Messenger
@@ -98,16 +91,11 @@ type reader struct {
 func (s *reader) entry(value platforms.Value) {
 	var account string
 	var messaging, changes platforms.Value
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "id":
-			account = w.Value.ID()
-		case "messaging":
-			messaging = w.Value
-		case "changes":
-			changes = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "id", ID: &account},
+		{Name: "messaging", Value: &messaging},
+		{Name: "changes", Value: &changes},
+	})
 	if s.channel != ChatApp {
 		for w := messaging.Elements(); w.Next(); {
 			s.directMessage(account, w.Value)
@@ -122,14 +110,7 @@ func (s *reader) entry(value platforms.Value) {
 func (s *reader) change(account string, value platforms.Value) {
 	var field string
 	var changed platforms.Value
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "field":
-			field = w.Value.Word()
-		case "value":
-			changed = w.Value
-		}
-	}
+	value.Read([]platforms.Field{{Name: "field", Word: &field}, {Name: "value", Value: &changed}})
 	if s.channel == ChatApp {
 		s.chatAppChange(field, changed)
 	} else if field == "messages" { // the form of the photo platform's test deliveries
@@ -148,25 +129,26 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 	var sender, recipient string
 	var timestamp time.Time
 	var message, postback, edit platforms.Value
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "sender":
-			sender = w.Value.Member("id").ID()
-		case "recipient":
-			recipient = w.Value.Member("id").ID()
-		case "timestamp":
-			timestamp = w.Value.Time()
-		case "message":
-			message = w.Value
-		case "postback":
-			postback = w.Value
-		case "message_edit":
-			edit = w.Value
-		}
-	}
+	value.Read([]platforms.Field{
+		{Name: "id", Of: "sender", ID: &sender},
+		{Name: "id", Of: "recipient", ID: &recipient},
+		{Name: "timestamp", Time: &timestamp},
+		{Name: "message", Value: &message},
+		{Name: "postback", Value: &postback},
+		{Name: "message_edit", Value: &edit},
+	})
 	in := platforms.Inbound{Type: s.channel, ExternalID: account, Conversation: sender, Address: sender, SentAt: timestamp}
 	var m directMessage
-	m.read(message)
+	message.Read([]platforms.Field{
+		{Name: "mid", ID: &m.id},
+		{Name: "text", Text: &m.text},
+		{Name: "is_echo", Flag: &m.isEcho},
+		{Name: "app_id", ID: &m.app},
+		{Name: "metadata", ID: &m.mark},
+		{Name: "is_deleted", Flag: &m.isDeleted},
+		{Name: "is_unsupported", Flag: &m.isUnsupported},
+		{Name: "attachments", Value: &m.attachments},
+	})
 	if m.isEcho || (m.isDeleted || edit.Given()) && sender == account {
 		in.Conversation, in.Address = recipient, recipient
 	}
@@ -179,7 +161,7 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 		s.Add(in)
 	case m.isEcho:
 		in.MessageID = m.id
-		if m.isOurs {
+		if strings.HasPrefix(m.mark, ownMark) {
 			s.Add(in.AsAutomatic(m.text, m.media()))
 		} else {
 			in = in.AsEcho(m.text, m.media())
@@ -213,33 +195,10 @@ const (
 )
 
 type directMessage struct {
-	app                                      string // the application that sent an echo
-	id, text                                 string
-	isEcho, isOurs, isDeleted, isUnsupported bool
-	attachments                              platforms.Value
-}
-
-func (m *directMessage) read(value platforms.Value) {
-	for w := value.Members(); w.Next(); {
-		switch w.Key() {
-		case "mid":
-			m.id = w.Value.ID()
-		case "text":
-			m.text = w.Value.Text(platforms.MaxText)
-		case "is_echo":
-			m.isEcho = w.Value.Flag()
-		case "app_id":
-			m.app = w.Value.ID()
-		case "metadata":
-			m.isOurs = strings.HasPrefix(w.Value.ID(), ownMark)
-		case "is_deleted":
-			m.isDeleted = w.Value.Flag()
-		case "is_unsupported":
-			m.isUnsupported = w.Value.Flag()
-		case "attachments":
-			m.attachments = w.Value
-		}
-	}
+	app                              string // the application that sent an echo
+	id, text, mark                   string
+	isEcho, isDeleted, isUnsupported bool
+	attachments                      platforms.Value
 }
 
 // media returns the name of the first attachment, or "" if the message has no content.
@@ -251,19 +210,16 @@ func (m *directMessage) media() string {
 		}
 		return ""
 	}
-	kind, sticker := "", false
-	for w := attached.Value.Members(); w.Next(); {
-		switch w.Key() {
-		case "type":
-			kind = w.Value.Word()
-		case "payload":
-			sticker = w.Value.Member("sticker_id").Given()
-		}
-	}
-	if sticker {
+	kind, payload := readAttachment(attached.Value)
+	if payload.Member("sticker_id").Given() {
 		return "sticker"
 	}
 	return platforms.MediaName(kind)
+}
+
+func readAttachment(value platforms.Value) (kind string, payload platforms.Value) {
+	value.Read([]platforms.Field{{Name: "type", Word: &kind}, {Name: "payload", Value: &payload}})
+	return kind, payload
 }
 
 // attach adds the files of a message. Their addresses end after some time. It skips stories, reels and shared posts, which aren't
@@ -271,15 +227,7 @@ func (m *directMessage) media() string {
 // (developers.facebook.com/docs/messenger-platform/instagram/features/story-mention).
 func (s *reader) attach(in *platforms.Inbound, attachments platforms.Value) {
 	for w := attachments.Elements(); w.Next(); {
-		kind, payload := "", platforms.Value(nil)
-		for m := w.Value.Members(); m.Next(); {
-			switch m.Key() {
-			case "type":
-				kind = m.Value.Word()
-			case "payload":
-				payload = m.Value
-			}
-		}
+		kind, payload := readAttachment(w.Value)
 		if kind != "image" && kind != "audio" && kind != "video" && kind != "file" && kind != "sticker" {
 			continue
 		}

@@ -32,16 +32,16 @@ func (s *social) SendFile(ctx context.Context, out *platforms.Outgoing, file *pl
 	if out.Type == ChatApp {
 		return s.sendChatAppFile(ctx, out, file)
 	}
-	id, failure := s.upload(ctx, out, file)
-	if failure != nil {
-		return "", platforms.NotSent(failure)
+	id, err := s.upload(ctx, out, file)
+	if err != nil {
+		return "", platforms.NotSent(err)
 	}
 	return s.sendDirect(ctx, out, content{Attachment: &attachment{Type: file.Kind, Payload: attachmentPayload{ID: id}}})
 }
 
 // upload uploads a file for one message of the messenger or the photo service
 // (developers.facebook.com/docs/messenger-platform/reference/attachment-upload-api).
-func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (id string, failure *platforms.Error) {
+func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (id string, err error) {
 	once := false
 	message, err := json.Marshal(struct {
 		Attachment attachment `json:"attachment"`
@@ -59,14 +59,8 @@ func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *plat
 	var result struct {
 		ID platforms.Word `json:"attachment_id"`
 	}
-	r, failure := s.call(ctx, out.Type, out.Credentials, request, &result)
-	if failure != nil {
-		return "", failure
-	}
-	if result.ID == "" {
-		return "", r.NoID()
-	}
-	return string(result.ID), nil
+	r, err := s.call(ctx, out.Type, out.Credentials, request, &result)
+	return r.ID(result.ID, err)
 }
 
 // maxChatAppImage is the greatest size of the chat app's pictures in bytes.
@@ -88,20 +82,18 @@ func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, f
 	var result struct {
 		ID platforms.Word `json:"id"`
 	}
-	r, failure := s.call(ctx, ChatApp, out.Credentials, &platforms.Request{
+	r, err := s.call(ctx, ChatApp, out.Credentials, &platforms.Request{
 		Method: http.MethodPost, Path: "/" + out.ExternalID + "/media", Parts: []platforms.Part{
 			{Name: "messaging_product", Content: []byte("whatsapp")},
 			{Name: "type", Content: []byte(file.MediaType)},
 			{Name: "file", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
 		},
 	}, &result)
-	if failure != nil {
-		return "", platforms.NotSent(failure)
+	id, err := r.ID(result.ID, err)
+	if err != nil {
+		return "", platforms.NotSent(err)
 	}
-	if result.ID == "" {
-		return "", platforms.NotSent(r.NoID())
-	}
-	return s.sendChatApp(ctx, out, chatAppFile(file, string(result.ID)))
+	return s.sendChatApp(ctx, out, chatAppFile(file, id))
 }
 
 // chatAppFile returns the message with an uploaded file.
@@ -132,11 +124,11 @@ func (s *social) Locate(ctx context.Context, channel *platforms.Channel, id stri
 		URL   string         `json:"url"`
 		Bytes platforms.Word `json:"file_size"`
 	}
-	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+	r, err := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
 		Method: http.MethodGet, Path: "/" + id, Query: url.Values{"phone_number_id": {channel.ExternalID}},
 	}, &file)
-	if failure != nil {
-		return platforms.Location{}, failure
+	if err != nil {
+		return platforms.Location{}, err
 	}
 	if file.URL == "" {
 		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))

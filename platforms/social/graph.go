@@ -23,7 +23,7 @@ type graphError struct {
 // address contains it.
 func (s *social) call(
 	ctx context.Context, t platforms.Type, credentials platforms.Credentials, request *platforms.Request, result any,
-) (*platforms.Response, *platforms.Error) {
+) (*platforms.Response, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
@@ -179,19 +179,13 @@ func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing, messa
 		message.To = out.Address
 	}
 	var result struct {
-		Messages []struct {
+		Messages [1]struct {
 			ID platforms.Word `json:"id"`
 		} `json:"messages"`
 	}
-	r, failure := s.call(ctx, ChatApp, out.Credentials,
+	r, err := s.call(ctx, ChatApp, out.Credentials,
 		&platforms.Request{Method: http.MethodPost, Path: "/" + out.ExternalID + "/messages", JSON: message}, &result)
-	if failure != nil {
-		return "", failure
-	}
-	if len(result.Messages) == 0 || result.Messages[0].ID == "" {
-		return "", r.NoID()
-	}
-	return string(result.Messages[0].ID), nil
+	return r.ID(result.Messages[0].ID, err)
 }
 
 func errPhoneNumberID() *platforms.Error {

@@ -270,14 +270,8 @@ func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, body c
 	var result struct {
 		MessageID platforms.Word `json:"message_id"`
 	}
-	r, failure := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: message}, &result)
-	if failure != nil {
-		return "", failure
-	}
-	if result.MessageID == "" {
-		return "", r.NoID()
-	}
-	return string(result.MessageID), nil
+	r, err := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: message}, &result)
+	return r.ID(result.MessageID, err)
 }
 
 // Identify implements [platforms.Platform]. It requests the account of the token. For the chat app it requests the channel's
@@ -298,21 +292,16 @@ func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 		UserID      platforms.Word `json:"user_id"`
 		PhoneNumber platforms.Word `json:"display_phone_number"`
 	}
-	r, failure := s.call(ctx, channel.Type, channel.Credentials,
+	r, err := s.call(ctx, channel.Type, channel.Credentials,
 		&platforms.Request{Method: http.MethodGet, Path: path, Query: url.Values{"fields": {fields}}}, &node)
-	if failure != nil {
-		return nil, failure
-	}
 	id := node.ID
 	if channel.Type == PhotoDM {
 		id = node.UserID
-	} else if channel.Type == ChatApp && node.PhoneNumber == "" { // another object that the token may read
-		return nil, platforms.Fail(platforms.Refused, r.Error("", ""))
+	} else if err == nil && channel.Type == ChatApp && node.PhoneNumber == "" { // another object that the token may read
+		err = platforms.Fail(platforms.Refused, r.Error("", ""))
 	}
-	if id == "" {
-		return nil, r.NoID()
-	}
-	return []string{string(id)}, nil
+	found, err := r.ID(id, err)
+	return []string{found}, err
 }
 
 // Refresh implements [platforms.Refresher]. A long-lived token of the photo service's own login is exchanged for a new one while
@@ -328,10 +317,10 @@ func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	}
 	query := url.Values{"grant_type": {"ig_refresh_token"}, "access_token": {channel.Credentials[platforms.AccessToken]}}
 	request := &platforms.Request{Method: http.MethodGet, Path: "/refresh_access_token", Query: query}
-	r, failure := s.call(ctx, PhotoDM, channel.Credentials, request, &result)
+	r, err := s.call(ctx, PhotoDM, channel.Credentials, request, &result)
 	life := platforms.Seconds(string(result.ExpiresIn))
-	if failure != nil {
-		return nil, failure
+	if err != nil {
+		return nil, err
 	}
 	if platforms.CheckToken(result.AccessToken) != "" || life <= 0 {
 		return nil, platforms.Fail(platforms.Unknown, r.Error("", ""))
@@ -354,14 +343,14 @@ func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 	}
 	for _, action := range actions {
 		var done struct{}
-		_, failure := s.call(ctx, signal.Type, signal.Credentials, &platforms.Request{
+		_, err := s.call(ctx, signal.Type, signal.Credentials, &platforms.Request{
 			Method: http.MethodPost, Path: "/me/messages", JSON: struct {
 				Recipient person `json:"recipient"`
 				Action    string `json:"sender_action"`
 			}{person{signal.Address}, action},
 		}, &done)
-		if failure != nil {
-			return failure
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -377,7 +366,7 @@ func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) er
 		Type string `json:"type"`
 	}
 	var done struct{}
-	_, failure := s.call(ctx, ChatApp, signal.Credentials, &platforms.Request{
+	_, err := s.call(ctx, ChatApp, signal.Credentials, &platforms.Request{
 		Method: http.MethodPost, Path: "/" + signal.ExternalID + "/messages", JSON: struct {
 			Product   string `json:"messaging_product"`
 			Status    string `json:"status"`
@@ -385,8 +374,5 @@ func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) er
 			Typing    typing `json:"typing_indicator"`
 		}{"whatsapp", "read", signal.MessageID, typing{"text"}},
 	}, &done)
-	if failure != nil {
-		return failure
-	}
-	return nil
+	return err
 }

@@ -63,9 +63,9 @@ func chatAppTemplateOf(filled *platforms.FilledTemplate) *chatAppTemplate {
 func (s *social) Templates(
 	ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery,
 ) (platforms.TemplatePage, error) {
-	account, failure := s.businessAccount(ctx, channel)
-	if failure != nil {
-		return platforms.TemplatePage{}, failure
+	account, err := s.businessAccount(ctx, channel)
+	if err != nil {
+		return platforms.TemplatePage{}, err
 	}
 	parameters := url.Values{
 		"status": {"APPROVED"}, "fields": {"name,language,status,category,components"}, "limit": {strconv.Itoa(platforms.MaxTemplates)},
@@ -85,11 +85,11 @@ func (s *social) Templates(
 			Next string `json:"next"`
 		} `json:"paging"`
 	}
-	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+	r, err := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
 		Method: http.MethodGet, Path: "/" + account + "/message_templates", Query: parameters, MaxAnswer: maxTemplatePage,
 	}, &answer)
-	if failure != nil {
-		return platforms.TemplatePage{}, failure
+	if err != nil {
+		return platforms.TemplatePage{}, err
 	}
 	if answer.Data == nil {
 		return platforms.TemplatePage{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
@@ -108,7 +108,7 @@ func (s *social) Templates(
 
 // businessAccount returns the id of the business account to which the channel's number belongs, from the number's health
 // (developers.facebook.com/documentation/business-messaging/whatsapp/support/health-status).
-func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel) (string, *platforms.Error) {
+func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel) (string, error) {
 	if channel.Type != ChatApp {
 		return "", platforms.Refusef("channels of type %s have no templates", string(channel.Type))
 	}
@@ -123,11 +123,11 @@ func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel
 			} `json:"entities"`
 		} `json:"health_status"`
 	}
-	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+	r, err := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
 		Method: http.MethodGet, Path: "/" + channel.ExternalID, Query: url.Values{"fields": {"health_status"}},
 	}, &node)
-	if failure != nil {
-		return "", failure
+	if err != nil {
+		return "", err
 	}
 	for _, entity := range node.Health.Entities {
 		if entity.Type == "WABA" && isID(string(entity.ID)) {
