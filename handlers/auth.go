@@ -91,6 +91,14 @@ func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
+// OperatorLacksScope returns the error of an operator without the scope: insufficient_scope, 403. An empty scope is one that no operator has.
+func OperatorLacksScope(scope identity.OperatorScope) error {
+	if scope == "" {
+		return &Error{Code: errcode.Forbidden, Message: "Only the command line of the service has this right."}
+	}
+	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This operator lacks the scope %s.", scope)}
+}
+
 // LiveOnly returns the error of a key of the test environment where only live data can be read or changed: forbidden, 403.
 func LiveOnly() error {
 	return &Error{

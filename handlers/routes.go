@@ -50,6 +50,8 @@ type Route struct {
 	Scope identity.Scope
 	// Role is the least role of a login session; empty where sessions are not accepted (/v1, /webhooks).
 	Role Role
+	// OperatorScope is required of an operator of the service. Empty means that only the command line may use the route for an organization.
+	OperatorScope identity.OperatorScope
 	// TestKeys: a key of the test environment may use the route. Such a route changes only test data, or reads neither customers' messages nor the
 	// credentials of other systems. Any other route refuses test keys.
 	TestKeys bool

@@ -60,7 +60,7 @@ func addCommands(root *cobra.Command) {
   $ caddy svc doctor --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
 	noun(root,
 		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
-		agentCommand(flags), channelCommand(flags), queueCommand(flags), conversationCommand(flags),
+		operatorCommand(flags), agentCommand(flags), channelCommand(flags), queueCommand(flags), conversationCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
 		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), catalogCommand(flags), healthCommand(),
 		flags.initCommand(), flags.tryCommand(), versionCommand(flags), helpCommand(),

@@ -344,8 +344,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	if s.email == "" {
 		return made, nil
 	}
-	operator := identity.Principal{Operator: e.actor, Role: identity.Owner}
-	_, link, err := identity.NewUsers(e.db).Invite(ctx, operator.Authority(), organization.ID, s.email, identity.Owner)
+	_, link, err := identity.NewUsers(e.db).Invite(ctx, identity.CommandLine(e.actor).Authority(), organization.ID, s.email, identity.Owner)
 	if err != nil {
 		return made, fmt.Errorf("inviting %s: %w", s.email, err)
 	}

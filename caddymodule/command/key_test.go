@@ -82,3 +82,19 @@ func TestKeyCommandsRefuse(t *testing.T) {
 	require.ErrorContains(t, done.err, "that is not the id of a key")
 	require.NotContains(t, done.stderr, raw[8:])
 }
+
+func TestOperatorKeyCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	c.newOrg("Acme")
+	made := c.json("operator", "key", "create", "--name", "sign-up", "--scopes", "organizations:write,api_keys:write", "--expires-in-days", "9")
+	require.True(t, strings.HasPrefix(strOf(t, made, "key"), "ck_operator_"))
+	c.refused(`unknown scope "chat:write"; known are :read and :write of organizations, api_keys`, "operator", "key", "create", "--name", "x", "--scopes", "chat:write")
+	c.refused(`required flag(s) "scopes" not set`, "operator", "key", "create", "--name", "x")
+	c.refused("There is an operator key with this name already", "operator", "key", "create", "--name", "sign-up", "--scopes", "wallet:read")
+	require.Equal(t, map[string]any{"id": made["id"]}, c.json("operator", "key", "revoke", strOf(t, made, "id")))
+	c.refused("There is no operator key with this id", "operator", "key", "revoke", "opk_x")
+	table := c.run("", "operator", "key", "list")
+	require.NoError(t, table.err)
+	require.Regexp(t, `(?m)^opk_\w+ +ck_operator_\w+… +sign-up +organizations:write,api_keys:write +cli:\S.* +\S+Z +\S+Z +\S+Z +-$`, table.stdout)
+}

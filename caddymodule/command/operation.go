@@ -234,7 +234,7 @@ func (e *commandEnv) operator(ctx context.Context, orgID string, seals bool) (*a
 		}
 	}
 	deps.Conversations = inbox.New(e.db, deps.Ring)
-	principal, err := deps.Operator(ctx, e.actor, orgID)
+	principal, err := deps.Operator(ctx, identity.CommandLine(e.actor), orgID)
 	return deps, principal, err
 }
 

@@ -150,6 +150,28 @@ last call, for the next calls (docs/billing.md, "Tranches").`,
 	)...)
 }
 
+func operatorCommand(f *commandFlags) *cobra.Command {
+	keys := noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the keys for the operator's interface"}, f.operations("key",
+		operation{
+			Operation: api.CreateOperatorKey, verb: "create",
+			long: `Creates a key for the operator's interface and shows it, only this once: the store has its SHA-256 hash. It is refused everywhere else.
+
+Scopes: ` + identity.JoinScopes(identity.AllOperatorScopes(), ", ") + ".",
+			example: `  $ caddy svc operator key create --name sign-up --scopes organizations:write,api_keys:write --expires-in-days 365`,
+			note:    "Keep the key now: it is not stored and can't be shown again.",
+		},
+		operation{
+			Operation: api.ListOperatorKeys, verb: "list",
+			columns: []string{"id", "hint", "name", "scopes", "createdBy", "createdAt", "expiresAt", "revokedAt", "usedAt"},
+		},
+		operation{
+			Operation: api.RevokeOperatorKey, verb: "revoke", example: "  $ caddy svc operator key revoke opk_…",
+			done: "Operator key %s is revoked.",
+		},
+	)...)
+	return noun(&cobra.Command{Use: "operator", Short: "Manages the keys of the service's operators"}, keys)
+}
+
 func auditCommand(f *commandFlags) *cobra.Command {
 	return f.operations("", operation{
 		Operation: api.ListActions, verb: "audit", newest: true, flags: map[string]string{"orgId": "org"},

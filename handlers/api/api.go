@@ -135,12 +135,13 @@ func (d *Deps) complete() {
 	}
 }
 
-// Operator returns the operator of the service as the principal of operations on an organization, or on the whole service if orgID is empty. name is
-// the actor in the audit log. The error is not_found if there is no organization with the id.
-func (d *Deps) Operator(ctx context.Context, name, orgID string) (*identity.Principal, error) {
+// Operator returns an operator of the service as the principal of operations on an organization, or on the whole service if orgID is empty. by is
+// [identity.CommandLine], or the principal of an operator's key or session. The error is not_found if there is no organization with the id.
+func (d *Deps) Operator(ctx context.Context, by identity.Principal, orgID string) (*identity.Principal, error) {
 	d.complete()
+	by.Env = store.Live
 	if orgID == "" {
-		return &identity.Principal{Operator: name, Env: store.Live}, nil
+		return &by, nil
 	}
 	organization, err := d.DB.Organizations.ByID(ctx, orgID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -149,10 +150,8 @@ func (d *Deps) Operator(ctx context.Context, name, orgID string) (*identity.Prin
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading organization %s: %w", orgID, err))
 	}
-	return &identity.Principal{
-		OrgID: orgID, Operator: name, Role: identity.Owner, Env: store.Live, Plan: organization.Plan, Suspended: organization.SuspendedAt.Valid,
-		Scopes: identity.ScopesOf(identity.AllScopes()...), HasOrgModels: true,
-	}, nil
+	by.OrgID, by.Plan, by.Suspended, by.HasOrgModels = orgID, organization.Plan, organization.SuspendedAt.Valid, true
+	return &by, nil
 }
 
 func serve(d *Deps) *endpoint.Server {

@@ -19,38 +19,38 @@ import (
 
 // The operator's operations on the service as a whole. Neither they nor the other operations of the operator have a route of the organization API.
 var (
-	CreateOrganization = operation(service("createOrganization", "POST /organizations", "Create an organization"), (*Deps).createOrganization)
-	ListOrganizations  = operation(service("listOrganizations", "GET /organizations",
+	CreateOrganization = operation(service("createOrganization", "POST /organizations", "organizations:write", "Create an organization"), (*Deps).createOrganization)
+	ListOrganizations  = operation(service("listOrganizations", "GET /organizations", "organizations:read",
 		"List the organizations, oldest first"), (*Deps).listOrganizations)
-	ListActions = operation(service("listActions", "GET /audit-log",
+	ListActions = operation(service("listActions", "GET /audit-log", "audit_log:read",
 		"List who changed what in the service, newest first"), (*Deps).listActions)
-	ListDeadTurns = operation(service("listDeadTurns", "GET /turns",
+	ListDeadTurns = operation(service("listDeadTurns", "GET /turns", "queue:read",
 		"List the turns that were given up, the longest ago first, all on one page"), (*Deps).listDeadTurns)
-	RetryTurn = operation(acting(service("retryTurn", "POST /turns/{id}/retry", "Let a turn that was given up run again")), (*Deps).retryTurn)
+	RetryTurn = operation(acting(service("retryTurn", "POST /turns/{id}/retry", "queue:write", "Let a turn that was given up run again")), (*Deps).retryTurn)
 )
 
 // The operator's operations on one organization.
 var (
-	SuspendOrganization = operation(acting(operators("suspendOrganization", "POST /suspend",
+	SuspendOrganization = operation(acting(operators("suspendOrganization", "POST /suspend", "organizations:write",
 		"Suspend an organization: every call gets 402 organization_suspended from the next request on")), (*Deps).suspendOrganization)
-	ResumeOrganization = operation(acting(operators("resumeOrganization", "POST /resume",
+	ResumeOrganization = operation(acting(operators("resumeOrganization", "POST /resume", "organizations:write",
 		"End the suspension of an organization")), (*Deps).resumeOrganization)
-	SetPlan     = operation(operators("setPlan", "PUT /plan", "Move an organization to another plan"), (*Deps).setPlan)
-	EnableModel = operation(acting(operators("enableModel", "POST /models/enable",
+	SetPlan     = operation(operators("setPlan", "PUT /plan", "organizations:write", "Move an organization to another plan"), (*Deps).setPlan)
+	EnableModel = operation(acting(operators("enableModel", "POST /models/enable", "models:write",
 		"Enable a model for an organization")), (*Deps).enableModel)
-	DisableModel = operation(acting(operators("disableModel", "POST /models/disable",
+	DisableModel = operation(acting(operators("disableModel", "POST /models/disable", "models:write",
 		"Disable a model for an organization: it leaves its list, and calls get 400 unsupported_model")), (*Deps).disableModel)
-	CreditWallet = operation(operators("creditWallet", "POST /wallet/credits",
+	CreditWallet = operation(operators("creditWallet", "POST /wallet/credits", "wallet:write",
 		"Credit a wallet with a payment, once for each reference"), (*Deps).creditWallet)
-	AdjustWallet = operation(operators("adjustWallet", "POST /wallet/adjustments",
+	AdjustWallet = operation(operators("adjustWallet", "POST /wallet/adjustments", "wallet:write",
 		"Correct a wallet up or down, never below what is held, once for each reference"), (*Deps).adjustWallet)
-	RefundCall = operation(operators("refundCall", "POST /calls/{id}/refund",
+	RefundCall = operation(operators("refundCall", "POST /calls/{id}/refund", "wallet:write",
 		"Give back what a model call was charged, once"), (*Deps).refundCall)
-	ConnectChannel = operation(operators("connectChannel", "POST /channels",
+	ConnectChannel = operation(operators("connectChannel", "POST /channels", "channels:write",
 		"Connect a channel, which is active immediately"), (*Deps).connectChannel)
-	ApproveChannel = operation(acting(operators("approveChannel", "POST /channels/{id}/approve",
+	ApproveChannel = operation(acting(operators("approveChannel", "POST /channels/{id}/approve", "channels:write",
 		"Confirm that a pending channel's organization has the page, account, number or shop it names")), (*Deps).approveChannel)
-	ListAttention = operation(operators("listAttention", "GET /conversations",
+	ListAttention = operation(operators("listAttention", "GET /conversations", "queue:read",
 		"List the conversations that need a person, without the customers' names and texts"), (*Deps).listAttention)
 )
 
@@ -60,16 +60,16 @@ const (
 	roleService  handlers.Role = "service"
 )
 
-// operators describes an operation on an organization that no key and no person may use.
-func operators(id, route, summary string) endpoint.Operation {
+// operators describes an operation on an organization for operators with the scope. No key and no person of an organization may use it.
+func operators(id, route string, scope identity.OperatorScope, summary string) endpoint.Operation {
 	o := members(id, route, noScope, summary)
-	o.Role = roleOperator
+	o.Role, o.OperatorScope = roleOperator, scope
 	return o
 }
 
 // service is operators for an operation on the whole service.
-func service(id, route, summary string) endpoint.Operation {
-	o := operators(id, route, summary)
+func service(id, route string, scope identity.OperatorScope, summary string) endpoint.Operation {
+	o := operators(id, route, scope, summary)
 	o.Role = roleService
 	return o
 }
@@ -201,7 +201,7 @@ type actionsQuery struct {
 
 func (d *Deps) listActions(ctx context.Context, principal *identity.Principal, in *actionsQuery) (*pageOf[actionObject], error) {
 	if in.OrgID != "" {
-		if _, err := d.Operator(ctx, principal.Operator, in.OrgID); err != nil {
+		if _, err := d.Operator(ctx, *principal, in.OrgID); err != nil {
 			return nil, err
 		}
 	}

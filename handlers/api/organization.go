@@ -265,9 +265,9 @@ func showAudit(entry *store.AuditEntry) AuditObject {
 	}
 }
 
-// shownActor returns the actor as organizations see it, without the account on the operator's machine.
+// shownActor returns the actor as organizations see it, without the name of an operator.
 func shownActor(actor string) string {
-	if strings.HasPrefix(actor, "cli") {
+	if strings.HasPrefix(actor, "cli") || strings.HasPrefix(actor, identity.OperatorActor) || strings.HasPrefix(actor, identity.OperatorKeyActor) {
 		return "operator"
 	}
 	return actor

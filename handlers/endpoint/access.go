@@ -43,7 +43,7 @@ func (s *Server) letIn(answer *answer, r *http.Request, route handlers.Route) (_
 
 func (s *Server) principal(r *http.Request) (identity.Principal, error) {
 	raw, err := identity.Credential(r.Header)
-	if errors.Is(err, identity.ErrNoKey) {
+	if errors.Is(err, identity.ErrNoKey) && s.sessions != nil {
 		return s.sessions.Principal(r)
 	}
 	var principal identity.Principal
@@ -56,10 +56,14 @@ func (s *Server) principal(r *http.Request) (identity.Principal, error) {
 	return principal, nil
 }
 
-// checkRights reports whether the principal may use a route. The operator may act for a suspended organization.
+// checkRights reports whether the principal may use a route. An operator may act for a suspended organization.
 func checkRights(principal *identity.Principal, route handlers.Route) error {
 	switch {
-	case principal.Suspended && principal.Operator == "":
+	case principal.Operator != "":
+		if !principal.OperatorScopes.Has(route.OperatorScope) {
+			return handlers.OperatorLacksScope(route.OperatorScope)
+		}
+	case principal.Suspended:
 		return handlers.Suspended()
 	case !principal.Can(route.Scope, route.Role):
 		return refuseRights(principal, route)
@@ -133,7 +137,7 @@ func windowsOf(principal *identity.Principal, change bool) []rateWindow {
 	if principal.KeyID != "" {
 		return []rateWindow{{"keys " + principal.OrgID + kind, key}}
 	}
-	return []rateWindow{{principal.UserID + kind, person}, {"people " + principal.OrgID + kind, people}}
+	return []rateWindow{{principal.Actor() + kind, person}, {"people " + principal.OrgID + kind, people}}
 }
 
 // take counts a request that has passed the checks of its rights. Beyond a bound the error is rate_limited.

@@ -76,7 +76,7 @@ func TestRunCompletesParameters(t *testing.T) {
 			return Answer(""), nil
 		},
 	}
-	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan"}
+	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan", OperatorScopes: identity.CommandLineScopes}
 	for _, absent := range []Values{{"q": "xy"}, {"q": "xy", "limit": "", "order": ""}} {
 		_, err := search.Run(t.Context(), new(notes), operator, absent)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestRunCompletesParameters(t *testing.T) {
 // TestRun: an operation that runs as a function has the same checks as its route.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan", Suspended: true}
+	operator := &identity.Principal{OrgID: "org_1", Operator: "cli:lan", OperatorScopes: identity.CommandLineScopes, Suspended: true}
 	var n notes
 	body, err := note.Run(t.Context(), &n, operator, Values{
 		"id": "not_1", "days": "3", "exact": "true", "name": "chợ", "kind": "b", "words": []any{"x", "y"}, "count": 4.0, "other": "ignored",

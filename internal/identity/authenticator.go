@@ -55,8 +55,11 @@ type Principal struct {
 	// UserID and Role are set for a user.
 	UserID string
 	Role   Role
-	// Operator is set for the operator of the service, who may do everything: the name that the audit log has.
-	Operator string
+	// Operator is set for an operator of the service: the name in the audit log. OperatorScopes are the operator's rights.
+	Operator       string
+	OperatorScopes OperatorScopes
+	// OperatorID is the id of the operator's key or account. It is empty for the command line.
+	OperatorID string
 	// Env is the key's environment; live for a user.
 	Env  store.Env
 	Plan string
@@ -71,13 +74,13 @@ type Principal struct {
 	Permit store.Permit
 }
 
-// Can reports whether the principal may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
-// role (else 403 forbidden). No key has the empty scope, no user the empty role.
+// Can reports whether a key or a user may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
+// role (else 403 forbidden). No key has the empty scope, no user the empty role. An operator needs a scope of [Principal.OperatorScopes].
 func (p Principal) Can(scope Scope, role Role) bool {
 	if p.KeyID != "" {
 		return p.Scopes.Has(scope)
 	}
-	return p.Operator != "" || p.Role.Has(role)
+	return p.Operator == "" && p.Role.Has(role)
 }
 
 // Actor returns the id of the key or user, or the operator's name, for the audit log.
@@ -85,7 +88,7 @@ func (p Principal) Actor() string { return cmp.Or(p.Operator, p.UserID, p.KeyID)
 
 // Authority returns the principal's rights over users. A key has none.
 func (p Principal) Authority() Authority {
-	return Authority{Actor: p.Actor(), Role: p.Role, Operator: p.Operator != ""}
+	return Authority{Actor: p.Actor(), Role: p.Role, Operator: p.OperatorScopes == CommandLineScopes}
 }
 
 // keyReader is implemented by [store.APIKeys].

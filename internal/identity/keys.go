@@ -34,12 +34,15 @@ const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 // NewKey returns a raw key of 256 random bits for env, its SHA-256, which the store keeps, and a hint: the prefix and the first
 // four secret characters, for lists.
 func NewKey(env store.Env) (raw string, hash [sha256.Size]byte, hint string) {
+	if env == store.Test {
+		return newKey(testPrefix)
+	}
+	return newKey(livePrefix)
+}
+
+func newKey(prefix string) (raw string, hash [sha256.Size]byte, hint string) {
 	var secret [secretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
-	prefix := livePrefix
-	if env == store.Test {
-		prefix = testPrefix
-	}
 	body := prefix + encodeBase62(new(big.Int).SetBytes(secret[:]), secretDigits)
 	raw = body + checksum(body)
 	return raw, sha256.Sum256([]byte(raw)), body[:len(prefix)+hintDigits] + "…"
@@ -48,27 +51,31 @@ func NewKey(env store.Env) (raw string, hash [sha256.Size]byte, hint string) {
 // ParseKey checks prefix, length, alphabet and checksum of a raw key without the database and returns the hash for its look-up.
 // ok is false for a malformed key.
 func ParseKey(raw string) (hash [sha256.Size]byte, env store.Env, ok bool) {
-	if len(raw) != keyLength {
+	prefix := livePrefix
+	env = store.Live
+	if strings.HasPrefix(raw, testPrefix) {
+		prefix, env = testPrefix, store.Test
+	}
+	if hash, ok = parseKey(raw, prefix); !ok {
 		return hash, "", false
 	}
-	switch raw[:len(livePrefix)] {
-	case livePrefix:
-		env = store.Live
-	case testPrefix:
-		env = store.Test
-	default:
-		return hash, "", false
+	return hash, env, true
+}
+
+func parseKey(raw, prefix string) (hash [sha256.Size]byte, ok bool) {
+	if len(raw) != len(prefix)+secretDigits+checksumDigits || !strings.HasPrefix(raw, prefix) {
+		return hash, false
 	}
 	key := []byte(raw) // converted once: this runs on every request
-	for _, digit := range key[len(livePrefix):] {
+	for _, digit := range key[len(prefix):] {
 		if strings.IndexByte(base62, digit) < 0 {
-			return hash, "", false
+			return hash, false
 		}
 	}
-	if !checksumMatches(key[:keyLength-checksumDigits], key[keyLength-checksumDigits:]) {
-		return hash, "", false
+	if sum := len(key) - checksumDigits; !checksumMatches(key[:sum], key[sum:]) {
+		return hash, false
 	}
-	return sha256.Sum256(key), env, true
+	return sha256.Sum256(key), true
 }
 
 // checksum returns the CRC-32 (IEEE) of body in base62.

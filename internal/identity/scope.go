@@ -119,7 +119,7 @@ func ParseScopes(names []string) ([]Scope, error) {
 }
 
 // JoinScopes joins scopes with separator.
-func JoinScopes(scopes []Scope, separator string) string {
+func JoinScopes[S ~string](scopes []S, separator string) string {
 	names := make([]string, len(scopes))
 	for i, scope := range scopes {
 		names[i] = string(scope)

@@ -27,6 +27,7 @@ type Resources struct {
 	IDKeys             IDKeys
 	KnowledgeBases     KnowledgeBases
 	Logins             Logins
+	OperatorKeys       OperatorKeys
 	Organizations      Organizations
 	Processes          Processes
 	ProviderKeys       ProviderKeys
@@ -52,6 +53,7 @@ func newResources(db *DB) Resources {
 		IDKeys:             IDKeys{db},
 		KnowledgeBases:     KnowledgeBases{db},
 		Logins:             Logins{db},
+		OperatorKeys:       OperatorKeys{db},
 		Organizations:      Organizations{db},
 		Processes:          Processes{db},
 		ProviderKeys:       ProviderKeys{db},
@@ -92,6 +94,7 @@ const (
 	MaxKnowledgeBases = 100
 	MaxMembers        = 1_000 // invitations among them
 	MaxAPIKeys        = 1_000 // that aren't revoked
+	MaxOperatorKeys   = 1_000 // of the service, that aren't revoked
 )
 
 // lockOrganization makes other transactions that lock the organization wait. On PostgreSQL the next statement reads everything that was

@@ -128,6 +128,7 @@ var global = map[string]string{
 	"organizations": "an organization is its row",
 	"login_windows": "logins are counted by addresses before the organization is known",
 	"id_keys":       "keys of the program",
+	"operator_keys": "operators of the service belong to no organization",
 	"processes":     "processes serve all organizations",
 	"prices":        "a price is the same for all organizations",
 }

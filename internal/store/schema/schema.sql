@@ -138,6 +138,21 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
 CREATE INDEX api_keys_org ON api_keys (org_id);
 
+-- The keys of the service's operators, as api_keys. used_at is when a key was used last, to a minute.
+CREATE TABLE operator_keys (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	name       TEXT   NOT NULL CHECK (name <> ''),
+	scopes     TEXT   NOT NULL,
+	hash       BYTEA  NOT NULL UNIQUE CHECK (length(hash) = 32),
+	hint       TEXT   NOT NULL,
+	created_by TEXT   NOT NULL,
+	created_at BIGINT NOT NULL,
+	expires_at BIGINT,
+	revoked_at BIGINT,
+	used_at    BIGINT
+) {table};
+CREATE UNIQUE INDEX operator_keys_name ON operator_keys (name) WHERE revoked_at IS NULL;
+
 CREATE TABLE provider_keys (
 	org_id     TEXT   NOT NULL REFERENCES organizations (id),
 	provider   TEXT   NOT NULL,

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// The operations on the keys of operators.
+var (
+	CreateOperatorKey = operation(service("createOperatorKey", "POST /operator-keys", "operator_keys:write",
+		"Create an operator key, which is shown this once"), (*Deps).createOperatorKey)
+	ListOperatorKeys = operation(service("listOperatorKeys", "GET /operator-keys", "operator_keys:read",
+		"List the operator keys, revoked ones too, oldest first"), (*Deps).listOperatorKeys)
+	RevokeOperatorKey = operation(service("revokeOperatorKey", "DELETE /operator-keys/{id}", "operator_keys:write",
+		"Revoke an operator key permanently, from the next request on"), (*Deps).revokeOperatorKey)
+)
+
+// OperatorKeyObject is an operator key without its secret, which the store doesn't have. It is exported for the framework, see [endpoint.PathID].
+type OperatorKeyObject struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Scopes    []string `json:"scopes"    nullable:"false"`
+	Hint      string   `json:"hint"      doc:"The key's first characters"`
+	CreatedBy string   `json:"createdBy" doc:"The actor in the audit log that made it"`
+	CreatedAt string   `json:"createdAt" format:"date-time"`
+	ExpiresAt *string  `json:"expiresAt" format:"date-time" doc:"null: never"`
+	RevokedAt *string  `json:"revokedAt" format:"date-time" doc:"null: it isn't revoked"`
+	UsedAt    *string  `json:"usedAt"    format:"date-time" doc:"Its last use, to a minute; null: it was never used"`
+}
+
+func showOperatorKey(key *store.OperatorKey) OperatorKeyObject {
+	return OperatorKeyObject{
+		ID: key.ID, Name: key.Name, Scopes: key.Scopes, Hint: key.Hint, CreatedBy: key.CreatedBy, CreatedAt: endpoint.Timestamp(key.CreatedAt),
+		ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt), UsedAt: nullTimestamp(key.UsedAt),
+	}
+}
+
+type issuedOperatorKey struct {
+	OperatorKeyObject
+
+	Key string `json:"key" doc:"The raw key. It is not stored and can't be shown again"`
+}
+
+type operatorKeyCreation struct {
+	Name          string   `json:"name"                    minLength:"1" maxLength:"100" doc:"Unique among the keys in use; the audit log has it"`
+	Scopes        []string `json:"scopes"                  minItems:"1" maxItems:"100" nullable:"false" doc:"Such as organizations:read; at most yours"`
+	ExpiresInDays *int64   `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the operator key that makes it"`
+	ExpiresAt     *string  `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z"`
+}
+
+func (d *Deps) createOperatorKey(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body operatorKeyCreation },
+) (*endpoint.JSON[issuedOperatorKey], error) {
+	expiry := apiKeyCreation{ExpiresInDays: in.Body.ExpiresInDays, ExpiresAt: in.Body.ExpiresAt}
+	expiresAt, err := expiry.expiry(d.Now())
+	if err != nil {
+		return nil, err
+	}
+	request := identity.OperatorKeyRequest{Name: in.Body.Name, Scopes: in.Body.Scopes, ExpiresAt: expiresAt}
+	key, raw, err := identity.NewOperatorKeys(d.DB).Create(ctx, *principal, request)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator key with this name already.", Cause: err}
+	case errors.Is(err, store.ErrLimit):
+		return nil, &handlers.Error{
+			Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf("There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys),
+		}
+	case errors.Is(err, store.ErrOutlives):
+		return nil, handlers.InvalidRequest("expiresInDays", "An operator key can't make a key that is valid longer than itself.")
+	case err != nil:
+		return nil, handlers.BadField(err)
+	}
+	return endpoint.Answer(issuedOperatorKey{showOperatorKey(&key), raw}), nil
+}
+
+func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorKeyObject], error) {
+	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.OperatorKey, error) {
+		return d.DB.OperatorKeys.List(ctx, page)
+	}, func(row *store.OperatorKey) string { return row.ID }, showOperatorKey)
+}
+
+func (d *Deps) revokeOperatorKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	err := d.DB.OperatorKeys.Revoke(ctx, principal.Operator, in.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.NotFound("There is no operator key with this id.")
+	}
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("revoking an operator key: %w", err))
+	}
+	return &endpoint.Empty{}, nil
+}

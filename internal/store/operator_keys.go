@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+)
+
+// OperatorKey is a key of an operator of the service. The raw key is stored nowhere. Times are epoch milliseconds.
+type OperatorKey struct {
+	ID, Name  string
+	Scopes    []string // words without spaces
+	Hash      [32]byte // SHA-256 of the raw key
+	Hint      string   // what may be shown of the raw key
+	CreatedBy string   // the actor that made the key
+	CreatedAt int64
+	// UsedAt is the time of the last use, to a minute.
+	ExpiresAt, RevokedAt, UsedAt sql.NullInt64
+}
+
+var operatorKeys = newTable("operator_keys", func(k *OperatorKey) []field {
+	return []field{
+		{"id", &k.ID},
+		{"name", &k.Name},
+		{"scopes", separated(&k.Scopes, " ")},
+		{"hash", convert(func() []byte { return k.Hash[:] }, func(column []byte) { copy(k.Hash[:], column) })},
+		{"hint", &k.Hint},
+		{"created_by", &k.CreatedBy},
+		{"created_at", &k.CreatedAt},
+		{"expires_at", &k.ExpiresAt},
+		{"revoked_at", &k.RevokedAt},
+		{"used_at", &k.UsedAt},
+	}
+})
+
+// OperatorKeys reads and writes the keys of operators.
+type OperatorKeys struct{ db *DB }
+
+// Create adds a key. maker is the id of the key that makes it, or else of no key. The new key expires no later than its maker: a key without
+// an expiry gets the maker's, and Create returns [ErrOutlives] for a later expiry or if the maker is revoked. It returns [ErrConflict] if the
+// name is in use, and [ErrLimit] if there are [MaxOperatorKeys].
+func (k OperatorKeys) Create(ctx context.Context, actor, maker string, key OperatorKey) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var rows int64
+		if err := queryRow(ctx, tx, []any{&rows}, `SELECT count(*) FROM operator_keys WHERE revoked_at IS NULL`); err != nil {
+			return err
+		}
+		if rows >= MaxOperatorKeys {
+			return ErrLimit
+		}
+		var end, revoked sql.NullInt64
+		err := queryRow(ctx, tx, []any{&end, &revoked}, `SELECT expires_at, revoked_at FROM operator_keys WHERE id = $1`+tx.LockRows(), maker)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		if revoked.Valid || end.Valid && key.ExpiresAt.Valid && key.ExpiresAt.Int64 > end.Int64 {
+			return ErrOutlives
+		}
+		if !key.ExpiresAt.Valid {
+			key.ExpiresAt = end
+		}
+		key.CreatedAt, key.CreatedBy = tx.Now(), actor
+		operatorKeys.queueInsert(tx, &key)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "operator_key.create", Target: key.ID, Detail: key.Name + ": " + strings.Join(key.Scopes, " "),
+		})
+		return nil
+	})
+}
+
+// List reads a page of the keys, revoked ones too, oldest first.
+func (k OperatorKeys) List(ctx context.Context, page Page) ([]OperatorKey, error) {
+	return readPage(ctx, k.db, "list operator keys", operatorKeys.scan, operatorKeys.selected+` WHERE id > ''`, "id", page)
+}
+
+// ByID reads a key, also a revoked one. It returns [ErrNotFound] if there is none.
+func (k OperatorKeys) ByID(ctx context.Context, id string) (OperatorKey, error) {
+	return ReadRow(ctx, k.db, "read an operator key", operatorKeys.scan, operatorKeys.selected+` WHERE id = $1`, id)
+}
+
+// ByHash reads the key with this SHA-256 hash, a zero one if there is none, and the database's clock. Nothing is cached.
+func (k OperatorKeys) ByHash(ctx context.Context, hash [32]byte) (key OperatorKey, now int64, err error) {
+	key, err = ReadRow(ctx, k.db, "read an operator key", operatorKeys.scan, operatorKeys.selected+` WHERE hash = $1`, hash[:])
+	if errors.Is(err, ErrNotFound) {
+		return OperatorKey{}, 0, nil
+	}
+	if err == nil {
+		now, err = k.db.Now(ctx)
+	}
+	return key, now, err
+}
+
+// Touch stores that a key is in use.
+func (k OperatorKeys) Touch(ctx context.Context, id string) error {
+	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(AnyRows, `UPDATE operator_keys SET used_at = $2 WHERE id = $1`, id, tx.Now())
+		return nil
+	})
+}
+
+// Revoke revokes a key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a revoked key.
+func (k OperatorKeys) Revoke(ctx context.Context, actor, id string) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		revoked, err := Changed(ctx, tx, `UPDATE operator_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`, id, tx.Now())
+		if err != nil {
+			return err
+		}
+		if !revoked {
+			return change(ctx, tx, `SELECT id FROM operator_keys WHERE id = $1`, id)
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator_key.revoke", Target: id})
+		return nil
+	})
+}
