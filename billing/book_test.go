@@ -122,7 +122,7 @@ func TestCallIsPaid(t *testing.T) {
 			},
 			Price: Price{
 				Input: 2 * tokensPerPrice, Output: 11*tokensPerPrice + 500_000, CachedInput: tokensPerPrice, CacheWrite: 3 * tokensPerPrice,
-				LongCacheWrite: 4 * tokensPerPrice, Tiers: [MaxTiers]Tier{{1000, Rates{5, 6, 7, 8, 9}}},
+				LongCacheWrite: 4 * tokensPerPrice, Tiers: NewTiers([MaxTiers]Tier{{1000, Rates{5, 6, 7, 8, 9}}}),
 			},
 			VendorPrice: Price{Input: 1, Output: 2, CachedInput: -1, CacheWrite: -1, LongCacheWrite: 5}, ReservedMicros: 600,
 			Attempts: []Attempt{

@@ -9,9 +9,11 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unique"
 )
 
 // ErrOverflow is returned if an amount of micros doesn't fit an int64. Amounts are never clipped or wrapped.
@@ -81,8 +83,27 @@ type Tier struct {
 type Price struct {
 	Input, Output                           int64
 	CachedInput, CacheWrite, LongCacheWrite int64
-	// Tiers rise strictly. The last ones may be missing, with an Above of 0.
-	Tiers [MaxTiers]Tier
+	Tiers                                   Tiers
+}
+
+// Tiers are the tiers of a price. They rise strictly, and the last ones may be missing, with an Above of 0. Every call has a copy of its
+// price, and few prices have tiers, so equal ones are kept once. The zero value has none.
+type Tiers struct{ kept unique.Handle[[MaxTiers]Tier] }
+
+// NewTiers returns these tiers.
+func NewTiers(tiers [MaxTiers]Tier) Tiers {
+	if tiers == [MaxTiers]Tier{} {
+		return Tiers{}
+	}
+	return Tiers{unique.Make(tiers)}
+}
+
+// All returns the tiers.
+func (t Tiers) All() [MaxTiers]Tier {
+	if t == (Tiers{}) {
+		return [MaxTiers]Tier{}
+	}
+	return t.kept.Value()
 }
 
 // Validate returns an error if a price of a million input or output tokens is negative, or if the tiers don't rise strictly.
@@ -90,15 +111,17 @@ func (p *Price) Validate() error {
 	if p.Input < 0 || p.Output < 0 {
 		return ErrInvalidUsage
 	}
-	for i, tier := range p.Tiers {
+	var below int64
+	for _, tier := range p.Tiers.All() {
 		switch {
 		case tier == Tier{}:
 			continue
 		case tier.Input < 0 || tier.Output < 0:
 			return ErrInvalidUsage
-		case tier.Above <= 0 || i > 0 && tier.Above <= p.Tiers[i-1].Above:
+		case tier.Above <= below:
 			return errors.New("the tiers of the price don't rise")
 		}
+		below = tier.Above
 	}
 	return nil
 }
@@ -109,9 +132,10 @@ func (p *Price) base() Rates {
 
 // Rates returns the rates that apply to a call with a prompt of this size, with the price of every part.
 func (p *Price) Rates(promptTokens int64) Rates {
-	for i := len(p.Tiers) - 1; i >= 0; i-- {
-		if above := p.Tiers[i].Above; above > 0 && promptTokens > above {
-			return p.Tiers[i].resolved()
+	tiers := p.Tiers.All()
+	for _, tier := range slices.Backward(tiers[:]) {
+		if tier.Above > 0 && promptTokens > tier.Above {
+			return tier.resolved()
 		}
 	}
 	return p.base().resolved()
@@ -145,8 +169,8 @@ func (p *Price) Bound(promptTokens, completionTokens int64) (micros int64, err e
 		return 0, ErrInvalidUsage
 	}
 	micros, err = p.base().bound(promptTokens, completionTokens)
-	for i := range p.Tiers {
-		if tier := &p.Tiers[i]; err == nil && tier.Above > 0 && promptTokens > tier.Above {
+	for _, tier := range p.Tiers.All() {
+		if err == nil && tier.Above > 0 && promptTokens > tier.Above {
 			var more int64
 			more, err = tier.bound(promptTokens, completionTokens)
 			micros = max(micros, more)
@@ -168,7 +192,7 @@ func (r Rates) bound(promptTokens, completionTokens int64) (micros int64, err er
 // free reports whether every call costs nothing.
 func (p *Price) free() bool {
 	free := p.base().resolved() == Rates{}
-	for _, tier := range p.Tiers {
+	for _, tier := range p.Tiers.All() {
 		free = free && (tier.Above <= 0 || tier.resolved() == Rates{})
 	}
 	return free
@@ -178,7 +202,7 @@ func (p *Price) free() bool {
 func (p *Price) steps() []Tier {
 	steps := make([]Tier, 1, 1+MaxTiers)
 	steps[0].Rates = p.base().resolved()
-	for _, tier := range p.Tiers {
+	for _, tier := range p.Tiers.All() {
 		if tier.Above > 0 {
 			steps = append(steps, Tier{tier.Above, tier.resolved()})
 		}
@@ -197,14 +221,16 @@ func stepsText(steps []Tier) string {
 
 // readTiers reads the stored text of a price's tiers.
 func (p *Price) readTiers(text string) error {
-	var tiers []Tier
+	var read []Tier
 	if text == "" {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(text), &tiers); err != nil {
+	if err := json.Unmarshal([]byte(text), &read); err != nil {
 		return fmt.Errorf("read the tiers of a price: %w", err)
 	}
-	copy(p.Tiers[:], tiers)
+	var tiers [MaxTiers]Tier
+	copy(tiers[:], read)
+	p.Tiers = NewTiers(tiers)
 	return nil
 }
 

@@ -49,10 +49,10 @@ func TestPriceCost(t *testing.T) {
 // tieredRates costs twice as much, part for part, above 100 prompt tokens, and three times above 1,000.
 var tieredRates = Price{
 	Input: 1_000_000, Output: 5_000_000, CachedInput: 100_000, CacheWrite: 1_250_000, LongCacheWrite: 2_000_000,
-	Tiers: [MaxTiers]Tier{
+	Tiers: NewTiers([MaxTiers]Tier{
 		{100, Rates{Input: 2_000_000, Output: 10_000_000, CachedInput: 200_000, CacheWrite: 2_500_000, LongCacheWrite: 4_000_000}},
 		{1_000, Rates{Input: 3_000_000, Output: 15_000_000, CachedInput: -1, CacheWrite: -1, LongCacheWrite: -1}},
-	},
+	}),
 }
 
 // TestPriceOfPartsAndTiers: each part of a prompt has its price, and a long prompt reprices the whole call.
@@ -104,11 +104,11 @@ func TestPriceValidate(t *testing.T) {
 	require.NoError(t, tieredRates.Validate())
 	for name, wrong := range map[string]func(*Price){
 		"negative":            func(p *Price) { p.Output = -1 },
-		"negative in a tier":  func(p *Price) { p.Tiers[1].Input = -1 },
-		"equal tiers":         func(p *Price) { p.Tiers[1].Above = 100 },
-		"falling tiers":       func(p *Price) { p.Tiers[1].Above = 99 },
-		"a tier above none":   func(p *Price) { p.Tiers[0].Above = 0 },
-		"a tier behind a gap": func(p *Price) { p.Tiers[0] = Tier{}; p.Tiers[1].Above = -5 },
+		"negative in a tier":  tiered(func(tiers *[MaxTiers]Tier) { tiers[1].Input = -1 }),
+		"equal tiers":         tiered(func(tiers *[MaxTiers]Tier) { tiers[1].Above = 100 }),
+		"falling tiers":       tiered(func(tiers *[MaxTiers]Tier) { tiers[1].Above = 99 }),
+		"a tier above none":   tiered(func(tiers *[MaxTiers]Tier) { tiers[0].Above = 0 }),
+		"a tier behind a gap": tiered(func(tiers *[MaxTiers]Tier) { tiers[0], tiers[1].Above = Tier{}, -5 }),
 	} {
 		price := tieredRates
 		wrong(&price)
@@ -116,10 +116,19 @@ func TestPriceValidate(t *testing.T) {
 	}
 }
 
+// tiered returns a change of a price that changes its tiers.
+func tiered(change func(*[MaxTiers]Tier)) func(*Price) {
+	return func(p *Price) {
+		tiers := p.Tiers.All()
+		change(&tiers)
+		p.Tiers = NewTiers(tiers)
+	}
+}
+
 // exactCost is the price rule in arbitrary precision.
 func exactCost(p Price, u Usage) *big.Int {
 	rates := Rates{p.Input, p.Output, p.CachedInput, p.CacheWrite, p.LongCacheWrite}
-	for _, tier := range p.Tiers {
+	for _, tier := range p.Tiers.All() {
 		if tier.Above > 0 && u.PromptTokens > tier.Above {
 			rates = tier.Rates
 		}
@@ -156,7 +165,7 @@ func FuzzPriceCost(f *testing.F) {
 		price := Price{Input: in, Output: out, CachedInput: cachedIn, CacheWrite: write, LongCacheWrite: write / 2}
 		factor %= 100
 		times := Rates{price.Input / 100 * factor, price.Output / 100 * factor, price.CachedInput / 100 * factor, price.CacheWrite / 100 * factor, -1}
-		price.Tiers[0] = Tier{max(0, above), times}
+		price.Tiers = NewTiers([MaxTiers]Tier{{max(0, above), times}})
 		usage := Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached, CacheWriteTokens: written, LongCacheWriteTokens: written / 3}
 		cost, err := price.Cost(usage)
 		applies := price.Rates(prompt)
@@ -191,7 +200,7 @@ func requireBounded(t *testing.T, price Price, usage Usage, cost, more int64) {
 		}
 		bound, err := price.Bound(most[0], most[1])
 		if err != nil {
-			require.True(t, errors.Is(err, ErrOverflow) || min(price.Input, price.Output, price.Tiers[0].Input, price.Tiers[0].Output) < 0)
+			require.True(t, errors.Is(err, ErrOverflow) || min(price.Input, price.Output, price.Tiers.All()[0].Input, price.Tiers.All()[0].Output) < 0)
 			return
 		}
 		require.GreaterOrEqual(t, bound, last)

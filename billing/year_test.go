@@ -132,7 +132,7 @@ func (y *year) reprice() {
 		input := y.between(1, 10) * tokensPerPrice
 		y.prices[i] = Price{
 			Input: input, Output: 2*input + y.between(0, 999_999), CachedInput: input / 2, CacheWrite: input * 5 / 4, LongCacheWrite: 2 * input,
-			Tiers: [MaxTiers]Tier{{y.between(100, 150), Rates{2 * input, 3 * input, input, -1, -1}}},
+			Tiers: NewTiers([MaxTiers]Tier{{y.between(100, 150), Rates{2 * input, 3 * input, input, -1, -1}}}),
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestEndpointsOfAModel(t *testing.T) {
 		{Provider: "one", Upstream: "large-1", MaxTokensField: "max_completion_tokens", Thinking: "minimal", Weight: 1},
 		{Provider: "two", Upstream: "vendor/large", MaxTokensField: "max_tokens", Thinking: "none", Order: 3, Cost: billing.Price{
 			Input: 3, Output: 4, CacheWrite: 3, LongCacheWrite: 3,
-			Tiers: [billing.MaxTiers]billing.Tier{{Above: 9, Rates: billing.Rates{Input: 3, Output: 3, CachedInput: 3, CacheWrite: 3, LongCacheWrite: 3}}},
+			Tiers: billing.NewTiers([billing.MaxTiers]billing.Tier{{Above: 9, Rates: billing.Rates{Input: 3, Output: 3, CachedInput: 3, CacheWrite: 3, LongCacheWrite: 3}}}),
 		}},
 	}, m.endpoints())
 }

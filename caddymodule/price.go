@@ -237,9 +237,11 @@ func priceOf(rates *Rates, tiers []*PriceTier) billing.Price {
 	price := billing.Price{
 		Input: r.Input, Output: r.Output, CachedInput: r.CachedInput, CacheWrite: r.CacheWrite, LongCacheWrite: r.LongCacheWrite,
 	}
+	var all [billing.MaxTiers]billing.Tier
 	for i, tier := range tiers {
-		price.Tiers[i] = billing.Tier{Above: tier.above(), Rates: tier.entry()}
+		all[i] = billing.Tier{Above: tier.above(), Rates: tier.entry()}
 	}
+	price.Tiers = billing.NewTiers(all)
 	return price
 }
 

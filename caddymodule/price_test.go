@@ -23,7 +23,9 @@ func TestPricesOfAModel(t *testing.T) {
 	require.Nil(t, entry.Prices)
 	require.Equal(t, billing.Price{
 		Input: 1, Output: 2, CachedInput: 1, LongCacheWrite: 1,
-		Tiers: [billing.MaxTiers]billing.Tier{{Above: 5, Rates: billing.Rates{Input: 10, Output: 20, CachedInput: 10, CacheWrite: 10, LongCacheWrite: 10}}},
+		Tiers: billing.NewTiers([billing.MaxTiers]billing.Tier{
+			{Above: 5, Rates: billing.Rates{Input: 10, Output: 20, CachedInput: 10, CacheWrite: 10, LongCacheWrite: 10}},
+		}),
 	}, entry.Price)
 
 	m.PriceHours = []*PriceHours{{Hours: "mon 09:00-12:00 UTC", Rates: rates(100), Tiers: []*PriceTier{{Above: "7", Rates: rates(200)}}}}
@@ -37,7 +39,7 @@ func TestPricesOfAModel(t *testing.T) {
 		require.NoError(t, err)
 		price := entry.Prices.At(at)
 		require.Equal(t, want.input, price.CachedInput, moment)
-		require.Equal(t, want.tier, price.Tiers[0].Input, moment)
+		require.Equal(t, want.tier, price.Tiers.All()[0].Input, moment)
 	}
 }
 

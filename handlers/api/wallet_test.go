@@ -47,9 +47,9 @@ func (o *fixture) charge(t *testing.T, ended time.Time, call billing.Call) {
 		require.NoError(t, err)
 		_, err = o.ledger(t).Settle(t.Context(), billing.Settlement{
 			Call: call, ReservedMicros: 500, Price: billing.Price{
-				Input: 6_000_000, CachedInput: -1, Output: 10_000_000, Tiers: [billing.MaxTiers]billing.Tier{{Above: 9, Rates: billing.Rates{
+				Input: 6_000_000, CachedInput: -1, Output: 10_000_000, Tiers: billing.NewTiers([billing.MaxTiers]billing.Tier{{Above: 9, Rates: billing.Rates{
 					Input: 12_000_000, CachedInput: 8_000_000, CacheWrite: 15_000_000, LongCacheWrite: -1, Output: 10_000_000,
-				}}},
+				}}}),
 			},
 		})
 		require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 // partly prices each part of a prompt, and twice as much above 30 prompt tokens.
 var partly = billing.Price{
 	Input: priceIn, Output: 2 * priceIn, CachedInput: priceIn / 10, CacheWrite: priceIn * 5 / 4, LongCacheWrite: 2 * priceIn,
-	Tiers: [billing.MaxTiers]billing.Tier{{Above: 30, Rates: billing.Rates{Input: 2 * priceIn, Output: 4 * priceIn, LongCacheWrite: 4 * priceIn}}},
+	Tiers: billing.NewTiers([billing.MaxTiers]billing.Tier{{Above: 30, Rates: billing.Rates{Input: 2 * priceIn, Output: 4 * priceIn, LongCacheWrite: 4 * priceIn}}}),
 }
 
 // TestReportedParts: each part of a prompt has its price. Parts that can't be, and parts that a vendor counts down, never make a call cheaper or
@@ -89,7 +89,9 @@ func TestHoldOfTheDearestPart(t *testing.T) {
 	for above, each := range map[int64]int64{bytes: 2, bytes - 1: 4} {
 		f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(10, 1, 0)}}, func(m *gateway.Model, _ *gateway.ProviderEntry) {
 			m.Price = partly
-			m.Price.Tiers[0].Above = above
+			tiers := m.Price.Tiers.All()
+			tiers[0].Above = above
+			m.Price.Tiers = billing.NewTiers(tiers)
 		})
 		_, err := f.Call(t.Context(), request(), nil)
 		require.NoError(t, err)
@@ -97,7 +99,7 @@ func TestHoldOfTheDearestPart(t *testing.T) {
 		calls, err := f.book.Calls(t.Context(), wallet(), billing.Stretch{})
 		require.NoError(t, err)
 		require.Equal(t, each*bytes+each*100, calls[0].ReservedMicros)
-		require.Equal(t, above, calls[0].Price.Tiers[0].Above)
+		require.Equal(t, above, calls[0].Price.Tiers.All()[0].Above)
 	}
 }
 
