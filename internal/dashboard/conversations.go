@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"strings"
 	"unicode"
@@ -84,8 +85,10 @@ type conversationRow struct {
 }
 
 type conversationsData struct {
-	Filter        form
-	Filtered      bool
+	Filter   form
+	Filtered bool
+	// View is the chosen view of the tabs: "waiting", a state, "other", or empty for all.
+	View          string
 	Conversations []conversationRow
 	Pager         pager
 	// Retry and Dismiss act on all conversations that need a person, if the list shows only these.
@@ -111,6 +114,19 @@ func conversationPages() []page {
 // filterNames are the parameters of the list's address, which are the operation's.
 var filterNames = []string{"channelId", "state", "waiting"}
 
+// viewOf returns the view that shows the same as a filter, "other" if none does.
+func viewOf(in values) string {
+	switch state := in["state"]; {
+	case in["channelId"] != nil, in["waiting"] != nil && state != nil:
+		return "other"
+	case in["waiting"] != nil:
+		return "waiting"
+	case state != nil:
+		return fmt.Sprint(state)
+	}
+	return ""
+}
+
 func showConversations(req *pageRequest) (any, error) {
 	in := req.cursor()
 	in["order"] = "recent"
@@ -121,6 +137,7 @@ func showConversations(req *pageRequest) (any, error) {
 			data.Filtered = true
 		}
 	}
+	data.View = viewOf(in)
 	conversations, err := ask(req, api.ListConversations, in)
 	if err != nil {
 		return nil, err

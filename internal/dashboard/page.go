@@ -97,26 +97,26 @@ type entry struct {
 	path, label   string
 	// role is the lowest role that has the entry.
 	role handlers.Role
-	// bar: the section stands in the bar of phones.
-	bar bool
+	// bar is the section's label in the bar of phones, see [ui.Section].
+	bar string
 }
 
 func entries() []entry {
 	return []entry{
-		{"Overview", "layout-dashboard", root, "Overview", handlers.RoleMember, true},
-		{"Inbox", "inbox", conversationsPath, "Inbox", handlers.RoleMember, true},
-		{"Assistants", "bot", agentsPath, "Assistants", handlers.RoleMember, true},
-		{"Assistants", "bot", knowledgePath, "Knowledge", handlers.RoleMember, true},
-		{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, false},
-		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, true},
-		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, true},
-		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, false},
-		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, false},
-		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, false},
-		{"Settings", "settings", organizationPath, "Organization", handlers.RoleMember, false},
-		{"Settings", "settings", membersPath, "Members", handlers.RoleAdministrator, false},
-		{"Settings", "settings", auditPath, "Audit log", handlers.RoleAdministrator, false},
-		{"Settings", "settings", accountPath, "Your account", handlers.RoleMember, false},
+		{"Overview", "layout-dashboard", root, "Overview", handlers.RoleMember, "Overview"},
+		{"Inbox", "inbox", conversationsPath, "Inbox", handlers.RoleMember, "Inbox"},
+		{"Assistants", "bot", agentsPath, "Assistants", handlers.RoleMember, "Assistants"},
+		{"Assistants", "bot", knowledgePath, "Knowledge", handlers.RoleMember, ""},
+		{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, ""},
+		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, "Wallet"},
+		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, ""},
+		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, ""},
+		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, ""},
+		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, ""},
+		{"Settings", "settings", organizationPath, "Organization", handlers.RoleMember, ""},
+		{"Settings", "settings", membersPath, "Members", handlers.RoleAdministrator, ""},
+		{"Settings", "settings", auditPath, "Audit log", handlers.RoleAdministrator, ""},
+		{"Settings", "settings", accountPath, "Your account", handlers.RoleMember, ""},
 	}
 }
 

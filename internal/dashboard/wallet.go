@@ -16,10 +16,10 @@ import (
 const walletPath = root + "/wallet"
 
 type walletData struct {
-	// Environment is the environment of the wallet, Other the address of the other wallet.
-	Environment, Other string
-	Wallet             *api.WalletObject
-	Spend              *api.SpendObject
+	// Environment is the environment of the wallet.
+	Environment string
+	Figures     []ui.Figure
+	Spend       *api.SpendObject
 	// Plot is nil if the spend can't be read now.
 	Plot *spending
 	// Days selects the days of the plot.
@@ -31,9 +31,9 @@ type walletData struct {
 }
 
 type callsData struct {
-	Environment, Other string
-	Calls              []api.CallObject
-	Pager              pager
+	Environment string
+	Calls       []api.CallObject
+	Pager       pager
 	// File and Wallet are addresses.
 	File, Wallet string
 }
@@ -60,14 +60,6 @@ func walletAddress(path, environment string) string {
 	return path + "?environment=" + url.QueryEscape(environment)
 }
 
-// otherWallet returns the address of the page for the other wallet.
-func (req *pageRequest) otherWallet() string {
-	if req.environment() == "live" {
-		return walletAddress(req.r.URL.Path, "test")
-	}
-	return req.r.URL.Path
-}
-
 // tableFile requests a list as CSV.
 func tableFile(path string) func(req *pageRequest) (*http.Request, error) {
 	return func(req *pageRequest) (*http.Request, error) {
@@ -83,12 +75,17 @@ func tableFile(path string) func(req *pageRequest) (*http.Request, error) {
 func showWallet(req *pageRequest) (any, error) {
 	environment := req.environment()
 	shown := walletData{
-		Environment: environment, Other: req.otherWallet(), Calls: walletAddress(walletPath+"/calls", environment),
+		Environment: environment, Calls: walletAddress(walletPath+"/calls", environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
-	var err error
-	if shown.Wallet, err = ask(req, api.GetWallet, values{"environment": environment}); err != nil {
+	wallet, err := ask(req, api.GetWallet, values{"environment": environment})
+	if err != nil {
 		return nil, err
+	}
+	shown.Figures = []ui.Figure{
+		balance(wallet, ""), {
+			ID: "held", Label: "Reserved for running calls", Icon: "loader-circle", Value: ui.Credits(wallet.HeldMicros), Micros: wallet.HeldMicros, Note: "credits",
+		},
 	}
 	if err := req.askSpend(&shown); err != nil {
 		return nil, err
@@ -101,6 +98,13 @@ func showWallet(req *pageRequest) (any, error) {
 	}
 	shown.Transactions, shown.Pager = transactions.Data, req.pager(transactions.NextCursor)
 	return shown, nil
+}
+
+// balance is the card of what is left in a wallet.
+func balance(wallet *api.WalletObject, path string) ui.Figure {
+	return ui.Figure{
+		ID: "balance", Label: "Balance", Icon: "wallet", Path: path, Value: ui.Credits(wallet.BalanceMicros), Micros: wallet.BalanceMicros, Note: "credits left",
+	}
 }
 
 // askSpend reads the data of the plot. Refused days are an error of the form, with the plot of the usual days.
@@ -166,7 +170,7 @@ func callsPage() page {
 				return nil, err
 			}
 			return callsData{
-				Environment: environment, Other: req.otherWallet(), Calls: calls.Data, Pager: req.pager(calls.NextCursor),
+				Environment: environment, Calls: calls.Data, Pager: req.pager(calls.NextCursor),
 				File: walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
 			}, nil
 		},
@@ -174,7 +178,7 @@ func callsPage() page {
 }
 
 type overviewData struct {
-	Wallet *api.WalletObject
+	Figures []ui.Figure
 	// Plot shows the last 30 days. It is nil if the spend can't be read now.
 	Plot *spending
 	// Channels are the channels that need attention.
@@ -191,10 +195,15 @@ func showOverview(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown := overviewData{Wallet: wallet}
+	shown := overviewData{Figures: []ui.Figure{balance(wallet, walletPath)}}
 	spent, err := ask(req, api.GetSpend, nil)
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return nil, err
+	}
+	if shown.Plot != nil {
+		shown.Figures = append(shown.Figures, ui.Figure{
+			Label: "Spent on models", Icon: "receipt", Path: walletPath, Value: ui.Credits(shown.Plot.Total), Micros: shown.Plot.Total, Note: "credits since " + shown.Plot.First,
+		})
 	}
 	channels, err := everything(req, api.ListChannels)
 	if err != nil {

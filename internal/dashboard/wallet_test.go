@@ -66,7 +66,7 @@ func TestWallet(t *testing.T) {
 	require.Equal(t, 3, strings.Count(page, "data-step="))
 	for _, want := range []string{
 		`href="/dashboard/wallet/transactions.csv?environment=test"`, `href="/dashboard/wallet/calls.csv?environment=test"`,
-		`href="/dashboard/wallet/calls?environment=test"`, `<td class="number">-0.000025</td>`, "To the live wallet",
+		`href="/dashboard/wallet/calls?environment=test"`, `<td class="number">-0.000025</td>`, `<a href="/dashboard/wallet?environment=test" aria-current="true">Test wallet</a>`,
 		`href="/dashboard/wallet?environment=test&amp;from=2026-11-01">First page`,
 	} {
 		require.Contains(t, page, want)

@@ -159,8 +159,8 @@ type Section struct {
 	Tabs []Link
 	// Count is shown beside the label, empty for none. CountID is its id. CountLabel says to screen readers what waits there, and makes it red.
 	Count, CountID, CountLabel string
-	// Bar: the entry stands in the bar of phones, which has room for four.
-	Bar bool
+	// Bar is the label in the bar of phones, which has room for four entries. Empty means that the entry stands behind "More".
+	Bar string
 }
 
 // Shell is the frame of a page.

@@ -147,7 +147,7 @@ func TestShell(t *testing.T) {
 	shell := Shell{
 		Title: "Knowledge", Product: "caddy-svc", Home: "/p", Owner: "Shop", Person: "lan@shop.example", PersonPath: "/p/me", Role: "owner",
 		Section: "/p/knowledge", SignOut: Button("logout", "/p/logout", "Sign out", ""), Sections: []Section{
-			{Link: Link{"/p", "Overview"}, Icon: "layout-dashboard", Bar: true, Tabs: []Link{{"/p", "Overview"}}},
+			{Link: Link{"/p", "Overview"}, Icon: "layout-dashboard", Bar: "Overview", Tabs: []Link{{"/p", "Overview"}}},
 			{Link: Link{"/p/agents", "Assistants"}, Icon: "bot", Tabs: []Link{{"/p/agents", "Assistants"}, {"/p/knowledge", "Knowledge"}}, Count: "3", CountLabel: "wait"},
 		},
 	}
