@@ -30,6 +30,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 // appName is the name of the app in the JSON configuration, of its global Caddyfile block, and of its paths in
@@ -156,6 +157,7 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    catalog_model <provider>/<model> {
 //	        <options of a model>
 //	    }
+//	    currency        <code>
 //	    currency_rate   <number>
 //	    markup          <number>
 //	    platform <name> {
@@ -223,6 +225,10 @@ type App struct {
 	// a model: names, limits and switches one by one, and the prices together if the model's own block has none of them. `caddy svc
 	// catalog import` writes rows. A row sells nothing by itself.
 	CatalogModels []*Model `json:"catalog_models,omitempty"`
+
+	// The currency of all your amounts, as its ISO 4217 code such as `VND`. Pages write amounts with its sign. Default: none, and pages call the
+	// unit of amounts credits.
+	Currency string `json:"currency,omitempty"`
 
 	// How many of your currency units a unit of the catalogue's currency costs, a decimal number above 0 such as `26350.5`. The
 	// prices of the catalogue, in US dollars, are multiplied by it; prices in a model's own block aren't. Default: `1`.
@@ -343,6 +349,11 @@ func (a *App) Rules() []caddyfile.Rule {
 		caddyfile.List("model", &a.Models, func(m *Model, fs *config.Faults, path string) { m.faults(fs, path, slices.Compact(a.ProviderNames())) }).
 			As("<provider>/<model>"),
 		a.catalogRule(),
+		caddyfile.Text("currency", &a.Currency, "<code>", "an ISO 4217 code, e.g. VND").Also(func(fs *config.Faults, path string) {
+			if a.Currency != "" && !text.ValidCurrency(a.Currency) {
+				fs.Addf(path, "%s is not an ISO 4217 code such as VND or USD", config.Quoted(a.Currency))
+			}
+		}),
 		factorRule("currency_rate", &a.CurrencyRate),
 		factorRule("markup", &a.Markup),
 		a.platformRule(),

@@ -185,14 +185,14 @@ func TestCatalogCurrency(t *testing.T) {
 
 	for _, bad := range []string{"0", "0.0", "-1", "1e3", "1,2", "1.", ".5", "x", "1234567890123", "1/3"} {
 		app := goodApp(t)
-		app.CurrencyRate, app.Markup = bad, bad
+		app.Currency, app.CurrencyRate, app.Markup = bad, bad, bad
 		app.Models = []*Model{{Name: "echo/echo-1"}}
 		app.useCatalog()
 		var paths []string
 		for _, fault := range *app.faults() {
 			paths = append(paths, fault.Path)
 		}
-		require.Subset(t, paths, []string{"svc.currency_rate", "svc.markup"}, bad)
+		require.Subset(t, paths, []string{"svc.currency", "svc.currency_rate", "svc.markup"}, bad)
 	}
 }
 

@@ -81,6 +81,8 @@ func bodyFor(route handlers.Route) string {
 		return `{"email":"stranger@example.com","password":"a long password"}`
 	case "POST /session/password":
 		return `{"token":"` + sessionToken("no link") + `","password":"a long password"}`
+	case "PATCH /session":
+		return `{"language":"vi"}`
 	case "PUT /session/password":
 		return `{"currentPassword":"a long password","password":"another long password"}`
 	case "POST /knowledge-bases":

@@ -50,8 +50,9 @@ func (d *Deps) passwordResetOf(ctx context.Context, user *store.User) (*password
 }
 
 type sessionUser struct {
-	ID    string `json:"id"`
-	Email string `json:"email"`
+	ID       string  `json:"id"`
+	Email    string  `json:"email"`
+	Language *string `json:"language" enum:"en,vi" doc:"Of the dashboard's pages; null: the browser's"`
 }
 
 type sessionOrganization struct {
@@ -88,11 +89,13 @@ var (
 		"Sign out everywhere, here too"), (*Deps).signOutEverywhere)
 	GetSession = operation(members("getSession", "GET /session", noScope,
 		"Tell who is signed in"), (*Deps).getSession)
+	UpdateSession = operation(members("updateSession", "PATCH /session", noScope,
+		"Change how the dashboard's pages are written for you"), (*Deps).updateSession)
 	SignOut = operation(public("signOut", "DELETE /session",
 		"Sign out; without a session nothing happens"), (*Deps).signOut)
 )
 
-var sessionOperations = []Operation{SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, SignOut}
+var sessionOperations = []Operation{SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, UpdateSession, SignOut}
 
 func (d *Deps) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
@@ -134,12 +137,30 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
 	return endpoint.Answer(SessionObject{
-		User: sessionUser{ID: user.ID, Email: user.Email},
+		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language)},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
 		},
 		Role: handlers.Role(user.Role), PasswordReset: reset,
 	}), nil
+}
+
+// sessionChange is the body of PATCH /session.
+type sessionChange struct {
+	Language clearable[string] `json:"language,omitzero" enum:"en,vi" doc:"Of the dashboard's pages; null, the default: the browser's"`
+}
+
+func (d *Deps) updateSession(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body sessionChange },
+) (*endpoint.JSON[SessionObject], error) {
+	if in.Body.Language.given {
+		language := ""
+		set(&language, in.Body.Language.value)
+		if err := d.DB.Users.SetLanguage(ctx, principal.OrgID, principal.UserID, language); err != nil {
+			return nil, handlers.Internal(fmt.Errorf("setting a user's language: %w", err))
+		}
+	}
+	return d.getSession(ctx, principal, nil)
 }
 
 func (d *Deps) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {

@@ -87,7 +87,7 @@ func TestSignInAndOut(t *testing.T) {
 
 	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
-	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com"\},"organization":\{"id":"org_1","name":"org_1","suspended":false,"waitingConversations":0\},"role":"member"\}$`,
+	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com","language":null\},"organization":\{"id":"org_1","name":"org_1","suspended":false,"waitingConversations":0\},"role":"member"\}$`,
 		w.Body.String())
 	cookie := setCookie(t, w)
 	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
@@ -341,4 +341,19 @@ func TestOwnPasswordAndSessions(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, w.Code)
 	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_session=; ")
 	require.False(t, alive(first) || alive(third))
+}
+
+// TestLanguage guarantees that a person chooses the language of their pages, and nobody else's.
+func TestLanguage(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	language := func(body string) any {
+		return o.ask(t, http.StatusOK, http.MethodPatch, "/session", "user:member", body)["user"].(map[string]any)["language"]
+	}
+	require.Nil(t, language(`{}`))
+	require.Equal(t, "vi", language(`{"language":"vi"}`))
+	require.Equal(t, "vi", language(`{}`))
+	require.Nil(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:owner", "")["user"].(map[string]any)["language"])
+	o.refused(t, errcode.InvalidRequest, "language", http.MethodPatch, "/session", "user:member", `{"language":"fr"}`)
+	require.Nil(t, language(`{"language":null}`))
 }

@@ -16,6 +16,8 @@ type User struct {
 	// ResetBy is the author of the link by which the password was reset last, and ResetAt the time. They are empty and 0 if there was none.
 	ResetBy string
 	ResetAt int64
+	// Language is the language of the pages that the user has chosen. Empty means the browser's.
+	Language string
 	// CreatedAt and UpdatedAt are epoch milliseconds, the transaction's clock when they are written.
 	CreatedAt, UpdatedAt int64
 
@@ -36,13 +38,14 @@ var (
 			{"expires_at", &u.ExpiresAt},
 			{"reset_by", &u.ResetBy},
 			{"reset_at", &u.ResetAt},
+			{"language", &u.Language},
 			{"created_at", &u.CreatedAt},
 			{"updated_at", &u.UpdatedAt},
 		}
 	})
 	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (
 		SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users
-		UNION ALL SELECT ` + people.list("", map[string]string{"active": "FALSE", "reset_by": "''", "reset_at": "0"}) + ` FROM invitations
+		UNION ALL SELECT ` + people.list("", map[string]string{"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''"}) + ` FROM invitations
 	) AS people`
 )
 
@@ -84,6 +87,13 @@ func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow
 			Actor: actor, Action: "user.set_role", Target: id, OrgID: orgID, Detail: user.Role + " to " + role + ": " + user.Email,
 		})
 		return nil
+	})
+}
+
+// SetLanguage sets the language of the user's pages. It returns [ErrNotFound] if the organization has no such user.
+func (u Users) SetLanguage(ctx context.Context, orgID, id, language string) error {
+	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		return change(ctx, tx, `UPDATE users SET language = $3 WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID, language)
 	})
 }
 

@@ -61,6 +61,7 @@ CREATE TABLE users (
 	password   TEXT   NOT NULL CHECK (password <> ''),
 	reset_by   TEXT   NOT NULL DEFAULT '',
 	reset_at   BIGINT NOT NULL DEFAULT 0,
+	language   TEXT   NOT NULL DEFAULT '',
 	created_at BIGINT NOT NULL,
 	updated_at BIGINT NOT NULL,
 	UNIQUE (org_id, email),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/constant"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -15,11 +14,18 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/template/parse"
 
+	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 const textPackage = "github.com/caddy-svc/caddy-svc/internal/ui/text"
@@ -53,6 +59,13 @@ func TestEveryTextHasVietnamese(t *testing.T) {
 		textsOfCode(t, folder, used)
 		textsOfTemplates(t, folder, used)
 	}
+	textsOfChannels(t, used)
+	for code, reason := range codes.All {
+		used.add(reason.Conversation, code)
+		used.add(reason.Message, code)
+	}
+	used.add(codes.Of("").Conversation, "an unknown code")
+	used.add(codes.Of("").Message, "an unknown code")
 	vietnamese, singular := readTexts(t, "vi.json"), readTexts(t, "en.json")
 	for _, key := range slices.Sorted(maps.Keys(used)) {
 		if vietnamese[key] == "" {
@@ -71,6 +84,94 @@ func TestEveryTextHasVietnamese(t *testing.T) {
 		}
 		require.Equal(t, verbs(key), verbs(one), "en.json: the verbs of %q", key)
 	}
+}
+
+// textsOfChannels finds what the built-in platforms say about their channels.
+func textsOfChannels(t *testing.T, used found) {
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
+	for _, channel := range catalog.Declared() {
+		for _, text := range slices.Concat(
+			[]string{channel.Label, channel.ExternalID, channel.ExternalIDHint, channel.WindowHelp}, channel.Before, channel.After,
+		) {
+			used.add(text, string(channel.Type))
+		}
+		for _, credential := range channel.Credentials {
+			used.add(credential.Label, string(channel.Type))
+			used.add(credential.Hint, string(channel.Type))
+		}
+	}
+}
+
+// TestErrorsAreKnown guarantees that each translated error is one of the operations or of the validation of their inputs.
+func TestErrorsAreKnown(t *testing.T) {
+	validator := make(map[string]bool)
+	for _, message := range []string{
+		validation.MsgExpectedArrayItemsUnique, validation.MsgExpectedMaxItems, validation.MsgExpectedMinItems, validation.MsgExpectedInteger,
+		validation.MsgExpectedMaxLength, validation.MsgExpectedMinLength, validation.MsgExpectedMaximumNumber, validation.MsgExpectedMinimumNumber,
+		validation.MsgExpectedNumber,
+	} {
+		validator["The value is not valid: "+strings.ReplaceAll(message, "%v", "%d")+"."] = true
+	}
+	written := constantTexts(t, "../../../handlers")
+	for message := range readTexts(t, "errors.json") {
+		if !written[message] && !validator[message] {
+			t.Errorf("errors.json: no operation refuses with %q", message)
+		}
+	}
+	vietnamese := text.New(text.Vietnamese, "")
+	for _, c := range [][3]string{
+		{"name", "name is required.", "Mục này là bắt buộc."},
+		{"retentionDays", "retentionDays must be 0, or 7 to 3650.", "Phải là 0, hoặc từ 7 đến 3.650."},
+		{"name", "name is not valid: expected length <= 100.", "Tối đa 100 ký tự."},
+		{"", "This is not your current password.", "Đây không phải mật khẩu hiện tại của bạn."},
+		{"x", "x is something else.", "x is something else."},
+	} {
+		require.Equal(t, c[2], vietnamese.Error(c[0], c[1]))
+		require.Equal(t, c[1], text.New(text.English, "").Error(c[0], c[1]))
+	}
+}
+
+var fieldFirst = regexp.MustCompile(`^(%s|[a-z][A-Za-z]*) `)
+
+// constantTexts returns the texts in the Go files below a folder, with "The value" instead of a field's name at their beginning.
+func constantTexts(t *testing.T, folder string) map[string]bool {
+	all := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			expression, ok := node.(ast.Expr)
+			if ok {
+				text := constantText(expression)
+				all[text], all[fieldFirst.ReplaceAllString(text, "The value ")] = true, true
+				for _, role := range []string{"administrator", "owner"} {
+					all[strings.Replace(text, "the role %s", "the role "+role, 1)] = true
+				}
+			}
+			return true
+		})
+		return nil
+	}))
+	return all
+}
+
+// constantText returns a text in one or several literals, empty for another expression.
+func constantText(expression ast.Expr) string {
+	switch expression := expression.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(expression.Value); err == nil && expression.Kind == token.STRING {
+			return text
+		}
+	case *ast.BinaryExpr:
+		return constantText(expression.X) + constantText(expression.Y)
+	}
+	return ""
 }
 
 var verb = regexp.MustCompile(`%(?:\[(\d+)\])?([a-zA-Z%])`)
@@ -124,7 +225,7 @@ func textsOfCode(t *testing.T, folder string, used found) {
 		}
 	}
 	for expression, value := range checked.Types {
-		named, ok := value.Type.(*types.Named)
+		named, ok := types.Unalias(value.Type).(*types.Named)
 		if ok && !parts[expression] && value.Value != nil && value.Value.Kind() == constant.String && named.Obj().Name() == "Text" && named.Obj().Pkg().Path() == textPackage {
 			used.add(constant.StringVal(value.Value), files.Position(expression.Pos()).String())
 		}
@@ -137,11 +238,11 @@ type textImporter struct {
 }
 
 func (i textImporter) Import(path string) (*types.Package, error) {
-	if path != textPackage {
-		return importer.Default().Import("")
+	folder, ours := map[string]string{textPackage: ".", strings.TrimSuffix(textPackage, "/text"): ".."}[path]
+	if !ours {
+		return nil, os.ErrNotExist
 	}
-	types := checkPackage(i.t, i.files, ".", i)
-	for _, object := range types.Defs {
+	for _, object := range checkPackage(i.t, i.files, folder, i).Defs {
 		if object != nil && object.Pkg() != nil {
 			return object.Pkg(), nil
 		}
@@ -163,10 +264,7 @@ func checkPackage(t *testing.T, files *token.FileSet, folder string, imports typ
 	}
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object)}
 	checker := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true, DisableUnusedImportCheck: true}
-	path := "page"
-	if folder == "." {
-		path = textPackage
-	}
+	path := map[string]string{".": textPackage, "..": strings.TrimSuffix(textPackage, "/text")}[folder]
 	_, _ = checker.Check(path, files, parsed, info) // the other imports are missing
 	return info
 }

@@ -2,7 +2,8 @@
 //
 // The English text is the key of a message. Templates write {{t "Save"}} and {{tf "%d calls" .Calls}}; Go code keeps texts as constants of the
 // type [Text] and passes them to [Printer.T] or [Printer.Tf]. vi.json has the Vietnamese texts by their keys, en.json the English singulars of
-// texts with a number. A test fails if a text of a page has no Vietnamese, or if an entry belongs to no text.
+// texts with a number, errors.json messages of the API in Vietnamese. A test fails if a text of a page has no Vietnamese, or if an entry belongs
+// to no text.
 //
 // Words of the shop and words of the service collide in Vietnamese, so these terms are fixed:
 //
@@ -28,6 +29,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +81,13 @@ var vietnamese []byte
 //go:embed en.json
 var singular []byte
 
+//go:embed errors.json
+var messages []byte
+
 var (
 	translations = read(vietnamese)
 	singulars    = read(singular)
+	refusals     = read(messages)
 )
 
 // read parses a file of the binary, so a faulty file panics in every test.
@@ -146,6 +152,33 @@ func (p *Printer) form(key Text, args []any) string {
 		return one
 	}
 	return p.T(key)
+}
+
+// counted are the numbers of a message that are arguments: all, or all except 0.
+var counted = []*regexp.Regexp{regexp.MustCompile(`[0-9]+`), regexp.MustCompile(`[1-9][0-9]*`)}
+
+// Error returns the message of an error of an operation in the printer's language, or the message itself if errors.json doesn't have it. There
+// the name of the error's field is "The value", and numbers are %d.
+func (p *Printer) Error(field, message string) string {
+	if p.Language != Vietnamese {
+		return message
+	}
+	key := message
+	if field != "" {
+		key = strings.Replace(key, field+" ", "The value ", 1)
+	}
+	for _, pattern := range counted {
+		var numbers []any
+		general := pattern.ReplaceAllStringFunc(key, func(digits string) string {
+			number, _ := strconv.ParseInt(digits, 10, 64)
+			numbers = append(numbers, number)
+			return "%d"
+		})
+		if known := refusals[Text(general)]; known != "" {
+			return p.numbers.Sprintf(known, numbers...)
+		}
+	}
+	return cmp.Or(refusals[Text(key)], p.T(Text(message)))
 }
 
 // markup is [Printer.Tf] for templates. With arguments that are HTML, such as links, the result is HTML, and everything else in it is escaped.
