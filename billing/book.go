@@ -67,7 +67,8 @@
 // keys, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the wallets of a batch, then
 // its claims (each in key order), reads, decides and writes, with few statements for any number of operations; rows.go has the
 // statements. tranches.go is the memory of a process about its tranches, with their regular renewal. book.go, posting.go,
-// history.go and sweeper.go are the interface for other packages. check.go and invariants.go are the doctor.
+// history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them. check.go, invariants.go and
+// usage_check.go are the doctor.
 //
 // # Outside of the package
 //

@@ -94,6 +94,11 @@ var invariants = []invariant{
 		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)",
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", miscountedAnswers) },
 	},
+	{
+		"U1", "the usage of today and yesterday is that of the calls which are counted in it",
+		"the wallet's calls, and its rows in usage_days and usage_wallets; a clock that was set back hides calls without a charge from the usage",
+		searchUsage,
+	},
 }
 
 const (

@@ -77,9 +77,9 @@ type sharedStore struct {
 	settings []*storeSettings
 	sweeper  *repeat.Task
 	sweeping time.Duration
-	// retention and callRetention delete old conversations and old free calls.
-	retention, callRetention *repeat.Task
-	tranches                 *billing.Tranches
+	// retention and callRetention delete old conversations and old free calls, and usage sums up calls.
+	retention, callRetention, usage *repeat.Task
+	tranches                        *billing.Tranches
 	// process describes this process in the store; announcing writes it at intervals.
 	process       store.Process
 	announcing    *repeat.Task
@@ -189,6 +189,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 	s.sweeper.Stop()
 	if s.retention == nil {
 		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
+		s.usage = billing.StartUsageSums(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }
@@ -275,7 +276,7 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention, s.announcing}
+	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention, s.usage, s.announcing}
 	s.mu.Unlock()
 	for _, task := range tasks {
 		task.Stop()

@@ -157,13 +157,15 @@ var readWhole = []string{
 	"FROM tranches WHERE lease_until < $1",                // the sweeper: a few rows for each process
 	"LEFT JOIN prices p ON p.id = c.price_id AND p.model", // doctor P1: a page of calls with the prices, which are few
 	"SELECT 1 FROM organizations LIMIT 1",                 // ping: one row
+	"UPDATE usage_progress",                               // one row
 	"answering_model, vendor_price, coalesce(p.input",     // doctor P9: the prices, which are few
 }
 
 // searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
-// a wallet's transactions and charges, in the few organizations with pending events that one look visits, and in the bits of a number.
+// a wallet's transactions and charges, in the few organizations with pending events that one look visits, in the bits of a number, and in the
+// environments.
 var searched = []string{
-	"SCAN people", "SCAN booked", "SCAN charged", "SCAN uncharged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search",
+	"SCAN people", "SCAN booked", "SCAN charged", "SCAN uncharged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search", "SCAN e",
 }
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.
@@ -277,6 +279,10 @@ func fillTables(t *testing.T, db *store.DB) {
 			cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq,
 			balance_micros) SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', i + 0, 1,
 			i + 0, 1, 1, 0, 2 * i + 1, 5`+from(calls),
+		`INSERT INTO usage_days SELECT `+org+`, 'live', i % 9, 'm ' || i % 5, 'p', '', 'k', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(calls),
+		`INSERT INTO usage_totals SELECT 'live', i % 99, 'm ' || i, 'p', '', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(5_000),
+		`INSERT INTO usage_minutes SELECT i, 1`+from(5_000),
+		`INSERT INTO usage_wallets SELECT 'org_' || i, 'live', 1, 1, i % 9, 5`+from(organizations),
 		`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at)
 			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'call_running_' || i, 0, 4000000000000`+from(calls),
 		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until)
@@ -462,6 +468,7 @@ func runMoney(t *testing.T, db *store.DB) {
 	require.NoError(t, err)
 	_, err = book.OpenHolds(ctx)
 	require.NoError(t, err)
+	require.NoError(t, billing.NewUsageSums(db).Update(ctx))
 	report, err := billing.Check(ctx, db)
 	require.NoError(t, err)
 	require.True(t, report.OK(), report)

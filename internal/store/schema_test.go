@@ -131,6 +131,10 @@ var global = map[string]string{
 	"operator_keys": "operators of the service belong to no organization",
 	"processes":     "processes serve all organizations",
 	"prices":        "a price is the same for all organizations",
+
+	"usage_totals":   "the sums of all organizations",
+	"usage_minutes":  "the same",
+	"usage_progress": "one process counts for all organizations",
 }
 
 // foundWithout are the unique keys of tables with an organization that don't begin with it, with the reason.

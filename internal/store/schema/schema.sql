@@ -340,6 +340,78 @@ CREATE TABLE kept_answers (
 	PRIMARY KEY (org_id, env, call_id)
 ) {long table};
 
+-- Sums of calls, which package billing's UsageSums keeps behind the calls. A day is a UTC day, in days since 1970.
+
+-- calls ended on the day; answered and client_gone are parts of them. A refund counts on its own day, for the model and the key of its call.
+-- cost_micros is the operator's cost, also of failed attempts, which count for the endpoint that failed. The cost of unknown_costs of the
+-- calls is unknown and not in it. upstream_model is '' for calls without a price.
+CREATE TABLE usage_days (
+	org_id            TEXT   NOT NULL,
+	env               TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	day               BIGINT NOT NULL,
+	model             TEXT   NOT NULL,
+	provider          TEXT   NOT NULL,
+	upstream_model    TEXT   NOT NULL,
+	key_id            TEXT   NOT NULL,
+	calls             BIGINT NOT NULL,
+	answered          BIGINT NOT NULL,
+	client_gone       BIGINT NOT NULL,
+	prompt_tokens     BIGINT NOT NULL,
+	completion_tokens BIGINT NOT NULL,
+	cached_tokens     BIGINT NOT NULL,
+	charged_micros    BIGINT NOT NULL,
+	refunded_micros   BIGINT NOT NULL,
+	cost_micros       BIGINT NOT NULL,
+	unknown_costs     BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env, day, model, provider, upstream_model, key_id)
+) {hot table};
+
+-- usage_days of all organizations together.
+CREATE TABLE usage_totals (
+	env               TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	day               BIGINT NOT NULL,
+	model             TEXT   NOT NULL,
+	provider          TEXT   NOT NULL,
+	upstream_model    TEXT   NOT NULL,
+	calls             BIGINT NOT NULL,
+	answered          BIGINT NOT NULL,
+	client_gone       BIGINT NOT NULL,
+	prompt_tokens     BIGINT NOT NULL,
+	completion_tokens BIGINT NOT NULL,
+	cached_tokens     BIGINT NOT NULL,
+	charged_micros    BIGINT NOT NULL,
+	refunded_micros   BIGINT NOT NULL,
+	cost_micros       BIGINT NOT NULL,
+	unknown_costs     BIGINT NOT NULL,
+	PRIMARY KEY (env, day, model, provider, upstream_model)
+) {hot table};
+
+-- The calls of all organizations that ended in a minute, in minutes since 1970, for two hours.
+CREATE TABLE usage_minutes (
+	minute BIGINT NOT NULL PRIMARY KEY,
+	calls  BIGINT NOT NULL
+) {hot table};
+
+-- What of a wallet is counted: charges and postings through the number seq, and other calls through the moment ended_at. spent_micros are the
+-- charges of the day spent_day and the seven days before it.
+CREATE TABLE usage_wallets (
+	org_id       TEXT   NOT NULL,
+	env          TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	seq          BIGINT NOT NULL,
+	ended_at     BIGINT NOT NULL,
+	spent_day    BIGINT NOT NULL,
+	spent_micros BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env)
+) {hot table};
+
+-- One row. Only the process that is its owner counts, until lease_until. All calls that ended through the moment through are counted.
+CREATE TABLE usage_progress (
+	id          BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+	owner       TEXT   NOT NULL,
+	lease_until BIGINT NOT NULL,
+	through     BIGINT NOT NULL
+) {hot table};
+
 -- Assistants and what they know.
 
 -- handover is whether the assistant may hand conversations over to people, handover_words the customers' words for which it always does, one
