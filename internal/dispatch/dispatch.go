@@ -327,3 +327,21 @@ func (t *Turns) offer(owner string) (turn chan struct{}) {
 	t.next()
 	return turn
 }
+
+// Slot lets writes that aren't urgent run one at a time. It has room for one element, which is a running write.
+type Slot chan struct{}
+
+// Write runs a write of a few milliseconds while no other of the slot runs, and pauses for as long as it took, up to longest, so that all
+// other writes have at least half of the time. The error is that of write, or the cause of ctx's end.
+func (s Slot) Write(ctx context.Context, longest time.Duration, write func() error) error {
+	select {
+	case s <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s }()
+	began := time.Now()
+	err := write()
+	_ = repeat.Pause(ctx, min(time.Since(began), longest))
+	return err
+}

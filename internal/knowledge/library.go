@@ -73,7 +73,7 @@ type Library struct {
 	now    func() time.Time
 
 	// slot is held while a batch is written and for the pause after it.
-	slot chan struct{}
+	slot dispatch.Slot
 	// readers limits the uploads that are parsed at a time. Parsing the largest upload lasts a second; readTime limits
 	// it.
 	readers  *dispatch.Turns
@@ -84,10 +84,11 @@ type Library struct {
 	life context.Context
 	end  context.CancelCauseFunc
 
+	// ingesting limits the ingestions that are open at a time. None waits.
+	ingesting *dispatch.Turns
+
 	mu      sync.Mutex
 	closed  bool
-	open    int            // ingestions
-	openOf  map[string]int // by organization
 	running sync.WaitGroup
 }
 
@@ -97,11 +98,12 @@ func New(db *store.DB, logger *slog.Logger) *Library {
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	life, end := context.WithCancelCause(context.Background())
 	return &Library{
-		db: db, logger: logger, now: time.Now, life: life, end: end, openOf: make(map[string]int),
-		slot:      make(chan struct{}, 1),
+		db: db, logger: logger, now: time.Now, life: life, end: end,
+		slot:      make(dispatch.Slot, 1),
 		readers:   dispatch.NewTurns(readerBounds(max(1, runtime.GOMAXPROCS(0)/2))),
 		readTime:  maxReadTime,
 		searchers: dispatch.NewTurns(searchBounds),
+		ingesting: dispatch.NewTurns(dispatch.Bounds{Places: maxIngestions, Each: maxIngestionsPerOrg}),
 	}
 }
 
@@ -126,53 +128,20 @@ func (l *Library) Close(ctx context.Context) error {
 }
 
 // enter reserves room for an ingestion; leave gives it back.
-func (l *Library) enter(orgID string) (leave func(), err error) {
+func (l *Library) enter(ctx context.Context, orgID string) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.closed:
+	if l.closed {
 		return nil, ErrClosed
-	case l.open == maxIngestions || l.openOf[orgID] == maxIngestionsPerOrg:
-		return nil, ErrBusy
 	}
-	l.open++
-	l.openOf[orgID]++
+	if err := l.ingesting.Enter(ctx, orgID); err != nil {
+		return nil, busy(err)
+	}
 	l.running.Add(1)
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.open--
-		if l.openOf[orgID]--; l.openOf[orgID] == 0 {
-			delete(l.openOf, orgID)
-		}
+		l.ingesting.Leave(orgID)
 		l.running.Done()
 	}, nil
-}
-
-// paced runs one write of a few milliseconds while no other runs, and then pauses for as long as it took, so that all other
-// writes have at least half of the time.
-func (l *Library) paced(ctx context.Context, write func() error) error {
-	select {
-	case l.slot <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-l.slot }()
-	start := time.Now()
-	err := write()
-	l.pause(ctx, min(time.Since(start), maxRest))
-	return err
-}
-
-// pause waits for a time, or until ctx ends or the library is closed.
-func (l *Library) pause(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-l.life.Done():
-	}
 }
 
 // DeleteDocument deletes a document. It returns [store.ErrNotFound] if there is none. A large document needs many small transactions: from
@@ -180,7 +149,7 @@ func (l *Library) pause(ctx context.Context, wait time.Duration) {
 // document remains as failed until it is deleted again.
 func (l *Library) DeleteDocument(ctx context.Context, actor, orgID, baseID, id string) error {
 	some := func(ctx context.Context) (gone bool, err error) {
-		err = l.paced(ctx, func() (err error) {
+		err = l.slot.Write(ctx, maxRest, func() (err error) {
 			gone, err = l.db.Documents.DeleteSomeChunks(ctx, actor, orgID, baseID, id)
 			return err
 		})
@@ -304,7 +273,7 @@ func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit
 	first, rest := chunks[:min(batchChunks, len(chunks))], chunks[min(batchChunks, len(chunks)):]
 	leave := func() {}
 	if len(rest) > 0 {
-		if leave, err = l.enter(upload.OrgID); err != nil {
+		if leave, err = l.enter(ctx, upload.OrgID); err != nil {
 			return store.Document{}, err
 		}
 	}
@@ -375,7 +344,7 @@ func (l *Library) ingest(orgID, id string, from int64, chunks []store.Chunk) {
 func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err error) {
 	wait := firstRetry
 	for range batchTries {
-		err = l.paced(l.life, func() error { return l.db.Documents.AppendChunks(l.life, orgID, id, from, batch) })
+		err = l.slot.Write(l.life, maxRest, func() error { return l.db.Documents.AppendChunks(l.life, orgID, id, from, batch) })
 		if err == nil || errors.Is(err, store.ErrNotFound) || l.life.Err() != nil {
 			return err
 		}

@@ -57,29 +57,14 @@ func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("check the files: %w", err)
 	}
-	after := ""
-	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := store.ReadRows(ctx, db, "turn a page of media", store.ScanValue[string],
-			`SELECT id FROM media WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
-		if err != nil || len(ids) == 0 {
-			return false, err
-		}
-		last := ids[len(ids)-1]
-		found, err := store.ReadRows(ctx, db, "look at a page of media", scanFinding, selectBroken, after, last, now-lateWaiting)
-		if err != nil {
-			return false, err
-		}
-		findings = append(findings, found...)
-		after = last
-		return len(findings) < findingLimit, nil
-	})
+	findings, err = broken(ctx, db, "media", selectBroken, now-lateWaiting)
 	var sent, left []Finding
 	if err == nil {
-		sent, err = checkSent(ctx, db)
+		sent, err = broken(ctx, db, "sent_files", selectBrokenSent)
 	}
 	if err == nil {
 		left, err = unswept(ctx, db)
-		findings = append(append(findings[:min(len(findings), findingLimit)], sent...), left...)
+		findings = append(append(findings, sent...), left...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check the files: %w", err)
@@ -99,22 +84,24 @@ var selectBrokenSent = `SELECT f.id, CASE WHEN m.org_id <> f.org_id OR m.file_id
 	WHERE p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes OR m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
 	ORDER BY f.id`
 
-// checkSent looks for sent files that break an invariant.
-func checkSent(ctx context.Context, db *store.DB) (findings []Finding, err error) {
+// broken reads a table page by page, and returns the files that a statement for a page selects.
+func broken(ctx context.Context, db *store.DB, table, statement string, arguments ...any) (found []Finding, err error) {
 	after := ""
 	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := store.ReadRows(ctx, db, "turn a page of sent files", store.ScanValue[string],
-			`SELECT id FROM sent_files WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
+		ids, err := store.ReadRows(ctx, db, "turn a page of "+table, store.ScanValue[string],
+			`SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
 		if err != nil || len(ids) == 0 {
 			return false, err
 		}
 		last := ids[len(ids)-1]
-		found, err := store.ReadRows(ctx, db, "look at a page of sent files", scanFinding, selectBrokenSent, after, last)
-		findings = append(findings, found...)
-		after = last
-		return len(findings) < findingLimit, err
+		more, err := store.ReadRows(ctx, db, "look at a page of "+table, scanFinding, statement, append([]any{after, last}, arguments...)...)
+		if err != nil {
+			return false, err
+		}
+		found, after = append(found, more...), last
+		return len(found) < findingLimit, nil
 	})
-	return findings[:min(len(findings), findingLimit)], err
+	return found[:min(len(found), findingLimit)], err
 }
 
 // unswept returns files without a message, if they aren't deleted while it waits.
@@ -149,43 +136,75 @@ const sweepPage = 50
 // sweeping lets a process sweep once at a time: a worker has two reasons to, and two sweeps would delete the same files.
 var sweeping sync.Mutex
 
+// files are the files of one direction: the table of their rows, that of their pieces with its column of the file's id, the condition on
+// files without a message, and the statement that reads some files to be deleted.
+type files struct{ table, pieces, id, left, sweepable string }
+
+var (
+	// receivedFiles are the files of customers. They are deleted when their message is.
+	receivedFiles = files{
+		"media", "media_pieces", "media_id", "message_id IS NULL",
+		`SELECT id FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`,
+	}
+	// sentFiles are the files of people. They are also deleted if their message never came.
+	sentFiles = files{
+		"sent_files", "sent_file_pieces", "file_id", "outbound_id IS NULL",
+		`SELECT id FROM sent_files WHERE outbound_id IS NULL AND expires_at <= $2 ORDER BY id LIMIT $1`,
+	}
+)
+
 // Sweep deletes the files of messages that were deleted or never came, in small transactions. Any number of processes may sweep at the same
 // time. The error ends the sweep; deleted rows stay deleted.
 func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
 	sweeping.Lock()
 	defer sweeping.Unlock()
+	now, err := db.Now(ctx)
+	if err == nil {
+		deleted, err = receivedFiles.sweep(ctx, db, sweepPage)
+	}
+	if err == nil {
+		var others int
+		others, err = sentFiles.sweep(ctx, db, sweepPage, now)
+		deleted += others
+	}
+	if err != nil {
+		return deleted, fmt.Errorf("delete files: %w", err)
+	}
+	return deleted, nil
+}
+
+// sweep deletes the files that sweepable reads with the arguments, some at a time.
+func (f files) sweep(ctx context.Context, db *store.DB, arguments ...any) (deleted int, err error) {
 	for {
-		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string],
-			`SELECT id FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, sweepPage)
+		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string], f.sweepable, arguments...)
 		if err != nil {
-			return deleted, fmt.Errorf("delete files: %w", err)
+			return deleted, err
 		}
 		for _, id := range ids {
-			if err := remove(ctx, db, id); err != nil {
-				return deleted, fmt.Errorf("delete a file: %w", err)
+			if err := f.remove(ctx, db, id); err != nil {
+				return deleted, err
 			}
 			deleted++
 		}
 		if len(ids) < sweepPage {
-			sent, err := sweepSent(ctx, db)
-			return deleted + sent, err
+			return deleted, nil
 		}
 	}
 }
 
 // remove deletes a file without a message: its pieces, some in each transaction, and with the last of them the row.
-func remove(ctx context.Context, db *store.DB, id string) error {
+func (f files) remove(ctx context.Context, db *store.DB, id string) error {
 	for pieces := clearedPieces; pieces == clearedPieces; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 			pieces = 0
-			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM media WHERE id = $1 AND message_id IS NULL`+tx.LockRows(), id)
+			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM `+f.table+` WHERE id = $1 AND `+f.left+tx.LockRows(), id)
 			if err != nil || len(owner) == 0 {
 				return err // another process was faster
 			}
-			pieces, err = deletePieces(ctx, tx, owner[0], id)
+			pieces, err = f.deletePieces(ctx, tx, owner[0], id)
 			if err == nil && pieces < clearedPieces {
-				makeRoom(tx, "media", id)
-				tx.Queue(store.AnyRows, `DELETE FROM media WHERE id = $1`, id)
+				makeRoom(tx, f.table, id)
+				tx.Queue(store.AnyRows, `DELETE FROM `+f.table+` WHERE id = $1`, id)
 			}
 			return err
 		})
@@ -197,4 +216,12 @@ func remove(ctx context.Context, db *store.DB, id string) error {
 		}
 	}
 	return nil
+}
+
+// deletePieces deletes some pieces of a file and returns how many.
+func (f files) deletePieces(ctx context.Context, tx store.Tx, orgID, id string) (deleted int, err error) {
+	of := f.pieces + ` WHERE org_id = $1 AND ` + f.id + ` = $2`
+	positions, err := store.QueryValues[int64](ctx, tx, `DELETE FROM `+of+` AND position IN (
+		SELECT position FROM `+of+` ORDER BY position LIMIT $3) RETURNING position`, orgID, id, clearedPieces)
+	return len(positions), err
 }

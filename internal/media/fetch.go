@@ -101,8 +101,8 @@ type Config struct {
 type Fetcher struct {
 	Config
 	public *http.Client
-	// writing holds a token while a piece is written.
-	writing chan struct{}
+	// pieces spaces the writes of pieces.
+	pieces dispatch.Slot
 }
 
 // New returns a fetcher that is idle until [Fetcher.Run].
@@ -120,7 +120,7 @@ func New(config Config) *Fetcher {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Fetcher{Config: config, public: config.Policy.Client(tryTime), writing: make(chan struct{}, 1)}
+	return &Fetcher{Config: config, public: config.Policy.Client(tryTime), pieces: make(dispatch.Slot, 1)}
 }
 
 // Run fetches and sweeps until ctx ends, which also ends the running tries, for the next fetcher.
@@ -329,7 +329,11 @@ func (f *Fetcher) copy(ctx context.Context, t *try, file io.Reader) (mediaType s
 			}
 		}
 		if n > 0 {
-			if err := f.write(ctx, t, pieces, piece[:n]); err != nil {
+			err := f.pieces.Write(ctx, longestPace, func() error { return t.add(ctx, f.DB, f.Ring, pieces, piece[:n]) })
+			if err != nil && ctx.Err() != nil {
+				err = temporary("the file did not arrive in time")
+			}
+			if err != nil {
 				return "", 0, 0, err
 			}
 			bytes, pieces = bytes+int64(n), pieces+1
@@ -338,20 +342,4 @@ func (f *Fetcher) copy(ctx context.Context, t *try, file io.Reader) (mediaType s
 			return mediaType, bytes, pieces, nil
 		}
 	}
-}
-
-// write stores a piece, one at a time of all files, and pauses for as long as that took.
-func (f *Fetcher) write(ctx context.Context, t *try, position int64, plain []byte) error {
-	select {
-	case f.writing <- struct{}{}:
-	case <-ctx.Done():
-		return temporary("the file did not arrive in time")
-	}
-	defer func() { <-f.writing }()
-	began := time.Now()
-	if err := t.add(ctx, f.DB, f.Ring, position, plain); err != nil {
-		return err
-	}
-	_ = repeat.Pause(ctx, min(time.Since(began), longestPace))
-	return nil
 }

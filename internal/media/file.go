@@ -137,9 +137,15 @@ var (
 
 // OfMessages returns the files of an organization's messages, by the messages' ids, each message's in order.
 func OfMessages(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, messageIDs []string) (map[string][]File, error) {
+	return ofEither(ctx, db, scanFile(ring), filesOfEither, orgID, messageIDs)
+}
+
+func ofEither(
+	ctx context.Context, db *store.DB, scan func(store.Row) (File, error), texts store.ListStatement, orgID string, messageIDs []string,
+) (map[string][]File, error) {
 	files := map[string][]File{}
 	err := store.EachPadded(listSizes, messageIDs, func(size int, piece []string) error {
-		found, err := store.ReadRows(ctx, db, "list files", scanFile(ring), filesOfEither[size], store.Arguments(piece, orgID)...)
+		found, err := store.ReadRows(ctx, db, "list files", scan, texts[size], store.Arguments(piece, any(orgID))...)
 		for i := range found {
 			files[found[i].MessageID] = append(files[found[i].MessageID], found[i])
 		}

@@ -1,16 +1,15 @@
 package media
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -29,39 +28,16 @@ var ErrBusy = errors.New("media: too many files are being stored")
 type Keeper struct {
 	db   *store.DB
 	ring *vault.Ring
-	// writing holds a token while a piece is written.
-	writing chan struct{}
-
-	mu      sync.Mutex
-	taken   int
-	storing map[string]int // by organization
+	// pieces spaces the writes of pieces: 8 MiB in one transaction would delay settlements and messages.
+	pieces dispatch.Slot
+	// turns bounds the files that are stored at a time. None waits.
+	turns *dispatch.Turns
 }
 
 // NewKeeper returns a keeper of one database.
 func NewKeeper(db *store.DB, ring *vault.Ring) *Keeper {
-	return &Keeper{db: db, ring: ring, writing: make(chan struct{}, 1), storing: map[string]int{}}
-}
-
-// begin reserves a place for a file, or reports that there is none.
-func (k *Keeper) begin(orgID string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.taken >= places || k.storing[orgID] >= orgPlaces {
-		return false
-	}
-	k.taken++
-	k.storing[orgID]++
-	return true
-}
-
-// end gives a place back.
-func (k *Keeper) end(orgID string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.taken--
-	if k.storing[orgID]--; k.storing[orgID] == 0 {
-		delete(k.storing, orgID)
-	}
+	turns := dispatch.NewTurns(dispatch.Bounds{Places: places, Each: orgPlaces})
+	return &Keeper{db: db, ring: ring, pieces: make(dispatch.Slot, 1), turns: turns}
 }
 
 // Upload is a file that a person sends, as [Describe] has recognized it.
@@ -117,17 +93,17 @@ func fileName(name, kind, mediaType string) string {
 // Keep stores a file that a person sends, piece by piece, and returns it. It has no message yet: [Attach] gives it one, within ten minutes. The
 // error is [ErrFull], [ErrBusy], or one of the store.
 func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error) {
-	if !k.begin(orgID) {
+	if k.turns.Enter(ctx, orgID) != nil {
 		return File{}, ErrBusy
 	}
-	defer k.end(orgID)
+	defer k.turns.Leave(orgID)
 	f := File{
 		ID: store.NewID("fil"), Kind: u.Kind, State: Stored, Name: u.Name, MediaType: u.MediaType, Bytes: int64(len(u.Content)),
 		orgID: orgID, pieces: int64((len(u.Content) + PieceBytes - 1) / PieceBytes), sent: true,
 	}
 	err := k.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		var stored int64
-		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, orgID); err != nil {
+		stored, err := spaceOf(ctx, tx, orgID)
+		if err != nil {
 			return err
 		}
 		if stored+counted(f.Bytes) > OrgBytes {
@@ -140,33 +116,18 @@ func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error
 	})
 	for position := int64(0); err == nil && position < f.pieces; position++ {
 		begin := position * PieceBytes
-		err = k.write(ctx, &f, position, u.Content[begin:min(begin+PieceBytes, f.Bytes)])
+		sealed := k.ring.Seal(u.Content[begin:min(begin+PieceBytes, f.Bytes)], vault.SentFilePiece(orgID, f.ID, position))
+		err = k.pieces.Write(ctx, longestPace, func() error {
+			return k.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+				tx.Queue(1, `INSERT INTO sent_file_pieces (org_id, file_id, position, body) VALUES ($1, $2, $3, $4)`, orgID, f.ID, position, sealed)
+				return nil
+			})
+		})
 	}
 	if err != nil {
 		return File{}, fmt.Errorf("store a file: %w", err)
 	}
 	return f, nil
-}
-
-// write stores a piece, one at a time of all files, and pauses for the same time. So files use up to half of the writer's time; 8 MiB in
-// one transaction would delay settlements and messages.
-func (k *Keeper) write(ctx context.Context, f *File, position int64, plain []byte) error {
-	select {
-	case k.writing <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-k.writing }()
-	sealed := k.ring.Seal(plain, vault.SentFilePiece(f.orgID, f.ID, position))
-	began := time.Now()
-	err := k.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-		tx.Queue(1, `INSERT INTO sent_file_pieces (org_id, file_id, position, body) VALUES ($1, $2, $3, $4)`, f.orgID, f.ID, position, sealed)
-		return nil
-	})
-	if err == nil {
-		_ = repeat.Pause(ctx, min(time.Since(began), longestPace))
-	}
-	return err
 }
 
 // Attach gives a file to its message, which the transaction has written. The transaction fails when the file is gone.
@@ -200,15 +161,7 @@ var sentOfEither = listSizes.Statement(sentColumns+` WHERE f.outbound_id IN {lis
 
 // OfSent returns the files of an organization's outgoing messages, by the messages' ids.
 func OfSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, outboundIDs []string) (map[string][]File, error) {
-	files := map[string][]File{}
-	err := store.EachPadded(listSizes, outboundIDs, func(size int, piece []string) error {
-		found, err := store.ReadRows(ctx, db, "list sent files", scanSent(ring), sentOfEither[size], store.Arguments(piece, any(orgID))...)
-		for i := range found {
-			files[found[i].MessageID] = append(files[found[i].MessageID], found[i])
-		}
-		return err
-	})
-	return files, err
+	return ofEither(ctx, db, scanSent(ring), sentOfEither, orgID, outboundIDs)
 }
 
 // ToSend reads a whole file that is sent now. The error is [store.ErrNotFound], one of the store, or of the vault.
@@ -217,70 +170,9 @@ func ToSend(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, id strin
 	if err != nil {
 		return platforms.File{}, err
 	}
-	content := &buffer{bytes: make([]byte, 0, f.Bytes)}
+	content := bytes.NewBuffer(make([]byte, 0, f.Bytes))
 	if err := f.WriteTo(ctx, db, ring, content); err != nil {
 		return platforms.File{}, err
 	}
-	return platforms.File{Kind: f.Kind, Name: f.Name, MediaType: f.MediaType, Content: content.bytes}, nil
-}
-
-// buffer collects a file.
-type buffer struct{ bytes []byte }
-
-// Write implements io.Writer.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.bytes = append(b.bytes, p...)
-	return len(p), nil
-}
-
-// sweepSent deletes the files of people without a message, because it was deleted or never came, in small transactions.
-func sweepSent(ctx context.Context, db *store.DB) (deleted int, err error) {
-	for {
-		now, err := db.Now(ctx)
-		if err != nil {
-			return deleted, fmt.Errorf("delete sent files: %w", err)
-		}
-		ids, err := store.ReadRows(ctx, db, "look for sent files of deleted messages", store.ScanValue[string],
-			`SELECT id FROM sent_files WHERE outbound_id IS NULL AND expires_at <= $1 ORDER BY id LIMIT $2`, now, sweepPage)
-		if err != nil {
-			return deleted, fmt.Errorf("delete sent files: %w", err)
-		}
-		for _, id := range ids {
-			if err := removeSent(ctx, db, id); err != nil {
-				return deleted, fmt.Errorf("delete a sent file: %w", err)
-			}
-			deleted++
-		}
-		if len(ids) < sweepPage {
-			return deleted, nil
-		}
-	}
-}
-
-// removeSent deletes a file without a message: its pieces, some in each transaction, and with the last of them the row.
-func removeSent(ctx context.Context, db *store.DB, id string) error {
-	for pieces := clearedPieces; pieces == clearedPieces; {
-		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-			pieces = 0
-			owner, err := store.QueryValues[string](ctx, tx, `SELECT org_id FROM sent_files WHERE id = $1 AND outbound_id IS NULL`+tx.LockRows(), id)
-			if err != nil || len(owner) == 0 {
-				return err // another process was faster
-			}
-			err = tx.Query(ctx, func(store.Row) error {
-				pieces++
-				return nil
-			}, `DELETE FROM sent_file_pieces WHERE org_id = $1 AND file_id = $2 AND position IN (
-				SELECT position FROM sent_file_pieces WHERE org_id = $1 AND file_id = $2 ORDER BY position LIMIT $3) RETURNING position`,
-				owner[0], id, clearedPieces)
-			if err == nil && pieces < clearedPieces {
-				makeRoom(tx, "sent_files", id)
-				tx.Queue(store.AnyRows, `DELETE FROM sent_files WHERE id = $1`, id)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return platforms.File{Kind: f.Kind, Name: f.Name, MediaType: f.MediaType, Content: content.Bytes()}, nil
 }

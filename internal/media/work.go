@@ -67,7 +67,7 @@ func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Con
 func (t *try) clear(ctx context.Context, db *store.DB) error {
 	for deleted := clearedPieces; deleted == clearedPieces; {
 		err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) (err error) {
-			deleted, err = deletePieces(ctx, tx, t.orgID, t.id)
+			deleted, err = receivedFiles.deletePieces(ctx, tx, t.orgID, t.id)
 			return err
 		})
 		if err != nil {
@@ -75,17 +75,6 @@ func (t *try) clear(ctx context.Context, db *store.DB) error {
 		}
 	}
 	return nil
-}
-
-// deletePieces deletes some pieces of a file and returns how many.
-func deletePieces(ctx context.Context, tx store.Tx, orgID, id string) (deleted int, err error) {
-	err = tx.Query(ctx, func(store.Row) error {
-		deleted++
-		return nil
-	}, `DELETE FROM media_pieces WHERE org_id = $1 AND media_id = $2 AND position IN (
-		SELECT position FROM media_pieces WHERE org_id = $1 AND media_id = $2 ORDER BY position LIMIT $3) RETURNING position`,
-		orgID, id, clearedPieces)
-	return deleted, err
 }
 
 // add stores a piece.
@@ -105,6 +94,12 @@ func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position 
 // selectStored sums up the space of an organization's files, see [counted]. [LeastBytes] bounds how many rows it reads.
 var selectStored = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
 	FROM (SELECT bytes FROM media WHERE org_id = $1 AND state = 'stored' UNION ALL SELECT bytes FROM sent_files WHERE org_id = $1) AS files`
+
+// spaceOf returns the space of an organization's files.
+func spaceOf(ctx context.Context, tx store.Tx, orgID string) (stored int64, err error) {
+	err = tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, orgID)
+	return stored, err
+}
 
 // selectCustomers sums up the space of a customer's stored files.
 var selectCustomers = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
@@ -172,8 +167,8 @@ func (t *try) replaceSome(ctx context.Context, tx store.Tx, ring *vault.Ring, ov
 // finish makes the file stored, or fails with ErrFull.
 func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType string, bytes, pieces, limit int64) error {
 	err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
-		var stored int64
-		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
+		stored, err := spaceOf(ctx, tx, t.orgID)
+		if err != nil {
 			return err
 		}
 		if t.needs = counted(bytes); stored+t.needs > limit {
@@ -207,8 +202,8 @@ func (t *try) fail(ctx context.Context, db *store.DB, about []byte, code string)
 // deleted since it found no room, which woke only files that waited already. The try doesn't count.
 func (t *try) awaitRoom(ctx context.Context, db *store.DB, limit int64) error {
 	return t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
-		var stored int64
-		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
+		stored, err := spaceOf(ctx, tx, t.orgID)
+		if err != nil {
 			return err
 		}
 		wait := repeat.Around(fullPause).Milliseconds()
