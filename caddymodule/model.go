@@ -218,8 +218,11 @@ func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 		fs.Addf(path, "the catalogue has no price for it; type price_input and price_output, or import prices with caddy svc catalog import")
 	}
 	for _, e := range m.Endpoints {
-		if e != nil {
-			e.providerFaults(fs, strings.TrimPrefix(path, appName+"."), providers)
+		if e == nil {
+			continue
+		}
+		if provider, _ := e.split(""); isBlockName(provider) && !slices.Contains(providers, provider) {
+			fs.Addf(config.Element(listPath(path)+".endpoint", e.Name), "there is no provider %q; there are: %s", provider, config.Listed(providers))
 		}
 	}
 }
@@ -318,13 +321,6 @@ func (e *Endpoint) faults(fs *config.Faults, path string) {
 	}
 }
 
-// providerFaults adds the fault of a provider that doesn't exist. providers are the names of the providers.
-func (e *Endpoint) providerFaults(fs *config.Faults, model string, providers []string) {
-	if provider, _ := e.split(""); isBlockName(provider) && !slices.Contains(providers, provider) {
-		fs.Addf(config.Element(model+".endpoint", e.Name), "there is no provider %q; there are: %s", provider, config.Listed(providers))
-	}
-}
-
 // endpointFaults adds the faults of all endpoints together.
 func (m *Model) endpointFaults(fs *config.Faults, path string) {
 	_, upstream, _ := strings.Cut(m.Name, "/")
@@ -339,7 +335,7 @@ func (m *Model) endpointFaults(fs *config.Faults, path string) {
 		provider, model := e.split(upstream)
 		key := [2]string{provider, model}
 		if first := seen[key]; first != "" && first != e.Name {
-			fs.Addf(config.Element(strings.TrimPrefix(path, appName+"."), e.Name), "is the same endpoint as %s", config.Quoted(first))
+			fs.Addf(config.Element(listPath(path), e.Name), "is the same endpoint as %s", config.Quoted(first))
 		}
 		seen[key] = e.Name
 	}

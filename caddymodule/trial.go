@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,11 +39,15 @@ func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, qu
 	if err := app.Start(); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
+	asked, known := app.runtime.calls.Model(model)
+	if !known {
+		return nil, fmt.Errorf("%s has no model %q", name, model)
+	}
 	result, err = app.runtime.calls.Call(ctx, &gateway.Request{
-		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: max(trialTokens, app.leastMaxTokens(model)),
+		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: max(trialTokens, asked.LeastMaxTokens),
 		Messages: []providers.Message{{Role: "user", Content: providers.Quote(question)}},
 	}, nil)
-	return result, app.explainTrial(err, model)
+	return result, app.explainTrial(err, asked)
 }
 
 // provisionTrial returns the app of a configuration.
@@ -79,13 +82,12 @@ func provisionTrial(configuration []byte, name string) (*App, error) {
 }
 
 // explainTrial returns an error with the cause of a failed call in an operator's words. Other errors stay as they are.
-func (a *App) explainTrial(err error, model string) error {
+func (a *App) explainTrial(err error, asked *gateway.Model) error {
 	failed := new(providers.Error)
 	if !errors.As(err, &failed) {
 		return err
 	}
-	name, _, _ := strings.Cut(model, "/")
-	at := slices.IndexFunc(a.Providers, func(p *Provider) bool { return p.Name == name })
+	at := slices.IndexFunc(a.Providers, func(p *Provider) bool { return p.Name == asked.Provider })
 	if at < 0 {
 		return err
 	}
@@ -93,28 +95,7 @@ func (a *App) explainTrial(err error, model string) error {
 	if failed.Detail != "" {
 		said = fmt.Sprintf(" The vendor said: %q", failed.Detail)
 	}
-	return errors.New(vendorFault(failed, a.Providers[at], a.upstreamModel(model)) + said)
-}
-
-// leastMaxTokens returns the smallest max_tokens of a model.
-func (a *App) leastMaxTokens(id string) int64 {
-	for _, model := range a.Models {
-		if model.Name == id {
-			return *model.LeastMaxTokens
-		}
-	}
-	return 0
-}
-
-// upstreamModel returns the vendor's name of a model.
-func (a *App) upstreamModel(id string) string {
-	_, name, _ := strings.Cut(id, "/")
-	for _, model := range a.Models {
-		if model.Name == id {
-			return cmp.Or(model.UpstreamModel, name)
-		}
-	}
-	return name
+	return errors.New(vendorFault(failed, a.Providers[at], asked.Upstream) + said)
 }
 
 // vendorFault returns a sentence with the cause of a vendor's failure and the remedy.

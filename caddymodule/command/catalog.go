@@ -1,11 +1,11 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,10 +16,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/catalog"
 )
-
-func catalogCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{Use: "catalog <command>", Short: "Imports prices of models"}, f.catalogImportCommand())
-}
 
 // importedCatalog is the result of an import.
 type importedCatalog struct {
@@ -161,20 +157,13 @@ func (w *catalogImport) read() (*catalog.File, error) {
 
 // selects reports whether a model of the file is to be imported.
 func (w *catalogImport) selects(vendor, model string) bool {
-	for _, wanted := range w.vendors {
-		if wanted != vendor {
-			continue
-		}
-		if len(w.patterns) == 0 {
-			return true
-		}
-		for _, pattern := range w.patterns {
-			if matched, _ := path.Match(pattern, model); matched {
-				return true
-			}
-		}
+	if !slices.Contains(slices.Collect(maps.Values(w.vendors)), vendor) {
+		return false
 	}
-	return false
+	return len(w.patterns) == 0 || slices.ContainsFunc(w.patterns, func(pattern string) bool {
+		matched, _ := path.Match(pattern, model)
+		return matched
+	})
 }
 
 // replace replaces a file by one with text. After an error the file is unchanged.
@@ -183,7 +172,7 @@ func replace(file string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("writing beside %s: %w", file, err)
 	}
-	_, err = bytes.NewReader(text).WriteTo(temporary)
+	_, err = temporary.Write(text)
 	err = errors.Join(err, temporary.Chmod(0o644), temporary.Sync(), temporary.Close())
 	if err == nil {
 		err = os.Rename(temporary.Name(), file)

@@ -62,7 +62,8 @@ func addCommands(root *cobra.Command) {
 		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
 		operatorCommand(flags), agentCommand(flags), channelCommand(flags), queueCommand(flags), conversationCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
-		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), catalogCommand(flags), healthCommand(),
+		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), healthCommand(),
+		noun(&cobra.Command{Use: "catalog <command>", Short: "Imports prices of models"}, flags.catalogImportCommand()),
 		flags.initCommand(), flags.tryCommand(), versionCommand(flags), helpCommand(),
 	)
 }

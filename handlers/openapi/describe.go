@@ -33,8 +33,8 @@ type describer struct {
 	faults   []error
 }
 
-// describe returns the description of all routes: the routes of server, [v1.Routes], [webhook.Routes], docsRoutes and
-// widgetRoutes. The error names routes without a description and descriptions without a route.
+// describe returns the description of all routes: the routes of server, [v1.Routes], [webhook.Routes] and
+// ownRoutes. The error names routes without a description and descriptions without a route.
 func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
 	groups := server.Description().Components.Schemas
 	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(endpoint.SchemaPrefix, endpoint.SchemaName)}
@@ -75,7 +75,7 @@ type handWritten func(d *describer) *huma.Operation
 func (d *describer) addHandWritten() {
 	known := handWrittenOperations()
 	maps.Copy(known, webhookOperations(d.config.Catalog))
-	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(d.config.Catalog), docsRoutes(), widgetRoutes()) {
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(d.config.Catalog), ownRoutes()) {
 		name := route.Method + " " + route.Path
 		describe, ok := known[name]
 		if !ok {
@@ -92,7 +92,7 @@ func (d *describer) addHandWritten() {
 	}
 }
 
-// handWrittenOperations returns an entry for each of [v1.Routes], docsRoutes and widgetRoutes.
+// handWrittenOperations returns an entry for each of [v1.Routes] and ownRoutes.
 func handWrittenOperations() map[string]handWritten {
 	return map[string]handWritten{
 		"GET /v1/models": func(d *describer) *huma.Operation {
@@ -105,7 +105,7 @@ func handWrittenOperations() map[string]handWritten {
 		"POST /v1/chat/completions": describeChat,
 		"GET /docs": func(*describer) *huma.Operation {
 			answer := descriptionResponse()
-			answer.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+			answer.Content["text/html"] = &huma.MediaType{Schema: anyText}
 			return got("getDocs", answer)
 		},
 		"GET /docs/openapi.json": func(*describer) *huma.Operation { return got("getDescription", descriptionResponse()) },
@@ -165,7 +165,9 @@ func (d *describer) responses(operation *huma.Operation, route handlers.Route) m
 			response = d.errorResponse(code.Status())
 			all[status] = response
 		}
-		addCode(response, code)
+		codes, _ := response.Extensions[codesKey].([]string)
+		codes = append(codes, string(code))
+		response.Extensions[codesKey], response.Description = codes, "`"+strings.Join(codes, "`, `")+"`"
 	}
 	return all
 }
@@ -179,15 +181,14 @@ func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Resp
 	}
 }
 
+var anyText = &huma.Schema{Type: huma.TypeString}
+
 func textResponse(description, mediaType string) *huma.Response {
-	return &huma.Response{
-		Description: description,
-		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},
-	}
+	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{mediaType: {Schema: anyText}}}
 }
 
 func pathParameter(name, description string) *huma.Param {
-	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: anyText}
 }
 
 // operationsOf returns the operations of a description in the order of their paths, then methods.
@@ -277,7 +278,7 @@ var headers = map[string]*huma.Param{
 }
 
 func textHeader(description string) *huma.Param {
-	return &huma.Param{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+	return &huma.Param{Description: description, Schema: anyText}
 }
 
 func headerRef(name string) *huma.Param { return &huma.Param{Ref: "#/components/headers/" + name} }
@@ -353,11 +354,8 @@ const (
 // securitySchemes returns the kinds of credentials: keys, sessions and the signatures of the platforms under the header names in
 // use; signatureHeaders has the headers that the operator changed.
 func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]string) map[string]*huma.SecurityScheme {
-	header := func(configured, usual, text string) *huma.SecurityScheme {
-		if configured == "" {
-			configured = usual
-		}
-		return &huma.SecurityScheme{Type: "apiKey", In: "header", Name: configured, Description: text}
+	header := func(name, text string) *huma.SecurityScheme {
+		return &huma.SecurityScheme{Type: "apiKey", In: "header", Name: name, Description: text}
 	}
 	schemes := map[string]*huma.SecurityScheme{
 		schemeBearer: {
@@ -365,7 +363,7 @@ func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]str
 			Description: "An API key of the organization. Each operation names the scope that the key needs. " +
 				"A test key is refused where only what is live can be read or changed.",
 		},
-		schemeAPIKey: header("", "X-Api-Key", "The same key, for libraries that can't change Authorization. It wins over Authorization."),
+		schemeAPIKey: header("X-Api-Key", "The same key, for libraries that can't change Authorization. It wins over Authorization."),
 		schemeSession: {
 			Type: "apiKey", In: "cookie", Name: handlers.SessionCookie,
 			Description: "A person who signed in with POST /session; " + handlers.LocalSessionCookie + " over plain http on this machine. " +
@@ -377,7 +375,7 @@ func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]str
 		},
 	}
 	for _, p := range catalog.Platforms() {
-		schemes[webhookScheme(p)] = header(signatureHeaders[p.Name], p.SignatureHeader, p.SignatureHelp)
+		schemes[webhookScheme(p)] = header(cmp.Or(signatureHeaders[p.Name], p.SignatureHeader), p.SignatureHelp)
 	}
 	return schemes
 }

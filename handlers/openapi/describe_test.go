@@ -52,7 +52,7 @@ func described(t testing.TB) *huma.OpenAPI {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	missing := map[string]handlers.Route{}
-	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), docsRoutes(), widgetRoutes(), api.New(api.Deps{Catalog: handlertest.BuiltinPlatforms(t).Catalog}).Routes()) {
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), ownRoutes(), api.New(api.Deps{Catalog: handlertest.BuiltinPlatforms(t).Catalog}).Routes()) {
 		missing[route.Method+" "+route.Path] = route
 	}
 	ids := map[string]bool{}
@@ -219,7 +219,7 @@ func TestUndescribedRoutesAreFaults(t *testing.T) {
 	t.Parallel()
 	known := handWrittenOperations()
 	maps.Copy(known, webhookOperations(handlertest.BuiltinPlatforms(t).Catalog))
-	routes := slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), docsRoutes(), widgetRoutes())
+	routes := slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), ownRoutes())
 	require.Len(t, known, len(routes))
 	for _, route := range routes {
 		require.Contains(t, known, route.Method+" "+route.Path)

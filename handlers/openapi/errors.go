@@ -42,13 +42,6 @@ func (d *describer) errorResponse(status int) *huma.Response {
 	return response
 }
 
-func addCode(response *huma.Response, code errcode.Code) {
-	codes, _ := response.Extensions[codesKey].([]string)
-	codes = append(codes, string(code))
-	response.Extensions[codesKey] = codes
-	response.Description = "`" + strings.Join(codes, "`, `") + "`"
-}
-
 // codesOf returns the errors of an operation, in the order of package errcode: the errors that follow from its access and its
 // input, and its specific errors.
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
@@ -147,9 +140,8 @@ func readCodeDocs(page string) ([]codeDoc, error) {
 		name, text, _ := strings.Cut(section, "\n")
 		text, _, _ = strings.Cut(text, "\n## ")
 		doc := codeDoc{Code: errcode.Code(name), Cause: labelled(text, "Cause"), Client: labelled(text, "Client")}
-		status := leadingDigits(labelled(text, "Status"))
 		switch {
-		case status != strconv.Itoa(doc.Code.Status()):
+		case !strings.HasPrefix(labelled(text, "Status"), strconv.Itoa(doc.Code.Status())):
 			faults = append(faults, fmt.Errorf("%s: the status is %d", name, doc.Code.Status()))
 		case doc.Cause == "" || doc.Client == "" || labelled(text, "Operator") == "":
 			faults = append(faults, fmt.Errorf("%s: Cause, Client or Operator is missing", name))
@@ -179,12 +171,4 @@ func labelled(text, label string) string {
 		return ""
 	}
 	return strings.ToUpper(sentence[:1]) + sentence[1:]
-}
-
-func leadingDigits(text string) string {
-	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
-	if end < 0 {
-		return text
-	}
-	return text[:end]
 }

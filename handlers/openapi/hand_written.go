@@ -198,12 +198,15 @@ const (
 	docsYAMLPath = docsPath + "/openapi.yaml"
 )
 
-// docsRoutes are the routes of the description itself. They exist only where `/docs` is mounted.
-func docsRoutes() []handlers.Route {
+// ownRoutes are the routes of the description itself, which exist only where `/docs` is mounted, and the addresses of the widget that
+// browsers load. The operations that these call are registered by [widget.Register].
+func ownRoutes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: docsPath, Public: true, Summary: "This description: a page for browsers, otherwise JSON"},
 		{Method: http.MethodGet, Path: docsJSONPath, Public: true, Summary: "This description as JSON"},
 		{Method: http.MethodGet, Path: docsYAMLPath, Public: true, Summary: "This description as YAML"},
+		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},
+		{Method: http.MethodGet, Path: "/widget/{channelId}/widget.js", Public: true, Summary: "The script that a site embeds"},
 	}
 }
 
@@ -212,15 +215,6 @@ func descriptionResponse() *huma.Response {
 	return &huma.Response{
 		Description: "OpenAPI 3.1",
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: anything}},
-	}
-}
-
-// widgetRoutes are the addresses of the widget that browsers load. The operations that these call are registered by
-// [widget.Register].
-func widgetRoutes() []handlers.Route {
-	return []handlers.Route{
-		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},
-		{Method: http.MethodGet, Path: "/widget/{channelId}/widget.js", Public: true, Summary: "The script that a site embeds"},
 	}
 }
 

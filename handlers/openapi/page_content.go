@@ -113,7 +113,6 @@ func docsRules(schema *huma.Schema) []string {
 	}
 	var rules []string
 	say := func(format string, args ...any) { rules = append(rules, fmt.Sprintf(format, args...)) }
-	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 	if schema.Nullable {
 		say("or null")
 	}
@@ -130,28 +129,25 @@ func docsRules(schema *huma.Schema) []string {
 	if schema.PatternDescription != "" {
 		say("%s", schema.PatternDescription)
 	}
-	switch {
-	case schema.Minimum != nil && schema.Maximum != nil:
-		say("%s to %s", number(*schema.Minimum), number(*schema.Maximum))
-	case schema.Minimum != nil:
-		say("at least %s", number(*schema.Minimum))
-	case schema.Maximum != nil:
-		say("at most %s", number(*schema.Maximum))
-	}
-	bounds := func(least, most *int, what string) {
-		switch {
-		case least != nil && most != nil:
-			say("%d to %d %s", *least, *most, what)
-		case least != nil:
-			say("at least %d %s", *least, what)
-		case most != nil:
-			say("at most %d %s", *most, what)
-		}
-	}
-	bounds(schema.MinLength, schema.MaxLength, "characters")
-	bounds(schema.MinItems, schema.MaxItems, "elements")
+	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	rules = appendBounds(rules, schema.Minimum, schema.Maximum, number, "")
+	rules = appendBounds(rules, schema.MinLength, schema.MaxLength, strconv.Itoa, " characters")
+	rules = appendBounds(rules, schema.MinItems, schema.MaxItems, strconv.Itoa, " elements")
 	if schema.Default != nil {
 		say("default `%v`", schema.Default)
+	}
+	return rules
+}
+
+// appendBounds appends the bounds of a number of things in words.
+func appendBounds[T any](rules []string, least, most *T, written func(T) string, things string) []string {
+	switch {
+	case least != nil && most != nil:
+		return append(rules, written(*least)+" to "+written(*most)+things)
+	case least != nil:
+		return append(rules, "at least "+written(*least)+things)
+	case most != nil:
+		return append(rules, "at most "+written(*most)+things)
 	}
 	return rules
 }
@@ -171,16 +167,8 @@ func docsSchemas(document *huma.OpenAPI) []docsSchema {
 			})
 		}
 		// Required members come first.
-		slices.SortStableFunc(object.Fields, func(a, b docsField) int {
-			switch {
-			case a.Required == b.Required:
-				return 0
-			case a.Required:
-				return -1
-			default:
-				return 1
-			}
-		})
+		optional := slices.DeleteFunc(slices.Clone(object.Fields), func(f docsField) bool { return f.Required })
+		object.Fields = append(slices.DeleteFunc(object.Fields, func(f docsField) bool { return !f.Required }), optional...)
 		shown = append(shown, object)
 	}
 	return shown

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -212,7 +213,7 @@ func (r *reader) add(vendor, name string, err error, read func() (Model, error))
 	known, twice := r.models[key]
 	_, skipped := r.skipped[key]
 	switch {
-	case twice && (err != nil || !known.equal(&model)), skipped && err == nil:
+	case twice && (err != nil || !reflect.DeepEqual(known, model)), skipped && err == nil:
 		delete(r.models, key)
 		r.skipped[key] = "the file has it twice, with different entries"
 	case err != nil:
@@ -220,12 +221,6 @@ func (r *reader) add(vendor, name string, err error, read func() (Model, error))
 	default:
 		r.models[key] = model
 	}
-}
-
-func (m *Model) equal(other *Model) bool {
-	tiers := slices.Equal(m.Tiers, other.Tiers)
-	return tiers && m.Window == other.Window && m.MaxOutput == other.MaxOutput && m.Price == other.Price && m.Reasoning == other.Reasoning &&
-		m.NoSampling == other.NoSampling && m.Shutdown == other.Shutdown
 }
 
 // check returns the reason why the model can't be sold, or nil. It limits the largest output to the window.

@@ -119,8 +119,10 @@ func readLiteLLM(members object) (m Model, err error) {
 		return m, fmt.Errorf("it is for %s, not for chat", cmp.Or(mode, "an unknown use"))
 	}
 	m.Reasoning = members.true("supports_reasoning")
-	if day := members.text("deprecation_date"); isDay(day) {
-		m.Shutdown = day
+	if day := members.text("deprecation_date"); day != "" {
+		if _, err := time.Parse(time.DateOnly, day); err == nil {
+			m.Shutdown = day
+		}
 	}
 	window, err := members.tokens("max_input_tokens")
 	largest, errOutput := members.tokens("max_output_tokens")
@@ -255,9 +257,4 @@ func (m *Model) readModelsDevTiers(cost object) error {
 func (m *Model) addTier(above int64, price Price) {
 	price.Input, price.Output = cmp.Or(price.Input, m.Price.Input), cmp.Or(price.Output, m.Price.Output)
 	m.Tiers = append(m.Tiers, Tier{Above: above, Price: price})
-}
-
-func isDay(text string) bool {
-	_, err := time.Parse(time.DateOnly, text)
-	return err == nil
 }

@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -94,7 +93,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	if _, err := io.WriteString(w, `{"conversation":`); err != nil {
-		return fmt.Errorf("export a conversation: %w", err)
+		return err
 	}
 	if err := out.Encode(exportedCustomer{
 		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, Address: c.Address, CustomerName: c.CustomerName,
@@ -102,7 +101,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		Attention: c.Attention, BlockedAt: exportTime(c.BlockedAt), PausedUntil: exportTime(c.PausedUntil),
 		LastCustomerAt: exportTime(c.LastCustomerAt), CreatedAt: exportTime(c.CreatedAt), UpdatedAt: exportTime(c.UpdatedAt),
 	}); err != nil {
-		return fmt.Errorf("export a conversation: %w", err)
+		return err
 	}
 	err = exportList(w, out, `,"messages":[`, func(m *exportedMessage) string { return m.ID }, func(page store.Page) ([]exportedMessage, error) {
 		messages, err := q.Messages(ctx, orgID, id, page)
@@ -139,10 +138,8 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(w, "]}\n"); err != nil {
-		return fmt.Errorf("export a conversation: %w", err)
-	}
-	return nil
+	_, err = io.WriteString(w, "]}\n")
+	return err
 }
 
 // exportList writes the text before a list, and its elements.
@@ -150,25 +147,22 @@ func exportList[T any](
 	w io.Writer, out *json.Encoder, before string, id func(*T) string, read func(store.Page) ([]T, error),
 ) error {
 	if _, err := io.WriteString(w, before); err != nil {
-		return fmt.Errorf("export a conversation: %w", err)
+		return err
 	}
-	first := true
+	separator := ""
 	for page := (store.Page{}); ; {
 		rows, err := read(page)
 		if err != nil {
-			return fmt.Errorf("export a conversation: %w", err)
+			return err
 		}
 		for i := range rows {
-			if !first {
-				_, err = io.WriteString(w, ",")
+			if _, err := io.WriteString(w, separator); err != nil {
+				return err
 			}
-			first = false
-			if err == nil {
-				err = out.Encode(&rows[i])
+			if err := out.Encode(&rows[i]); err != nil {
+				return err
 			}
-			if err != nil {
-				return fmt.Errorf("export a conversation: %w", err)
-			}
+			separator = ","
 		}
 		if len(rows) == 0 {
 			return nil

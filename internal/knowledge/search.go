@@ -279,7 +279,11 @@ func (q *question) score(text string) float64 {
 	eachWord(text, func(w word) bool {
 		length++
 		if i, ok := q.place[w.folded]; ok {
-			counts[i] += share(q.words[i].word, w)
+			share := 1.0 // a word without accents matches all of its accented forms
+			if asked := q.words[i].word; asked.accented() && asked.exact != w.exact {
+				share = accentShare
+			}
+			counts[i] += share
 			if pair, ok := q.pairs[[2]string{before, w.folded}]; ok {
 				weight := 0.0 // if the question has too many words to count the one before
 				if j, ok := q.place[before]; ok {
@@ -300,13 +304,4 @@ func (q *question) score(text string) float64 {
 		score += extra
 	}
 	return score
-}
-
-// share returns the factor of a found word for an asked word with the same letters. A word without accents matches all of its accented
-// forms.
-func share(asked, found word) float64 {
-	if asked.accented() && asked.exact != found.exact {
-		return accentShare
-	}
-	return 1
 }

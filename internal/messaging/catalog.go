@@ -7,6 +7,7 @@
 package messaging
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -197,35 +198,19 @@ func widget() *platforms.ChannelType {
 }
 
 // Code is the public error code of a class of failures, "" if there is none of its own.
-func Code(class platforms.Class) string {
-	switch class {
-	case platforms.NeedsReauth:
-		return codes.NeedsReauth
-	case platforms.WindowExpired:
-		return codes.ServiceWindowExpired
-	case platforms.TemplateRequired:
-		return codes.TemplateRequired
-	default:
-		return ""
-	}
+func Code(class platforms.Class) string { return codesOf[class] }
+
+var codesOf = map[platforms.Class]string{
+	platforms.NeedsReauth: codes.NeedsReauth, platforms.WindowExpired: codes.ServiceWindowExpired,
+	platforms.TemplateRequired: codes.TemplateRequired,
 }
 
 // FailureCode is the code of a message that was not delivered for a reason of the class, "" if the class says nothing.
-func FailureCode(class platforms.Class) string {
-	switch class {
-	case platforms.Retry:
-		return codes.SendFailed
-	case platforms.Refused:
-		return codes.SendRefused
-	case platforms.CustomerBlocked:
-		return codes.CustomerBlocked
-	case platforms.TemplatePaused:
-		return codes.TemplatePaused
-	case platforms.TemplateRefused:
-		return codes.TemplateRefused
-	default:
-		return Code(class)
-	}
+func FailureCode(class platforms.Class) string { return cmp.Or(failureCodes[class], codesOf[class]) }
+
+var failureCodes = map[platforms.Class]string{
+	platforms.Retry: codes.SendFailed, platforms.Refused: codes.SendRefused, platforms.CustomerBlocked: codes.CustomerBlocked,
+	platforms.TemplatePaused: codes.TemplatePaused, platforms.TemplateRefused: codes.TemplateRefused,
 }
 
 // PersonalWindow is how long after the customer's last message a person may write. 0 means forever.
@@ -233,8 +218,5 @@ func (t ChannelType) PersonalWindow() time.Duration { return max(t.Window, t.Per
 
 // WindowClass is the class of a message that comes after the type's service window.
 func (t ChannelType) WindowClass() platforms.Class {
-	if t.AfterWindow == "" {
-		return platforms.WindowExpired
-	}
-	return t.AfterWindow
+	return cmp.Or(t.AfterWindow, platforms.WindowExpired)
 }

@@ -37,7 +37,9 @@ func classify(f providers.VendorFault, status int, header http.Header) *provider
 	e := providers.StatusError(known, header)
 	refused := known == http.StatusBadRequest || known == http.StatusUnprocessableEntity
 	switch {
-	case known == http.StatusPaymentRequired || outOfFunds(&f):
+	case known == http.StatusPaymentRequired, // the API also reports that with 400 and 429, and waiting doesn't help
+		f.HasWord("enforced_spend_limit_reached", "contract_spend_limit_reached", "organization_on_hold", "billing_error", "insufficient_quota"),
+		f.Begins("specified api usage limits", "credit balance is too low", "organization has been disabled"):
 		e.Failure, e.Permanent, e.Elsewhere, e.Cool = providers.FailureRefused, true, true, fundsCool
 	case refused && f.Mentions("assistant message prefill", "must end with a user message"):
 		e = providers.Unwritable("messages", "The last message of a request to this model must have the role user, system or tool.")
@@ -57,11 +59,4 @@ func classify(f providers.VendorFault, status int, header http.Header) *provider
 var overflows = []string{
 	"prompt is too long", "exceed context limit", "input is too long for requested model", "context window exceeds limit",
 	"maximum context length", "exceeded model token limit",
-}
-
-// outOfFunds reports whether the operator's account can't be charged. The API also reports that with the statuses 400 and 429, and
-// waiting doesn't help.
-func outOfFunds(f *providers.VendorFault) bool {
-	return f.HasWord("enforced_spend_limit_reached", "contract_spend_limit_reached", "organization_on_hold", "billing_error", "insufficient_quota") ||
-		f.Begins("specified api usage limits", "credit balance is too low", "organization has been disabled")
 }

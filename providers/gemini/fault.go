@@ -40,7 +40,8 @@ func classify(f providers.VendorFault, status int, header http.Header) *provider
 	switch {
 	case known == http.StatusBadRequest && f.Mentions("token count") && f.Mentions("exceeds the maximum number of tokens"):
 		e.Failure = providers.FailureContextTooLong
-	case known == http.StatusBadRequest && (f.HasWord("failed_precondition") || wrongKey(&f)),
+	case known == http.StatusBadRequest && f.HasWord("failed_precondition", "api_key_invalid"),
+		known == http.StatusBadRequest && strings.HasPrefix(strings.ToLower(f.Message), "api key "), // a wrong or expired one
 		known >= http.StatusUnauthorized && known <= http.StatusNotFound:
 		e.Elsewhere, e.Cool = true, coolLong
 	case e.Failure == providers.FailureOverloaded && f.PerDay:
@@ -51,9 +52,4 @@ func classify(f providers.VendorFault, status int, header http.Header) *provider
 		}
 	}
 	return e
-}
-
-// wrongKey reports whether the key is wrong or has expired. The API answers a wrong key with the status of a bad request.
-func wrongKey(f *providers.VendorFault) bool {
-	return f.HasWord("api_key_invalid") || strings.HasPrefix(strings.ToLower(f.Message), "api key ")
 }
