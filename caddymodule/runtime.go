@@ -59,7 +59,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db.APIKeys)
-	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.processors), a.BaseURL)
+	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.ring, shared.processors), a.BaseURL)
 	queue := inbox.New(shared.db, shared.ring)
 	queue.Log = a.log
 	set, err := a.newPlatforms()

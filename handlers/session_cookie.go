@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,8 +26,7 @@ const (
 // The cookie of a device that a person has signed in from, by the same rules. It is no login: with it, failed logins
 // from elsewhere don't keep its person out there.
 const (
-	deviceCookie      = "__Host-svc_device"
-	localDeviceCookie = "svc_device"
+	localDeviceCookie = "svc_device"         // with the same prefix over https
 	deviceLifetime    = 400 * 24 * time.Hour // browsers keep no cookie longer
 )
 
@@ -39,43 +40,53 @@ const busyRetryAfter = time.Second
 // address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. A request counts
 // as https if its connection has TLS or if base_url is https, which is for a proxy that ends TLS.
 type Sessions struct {
+	cookies
+
 	sessions *identity.Sessions
-	https    bool
 }
+
+// cookies are the cookies of a session and a device, see [SessionCookie].
+type cookies struct {
+	https bool
+	// session and device are the names over plain http.
+	session, device string
+}
+
+// securePrefix begins the names of cookies over https.
+const securePrefix = "__Host-"
 
 // NewSessions returns the HTTP side of sessions. baseURL is the service's own address.
 func NewSessions(sessions *identity.Sessions, baseURL string) *Sessions {
-	return &Sessions{sessions: sessions, https: strings.HasPrefix(baseURL, "https://")}
+	return &Sessions{cookies{strings.HasPrefix(baseURL, "https://"), LocalSessionCookie, localDeviceCookie}, sessions}
 }
 
 // Allowed refuses requests that can't have a session: those over plain http that isn't local (forbidden, with the reason).
-func (s *Sessions) Allowed(r *http.Request) error {
-	_, err := s.cookieName(r)
+func (c cookies) Allowed(r *http.Request) error {
+	_, err := c.prefix(r)
 	return err
 }
 
 // SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. organization chooses if several have
-// the user. The error is invalid_request with the field organization if it must choose, unauthenticated, rate_limited, or forbidden for plain http
-// and for a request that another site made.
-func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password, organization string) (identity.Principal, error) {
+// the user, and code is for a user with a second factor. The error is invalid_request with the field organization or code if one is needed,
+// unauthenticated, rate_limited, or forbidden for plain http and for a request that another site made.
+func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password, organization, code string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
-		return s.sessions.Begin(r.Context(), email, password, organization, s.client(r))
+		return s.sessions.Begin(r.Context(), email, password, organization, s.client(r, code))
 	})
 }
 
 // SetPassword uses a one-time link of an invitation or a reset: it sets the password and signs the user in, as SignIn does. It returns
-// invalid_request with the field token or password.
-func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, password string) (identity.Principal, error) {
+// invalid_request with the field token, password or code.
+func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, password, code string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
-		return s.sessions.BeginWithLink(r.Context(), link, password, s.client(r))
+		return s.sessions.BeginWithLink(r.Context(), link, password, s.client(r, code))
 	})
 }
 
 func (s *Sessions) begin(
 	w http.ResponseWriter, r *http.Request, begin func() (string, identity.Principal, error),
 ) (identity.Principal, error) {
-	name, err := s.cookieName(r)
-	if err != nil {
+	if err := s.Allowed(r); err != nil {
 		return identity.Principal{}, err
 	}
 	if err := sameOrigin(r); err != nil {
@@ -90,7 +101,7 @@ func (s *Sessions) begin(
 			return identity.Principal{}, Internal(err)
 		}
 	}
-	http.SetCookie(w, sessionCookieOf(name, token, int(identity.SessionLifetime/time.Second)))
+	s.set(w, r, s.session, token, identity.SessionLifetime)
 	s.rememberDevice(w, r, principal)
 	return principal, nil
 }
@@ -109,16 +120,33 @@ func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, princi
 	return nil
 }
 
+// EnableSecondFactor stores the secret of an [identity.Enrolment] for the signed-in person after a code of it, ends the person's other sessions,
+// and returns the recovery codes, which are shown this once. It returns invalid_request with the field code, conflict, and rate_limited.
+func (s *Sessions) EnableSecondFactor(r *http.Request, principal identity.Principal, secret, code string) ([]string, error) {
+	codes, err := s.sessions.EnableSecondFactor(r.Context(), principal, s.token(r), secret, code)
+	if err != nil {
+		return nil, loginRefusal(err)
+	}
+	return codes, nil
+}
+
+// DisableSecondFactor removes the second factor of the signed-in person after one more code. It returns the errors of EnableSecondFactor.
+func (s *Sessions) DisableSecondFactor(r *http.Request, principal identity.Principal, code string) error {
+	if err := s.sessions.DisableSecondFactor(r.Context(), principal, code); err != nil {
+		return loginRefusal(err)
+	}
+	return nil
+}
+
 // SignOutEverywhere ends all sessions of the signed-in person and removes the cookie.
 func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, principal identity.Principal) error {
-	name, err := s.cookieName(r)
-	if err != nil {
+	if err := s.Allowed(r); err != nil {
 		return err
 	}
 	if err := s.sessions.EndAll(r.Context(), principal); err != nil {
 		return Internal(err)
 	}
-	http.SetCookie(w, sessionCookieOf(name, "", -1))
+	s.set(w, r, s.session, "", -time.Second)
 	return nil
 }
 
@@ -132,31 +160,15 @@ func (s *Sessions) List(r *http.Request, principal identity.Principal) ([]store.
 }
 
 // client describes the program that signs in, from its request.
-func (s *Sessions) client(r *http.Request) identity.Client {
-	client := identity.Client{Address: ClientAddress(r), Agent: r.UserAgent()}
-	if name, err := s.cookieName(r); err == nil {
-		client.Device = onlyCookie(r, deviceCookieName(name))
-	}
-	return client
+func (c cookies) client(r *http.Request, code string) identity.Client {
+	return identity.Client{Address: ClientAddress(r), Agent: r.UserAgent(), Device: c.get(r, c.device), Code: code}
 }
 
 // rememberDevice sets the cookie of the person's device. Its failure doesn't fail the sign-in.
 func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, principal identity.Principal) {
-	name, err := s.cookieName(r)
-	if err != nil {
-		return
-	}
 	if token, err := s.sessions.Device(r.Context(), principal); err == nil {
-		http.SetCookie(w, sessionCookieOf(deviceCookieName(name), token, int(deviceLifetime/time.Second)))
+		s.set(w, r, s.device, token, deviceLifetime)
 	}
-}
-
-// deviceCookieName is the name of the device's cookie beside the session's.
-func deviceCookieName(session string) string {
-	if session == SessionCookie {
-		return deviceCookie
-	}
-	return localDeviceCookie
 }
 
 // Principal returns the principal of the session. The error is unauthenticated without a session, and forbidden for an unsafe
@@ -186,8 +198,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 
 // SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
 func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
-	name, err := s.cookieName(r)
-	if err != nil {
+	if err := s.Allowed(r); err != nil {
 		return err
 	}
 	if err := sameOrigin(r); err != nil {
@@ -196,34 +207,37 @@ func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if err := s.sessions.End(r.Context(), s.token(r)); err != nil {
 		return Internal(err)
 	}
-	http.SetCookie(w, sessionCookieOf(name, "", -1))
+	s.set(w, r, s.session, "", -time.Second)
 	return nil
 }
 
-// token returns the value of the session's cookie, or empty. Of two cookies with the name neither counts: another site may have planted one.
-func (s *Sessions) token(r *http.Request) string {
-	name, err := s.cookieName(r)
-	if err != nil {
+// token returns the value of the session's cookie, or empty.
+func (c cookies) token(r *http.Request) string { return c.get(r, c.session) }
+
+// get returns the value of a cookie, or empty. Of two cookies with the name neither counts: another site may have planted one.
+func (c cookies) get(r *http.Request, name string) string {
+	prefix, err := c.prefix(r)
+	found := r.CookiesNamed(prefix + name)
+	if err != nil || len(found) != 1 {
 		return ""
 	}
-	return onlyCookie(r, name)
+	return found[0].Value
 }
 
-// onlyCookie returns the value of the only cookie with the name.
-func onlyCookie(r *http.Request, name string) string {
-	cookies := r.CookiesNamed(name)
-	if len(cookies) != 1 {
-		return ""
+// set sets a cookie. A negative age removes it.
+func (c cookies) set(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	if prefix, err := c.prefix(r); err == nil {
+		http.SetCookie(w, sessionCookieOf(prefix+name, value, int(age/time.Second)))
 	}
-	return cookies[0].Value
 }
 
-func (s *Sessions) cookieName(r *http.Request) (string, error) {
+// prefix returns the beginning of the names of cookies for a request. The error is that of [Sessions.Allowed].
+func (c cookies) prefix(r *http.Request) (string, error) {
 	switch {
-	case s.https || r.TLS != nil:
-		return SessionCookie, nil
+	case c.https || r.TLS != nil:
+		return securePrefix, nil
 	case local(r.Host):
-		return LocalSessionCookie, nil
+		return "", nil
 	default:
 		return "", &Error{
 			Code: errcode.Forbidden,
@@ -236,7 +250,7 @@ func (s *Sessions) cookieName(r *http.Request) (string, error) {
 func sessionCookieOf(name, token string, maxAge int) *http.Cookie {
 	return &http.Cookie{ //nolint:gosec // G124: without Secure on this machine's own plain http only, see Sessions
 		Name: name, Value: token, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(name, "__Host-"),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(name, securePrefix),
 	}
 }
 
@@ -259,6 +273,39 @@ func sameOrigin(r *http.Request) error {
 		return &Error{Code: errcode.Forbidden, Message: "The request comes from another site.", Cause: err}
 	}
 	return nil
+}
+
+// NeedsCode returns the error of an operator whose second factor is too old: invalid_request with the field code.
+func NeedsCode() error { return codeRefusal(identity.ErrCodeNeeded) }
+
+// codeRefusal returns the public form of an error about the code of a second factor: invalid_request with the field code, or conflict.
+func codeRefusal(err error) error {
+	refused := &Error{Code: errcode.InvalidRequest, Field: "code", Cause: err}
+	clock, isClock := errors.AsType[*identity.ClockError](err)
+	switch {
+	case isClock:
+		where := "ahead"
+		if clock.Ahead < 0 {
+			where = "behind"
+		}
+		refused.Message = fmt.Sprintf("The code is right for a clock that is about %.0f minutes %s. Have the device that shows the codes set its time "+
+			"automatically, and try again.", math.Ceil(clock.Ahead.Abs().Minutes()), where)
+	case errors.Is(err, identity.ErrCodeNeeded):
+		refused.Message = "Enter the six digits that your authenticator app shows, or a recovery code."
+	case errors.Is(err, identity.ErrWrongCode):
+		refused.Message = "The code is wrong. Enter the six digits that your authenticator app shows now, or a recovery code that wasn't used."
+	case errors.Is(err, identity.ErrCodeUsed):
+		refused.Message = "This code was used already. Wait for the next one, up to 30 seconds."
+	case errors.Is(err, identity.ErrNoRecoveryCodes):
+		refused.Message = "This is no code of the authenticator app, and all recovery codes are used. Have your second factor reset."
+	case errors.Is(err, identity.ErrNoSecondFactor):
+		return &Error{Code: errcode.Conflict, Message: "There is no second factor. Set one up.", Cause: err}
+	case errors.Is(err, store.ErrConflict):
+		return &Error{Code: errcode.Conflict, Message: "There is a second factor already. Switch it off first.", Cause: err}
+	default:
+		return BadField(err)
+	}
+	return refused
 }
 
 // loginRefusal returns the public form of an error of [identity.Sessions].
@@ -286,7 +333,7 @@ func loginRefusal(err error) error {
 			Message: "Too many people are signing in at this moment. Retry shortly.",
 		}
 	default:
-		return BadField(err)
+		return codeRefusal(err)
 	}
 }
 

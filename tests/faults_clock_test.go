@@ -37,7 +37,7 @@ func openClockNode(t *testing.T, location store.Location) *clockNode {
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	return &clockNode{
-		db: db, book: billing.NewBook(db), queue: inbox.New(db, ring), sessions: identity.NewSessions(db, nil),
+		db: db, book: billing.NewBook(db), queue: inbox.New(db, ring), sessions: identity.NewSessions(db, ring, nil),
 		keys: identity.NewAuthenticator(db.APIKeys), windows: limit.NewStore(db.Windows()),
 	}
 }

@@ -231,6 +231,12 @@ func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (bill
 		})
 	}
 	if err == nil {
+		err = db.SecondFactors.Each(ctx, func(f store.SecondFactor) error {
+			note(f.PersonID, f.Secret, vault.SecondFactor(f.OrgID, f.PersonID))
+			return nil
+		})
+	}
+	if err == nil {
 		var keys []store.IDKey
 		keys, err = db.IDKeys.All(ctx)
 		if len(keys) > 0 { // the newest was made in place of those before, if these are lost

@@ -98,3 +98,24 @@ func TestOperatorKeyCommands(t *testing.T) {
 	require.NoError(t, table.err)
 	require.Regexp(t, `(?m)^opk_\w+ +ck_operator_\w+… +sign-up +organizations:write,api_keys:write +cli:\S.* +\S+Z +\S+Z +\S+Z +-$`, table.stdout)
 }
+
+func TestOperatorCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	c.newOrg("Acme")
+	added := c.json("operator", "add", "--email", "LAN@example.com", "--role", "administrator")
+	require.Regexp(t, `^/console/welcome#[\w-]{43}$`, strOf(t, added, "link"))
+	id := strOf(t, added, "id")
+	c.refused("There is an operator with this e-mail address already", "operator", "add", "--email", "lan@example.com", "--role", "viewer")
+	c.refused(`--role is not valid: expected value to be one of "viewer, support, administrator"`, "operator", "add", "--email", "a@example.com", "--role", "owner")
+	require.Equal(t, "support", c.json("operator", "set", id, "--role", "support")["role"])
+	require.Equal(t, "disabled", c.json("operator", "set", id, "--disabled")["state"])
+	require.Equal(t, "invited", c.json("operator", "set", id, "--disabled=false")["state"])
+	require.NotEqual(t, added["link"], c.json("operator", "reset-password", id)["link"])
+	c.refused("none with a second factor", "operator", "reset-second-factor", id)
+	table := c.run("", "operator", "list")
+	require.NoError(t, table.err)
+	require.Regexp(t, `(?m)^opr_\w+ +lan@example.com +support +invited +false +\S+Z$`, table.stdout)
+	c.json("operator", "remove", id)
+	c.refused("There is no operator with this id", "operator", "remove", id)
+}

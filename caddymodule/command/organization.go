@@ -46,6 +46,10 @@ password and the sessions stay as they are.`,
 			example: "  $ caddy svc user reset --org org_… --email lan@example.com", note: handOver,
 		},
 		operation{
+			Operation: api.ResetMemberSecondFactor, verb: "reset-second-factor", byEmail: true, done: "User %s signs in without a second factor.",
+			example: "  $ caddy svc user reset-second-factor --org org_… --email lan@example.com",
+		},
+		operation{
 			Operation: api.ListMembers, verb: "list", columns: []string{"id", "email", "role", "state", "createdAt"},
 			long: "Lists the users of an organization. State invited: no password is set yet; expired: none was set in time.",
 		},
@@ -169,7 +173,33 @@ Scopes: ` + identity.JoinScopes(identity.AllOperatorScopes(), ", ") + ".",
 			done: "Operator key %s is revoked.",
 		},
 	)...)
-	return noun(&cobra.Command{Use: "operator", Short: "Manages the keys of the service's operators"}, keys)
+	const handOver = "No e-mail is sent: hand the link to the operator yourself. It is the end of the console's address and works once."
+	return noun(&cobra.Command{
+		Use: "operator", Short: "Adds, lists, changes and removes the people who run the service, and their keys",
+	}, append(f.operations("operator",
+		operation{
+			Operation: api.AddOperator, verb: "add", note: handOver,
+			long: `Adds an operator, who signs in to the console with a password and a second factor, and shows a one-time link to set the password.
+
+Roles: viewer (reads), support (also organizations, API keys, users, channels, the queue and the doctor; no money), administrator
+(everything). Texts of customers are never shown to operators.`,
+			example: "  $ caddy svc operator add --email lan@example.com --role administrator",
+		},
+		operation{Operation: api.ListOperators, verb: "list", columns: []string{"id", "email", "role", "state", "secondFactor", "createdAt"}},
+		operation{
+			Operation: api.UpdateOperator, verb: "set", example: "  $ caddy svc operator set opr_… --role support\n  $ caddy svc operator set opr_… --disabled",
+		},
+		operation{Operation: api.RemoveOperator, verb: "remove", example: "  $ caddy svc operator remove opr_…", done: "Operator %s is removed."},
+		operation{
+			Operation: api.LinkOperator, verb: "reset-password", example: "  $ caddy svc operator reset-password opr_…", note: handOver,
+			long: `Shows a new one-time link for an operator who lost the password or the previous link, which ends. The password stays as it is until
+the link is used, and the second factor in any case.`,
+		},
+		operation{
+			Operation: api.ResetOperatorSecondFactor, verb: "reset-second-factor", example: "  $ caddy svc operator reset-second-factor opr_…",
+			done: "Operator %s has no second factor: the next sign-in sets up another.",
+		},
+	), keys)...)
 }
 
 func auditCommand(f *commandFlags) *cobra.Command {

@@ -109,7 +109,7 @@ or a credential of systemd only at its start. A worker reads both at its start.
 As long as a server or worker runs without the first key, rekey names it and changes nothing, because that process could
 no longer open what is encrypted anew. A process that ended without notice is named for a minute.
 
-Provider keys, the credentials of channels, the secrets of event endpoints and the key of customers' ids are encrypted anew.
+Provider keys, the credentials of channels, the secrets of event endpoints and of second factors, and the key of customers' ids are encrypted anew.
 Messages, and answers kept for an Idempotency-Key, are not: they stay readable as long as their key stands in master_key.
 
 It can be interrupted and repeated, and runs beside a working server. Values that no key of master_key opens are left

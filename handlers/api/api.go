@@ -122,7 +122,7 @@ func (d *Deps) complete() {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.Sessions == nil {
-		d.Sessions = handlers.NewSessions(identity.NewSessions(d.DB, nil), d.BaseURL)
+		d.Sessions = handlers.NewSessions(identity.NewSessions(d.DB, d.Ring, nil), d.BaseURL)
 	}
 	if d.Knowledge == nil {
 		d.Knowledge = knowledge.New(d.DB, d.Logger)

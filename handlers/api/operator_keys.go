@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// The operations on the keys of operators.
+// The operations on the keys of operators, and, for the command line alone, on their accounts.
 var (
 	CreateOperatorKey = operation(service("createOperatorKey", "POST /operator-keys", "operator_keys:write",
 		"Create an operator key, which is shown this once"), (*Deps).createOperatorKey)
@@ -20,6 +20,18 @@ var (
 		"List the operator keys, revoked ones too, oldest first"), (*Deps).listOperatorKeys)
 	RevokeOperatorKey = operation(service("revokeOperatorKey", "DELETE /operator-keys/{id}", "operator_keys:write",
 		"Revoke an operator key permanently, from the next request on"), (*Deps).revokeOperatorKey)
+
+	AddOperator = operation(service("addOperator", "POST /operators", "",
+		"Add an operator; the answer has a one-time link to set the password"), (*Deps).addOperator)
+	ListOperators  = operation(service("listOperators", "GET /operators", "", "List the operators, oldest first"), (*Deps).listOperators)
+	UpdateOperator = operation(service("updateOperator", "PATCH /operators/{id}", "",
+		"Change an operator's role, or disable the operator, whose sessions end"), (*Deps).updateOperator)
+	RemoveOperator = operation(service("removeOperator", "DELETE /operators/{id}", "",
+		"Remove an operator, whose sessions end"), (*Deps).removeOperator)
+	LinkOperator = operation(service("linkOperator", "POST /operators/{id}/link", "",
+		"Make a new one-time link for an operator who lost the last one, or the password"), (*Deps).linkOperator)
+	ResetOperatorSecondFactor = operation(service("resetOperatorSecondFactor", "DELETE /operators/{id}/second-factor", "",
+		"Remove the second factor of an operator who lost it; the next sign-in sets up another"), (*Deps).resetOperatorSecondFactor)
 )
 
 // OperatorKeyObject is an operator key without its secret, which the store doesn't have. It is exported for the framework, see [endpoint.PathID].
@@ -95,4 +107,121 @@ func (d *Deps) revokeOperatorKey(ctx context.Context, principal *identity.Princi
 		return nil, handlers.Internal(fmt.Errorf("revoking an operator key: %w", err))
 	}
 	return &endpoint.Empty{}, nil
+}
+
+// OperatorObject is an operator. It is exported for the framework, see [endpoint.PathID].
+type OperatorObject struct {
+	ID           string `json:"id"`
+	Email        string `json:"email"`
+	Role         string `json:"role"         enum:"viewer,support,administrator"`
+	State        string `json:"state"        enum:"invited,active,disabled" doc:"invited: no password was set yet"`
+	SecondFactor bool   `json:"secondFactor" doc:"One is set up"`
+	CreatedAt    string `json:"createdAt"    format:"date-time"`
+}
+
+func showOperator(o *store.Operator) OperatorObject {
+	state := "active"
+	switch {
+	case o.DisabledAt.Valid:
+		state = "disabled"
+	case o.Password == "":
+		state = "invited"
+	}
+	return OperatorObject{o.ID, o.Email, o.Role, state, o.SecondFactor, endpoint.Timestamp(o.CreatedAt)}
+}
+
+type linkedOperator struct {
+	OperatorObject
+
+	Link          string `json:"link"          doc:"To set a password, once: what stands behind the console's address"`
+	LinkExpiresAt string `json:"linkExpiresAt" format:"date-time"`
+}
+
+func (d *Deps) showLinkedOperator(operator *store.Operator, link identity.Link) *endpoint.JSON[linkedOperator] {
+	return endpoint.Answer(linkedOperator{
+		showOperator(operator), handlers.ConsoleWelcome(link.Token), endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
+	})
+}
+
+type operatorCreation struct {
+	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique among operators"`
+	Role  string `json:"role"  enum:"viewer,support,administrator"`
+}
+
+type operatorChange struct {
+	Role     *string `json:"role,omitempty" enum:"viewer,support,administrator"`
+	Disabled *bool   `json:"disabled,omitempty" doc:"true: can't sign in"`
+}
+
+func (d *Deps) addOperator(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body operatorCreation },
+) (*endpoint.JSON[linkedOperator], error) {
+	operator, link, err := identity.AddOperator(ctx, d.DB, principal.Operator, in.Body.Email, in.Body.Role)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator with this e-mail address already.", Cause: err}
+	}
+	if err != nil {
+		return nil, handlers.BadField(err)
+	}
+	return d.showLinkedOperator(&operator, link), nil
+}
+
+func (d *Deps) listOperators(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorObject], error) {
+	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.Operator, error) {
+		return d.DB.Operators.List(ctx, page)
+	}, func(row *store.Operator) string { return row.ID }, showOperator)
+}
+
+func (d *Deps) updateOperator(
+	ctx context.Context, principal *identity.Principal, in *idAndBody[operatorChange],
+) (*endpoint.JSON[OperatorObject], error) {
+	if err := d.DB.Operators.Change(ctx, principal.Operator, in.ID, in.Body.Role, in.Body.Disabled); err != nil {
+		return nil, refuseOperator(err)
+	}
+	operator, err := d.DB.Operators.ByID(ctx, in.ID)
+	if err != nil {
+		return nil, refuseOperator(err)
+	}
+	return endpoint.Answer(showOperator(&operator)), nil
+}
+
+func (d *Deps) removeOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return emptyOr(d.DB.Operators.Remove(ctx, principal.Operator, in.ID))
+}
+
+func (d *Deps) resetOperatorSecondFactor(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return emptyOr(d.DB.SecondFactors.Delete(ctx, principal.Operator, "", in.ID, nil))
+}
+
+func (d *Deps) linkOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedOperator], error) {
+	link, err := identity.LinkOperator(ctx, d.DB, principal.Operator, in.ID)
+	if err != nil {
+		return nil, refuseOperator(err)
+	}
+	operator, err := d.DB.Operators.ByID(ctx, in.ID)
+	if err != nil {
+		return nil, refuseOperator(err)
+	}
+	return d.showLinkedOperator(&operator, link), nil
+}
+
+func emptyOr(err error) (*endpoint.Empty, error) {
+	if err != nil {
+		return nil, refuseOperator(err)
+	}
+	return &endpoint.Empty{}, nil
+}
+
+// refuseOperator returns the public form of an error about an operator.
+func refuseOperator(err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return handlers.NotFound("There is no operator with this id, or none with a second factor.")
+	case errors.Is(err, store.ErrLastAdministrator):
+		return &handlers.Error{
+			Code: errcode.Conflict, Message: "This is the last administrator who can sign in. Make another operator an administrator first.", Cause: err,
+		}
+	default:
+		return handlers.Internal(fmt.Errorf("changing an operator: %w", err))
+	}
 }

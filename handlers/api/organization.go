@@ -163,9 +163,11 @@ var (
 		"Remove a member, who is signed out at once"), (*Deps).removeMember)
 	LinkMember = operation(administrators("linkMember", "POST /members/{id}/link", noScope,
 		"Make a new one-time link for a member who lost theirs, or the password"), (*Deps).linkMember)
+	ResetMemberSecondFactor = operation(administrators("resetMemberSecondFactor", "DELETE /members/{id}/second-factor", noScope,
+		"Switch off the second factor of a member who lost it"), (*Deps).resetMemberSecondFactor)
 )
 
-var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember}
+var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember, ResetMemberSecondFactor}
 
 func (d *Deps) inviteMember(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation },
@@ -222,6 +224,20 @@ func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in
 	return d.showLinkedMember(&user, link), nil
 }
 
+func (d *Deps) resetMemberSecondFactor(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	err := d.users().ResetSecondFactor(ctx, principal.Authority(), principal.OrgID, in.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		if _, err := d.getMember(ctx, principal, in); err != nil {
+			return nil, err
+		}
+		return nil, handlers.NotFound("The member has no second factor.")
+	}
+	if err != nil {
+		return nil, d.refuseMember(ctx, principal, in.ID, err)
+	}
+	return &endpoint.Empty{}, nil
+}
+
 func (d *Deps) users() *identity.Users { return identity.NewUsers(d.DB) }
 
 // refuseMember returns the public form of an error of [identity.Users].
@@ -235,7 +251,7 @@ func (d *Deps) refuseMember(ctx context.Context, principal *identity.Principal, 
 	case errors.Is(err, identity.ErrHigherRoleOnly):
 		return &handlers.Error{
 			Code: errcode.Forbidden, Cause: err,
-			Message: "Only a person of a higher role, or the operator, may reset this password. Change your own with PUT /session/password.",
+			Message: "Only a person of a higher role, or the operator, may do this. Change your own password with PUT /session/password.",
 		}
 	case errors.Is(err, identity.ErrAdministratorsOnly):
 		return &handlers.Error{Code: errcode.Forbidden, Message: "This needs the role administrator.", Cause: err}

@@ -85,6 +85,10 @@ func bodyFor(route handlers.Route) string {
 		return `{"language":"vi"}`
 	case "PUT /session/password":
 		return `{"currentPassword":"a long password","password":"another long password"}`
+	case "PUT /session/second-factor":
+		return `{"secret":"x","code":"12345"}`
+	case "POST /session/second-factor/disable":
+		return `{"code":"12345"}`
 	case "POST /knowledge-bases":
 		return `{"name":"new"}`
 	case "POST /knowledge-bases/{id}/documents":

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -67,6 +69,7 @@ type sessionOrganization struct {
 type sessionCreation struct {
 	Email        string `json:"email"    minLength:"1" maxLength:"254"`
 	Password     string `json:"password" minLength:"1" maxLength:"256"`
+	Code         string `json:"code,omitempty"         maxLength:"40" doc:"Of the second factor, or a recovery code, if you have switched it on"`
 	Organization string `json:"organization,omitempty" maxLength:"100" doc:"Id or name: which one, where several have the person under this address and password"` //nolint:lll // a struct tag can't be broken
 }
 
@@ -74,6 +77,7 @@ type sessionCreation struct {
 type passwordChange struct {
 	Token    string `json:"token"    minLength:"1" maxLength:"100" doc:"What stands behind the # of the one-time link"`
 	Password string `json:"password" minLength:"12" maxLength:"256" doc:"The new password"`
+	Code     string `json:"code,omitempty" maxLength:"40" doc:"Of the second factor, or a recovery code, if you have switched it on"`
 }
 
 // The operations on sessions of people.
@@ -93,15 +97,26 @@ var (
 		"Change how the dashboard's pages are written for you"), (*Deps).updateSession)
 	SignOut = operation(public("signOut", "DELETE /session",
 		"Sign out; without a session nothing happens"), (*Deps).signOut)
+	GetSecondFactor = operation(members("getSecondFactor", "GET /session/second-factor", noScope,
+		"Get whether you give a code beside your password"), (*Deps).getSecondFactor)
+	BeginSecondFactor = operation(acting(members("beginSecondFactor", "POST /session/second-factor", noScope,
+		"Make a secret for your authenticator app, which changes nothing yet")), (*Deps).beginSecondFactor)
+	EnableSecondFactor = operation(members("enableSecondFactor", "PUT /session/second-factor", noScope,
+		"Switch the second factor on with a code; ends your other sessions"), (*Deps).enableSecondFactor)
+	DisableSecondFactor = operation(acting(members("disableSecondFactor", "POST /session/second-factor/disable", noScope,
+		"Switch the second factor off with a code")), (*Deps).disableSecondFactor)
 )
 
-var sessionOperations = []Operation{SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, UpdateSession, SignOut}
+var sessionOperations = []Operation{
+	SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, UpdateSession, SignOut,
+	GetSecondFactor, BeginSecondFactor, EnableSecondFactor, DisableSecondFactor,
+}
 
 func (d *Deps) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
 ) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization)
+	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization, in.Body.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +127,7 @@ func (d *Deps) setPassword(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
 ) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password)
+	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password, in.Body.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -223,4 +238,70 @@ func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Princi
 		return nil, err
 	}
 	return &endpoint.Empty{}, nil
+}
+
+// secondFactorState is whether a person gives a code beside the password.
+type secondFactorState struct {
+	Enabled       bool `json:"enabled"`
+	RecoveryCodes int  `json:"recoveryCodes" maximum:"10" doc:"How many recovery codes are left"`
+}
+
+func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[secondFactorState], error) {
+	factor, err := d.DB.SecondFactors.Of(ctx, principal.OrgID, principal.UserID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Answer(secondFactorState{err == nil, len(factor.Recovery)}), nil
+}
+
+type secondFactorSecret struct {
+	Secret string `json:"secret" doc:"To type into the authenticator app, and to send back with a code of it"`
+	URI    string `json:"uri"    doc:"otpauth://…, for a link or a QR code"`
+}
+
+func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[secondFactorSecret], error) {
+	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
+	}
+	_, host, _ := strings.Cut(d.BaseURL, "://")
+	secret, err := identity.NewEnrolment(cmp.Or(host, "caddy-svc"), user.Email)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Answer(secondFactorSecret(secret)), nil
+}
+
+type secondFactorEnabling struct {
+	Secret string `json:"secret" minLength:"1" maxLength:"100" writeOnly:"true" doc:"Of POST /session/second-factor"`
+	Code   string `json:"code"   minLength:"1" maxLength:"40" doc:"The six digits that the app shows"`
+}
+
+type enabledSecondFactor struct {
+	secondFactorState
+
+	Codes []string `json:"codes" doc:"The recovery codes, each for one sign-in without the app. They are shown this once"`
+}
+
+func (d *Deps) enableSecondFactor(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorEnabling },
+) (*endpoint.JSON[enabledSecondFactor], error) {
+	codes, err := d.Sessions.EnableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Secret, in.Body.Code)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.Answer(enabledSecondFactor{secondFactorState{true, len(codes)}, codes}), nil
+}
+
+type secondFactorDisabling struct {
+	Code string `json:"code" minLength:"1" maxLength:"40" doc:"The six digits that the app shows, or a recovery code"`
+}
+
+func (d *Deps) disableSecondFactor(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorDisabling },
+) (*endpoint.JSON[secondFactorState], error) {
+	if err := d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code); err != nil {
+		return nil, err
+	}
+	return endpoint.Answer(secondFactorState{}), nil
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,10 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/pquerna/otp/totp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
@@ -143,7 +147,7 @@ func TestPublicRoutes(t *testing.T) {
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
-	sessions := handlers.NewSessions(identity.NewSessions(o.DB, nil), "http://localhost:8080")
+	sessions := handlers.NewSessions(identity.NewSessions(o.DB, o.Ring, nil), "http://localhost:8080")
 	for host, name := range map[string]string{
 		"localhost": handlers.LocalSessionCookie, "localhost:8080": handlers.LocalSessionCookie, "LOCALHOST": handlers.LocalSessionCookie, "127.0.0.1:80": handlers.LocalSessionCookie,
 		"127.9.9.9": handlers.LocalSessionCookie, "[::1]:8080": handlers.LocalSessionCookie, "[::1]": handlers.LocalSessionCookie,
@@ -156,7 +160,7 @@ func TestPlainHTTP(t *testing.T) {
 		if name == "" {
 			require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code, host)
 			w := httptest.NewRecorder()
-			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword, "")
+			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword, "", "")
 			require.Equal(t, errcode.Forbidden, handlers.AsError(err).Code, host)
 			require.Contains(t, handlers.AsError(err).Message, "needs https", host)
 			require.Equal(t, errcode.Forbidden, handlers.AsError(sessions.Allowed(r)).Code)
@@ -357,3 +361,126 @@ func TestLanguage(t *testing.T) {
 	o.refused(t, errcode.InvalidRequest, "language", http.MethodPatch, "/session", "user:member", `{"language":"fr"}`)
 	require.Nil(t, language(`{"language":null}`))
 }
+
+// TestSecondFactorOverHTTP: a person switches the second factor on and off, and each refusal names the field and what to do.
+func TestSecondFactorOverHTTP(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	token := o.invite(t, "lan@example.com", handlers.RoleOwner)
+	lan := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"`+goodPassword+`"}`)))
+	ask := func(status int, method, path, body string) map[string]any {
+		t.Helper()
+		w := handlertest.Served(o.Serve, withCookie(request(method, path, "", body), lan))
+		require.Equal(t, status, w.Code, w.Body.String())
+		answer := map[string]any{}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		return answer
+	}
+	refused := func(message string, status int, method, path, body string) {
+		t.Helper()
+		fault := ask(status, method, path, body)["error"].(map[string]any)
+		require.Contains(t, fault["message"], message)
+		if status == http.StatusBadRequest {
+			require.Equal(t, "code", fault["field"])
+		}
+	}
+	code := func(off time.Duration, secret any) string {
+		code, err := totp.GenerateCode(secret.(string), o.now.Add(off))
+		require.NoError(t, err)
+		return code
+	}
+	const path, off = "/session/second-factor", "/session/second-factor/disable"
+	refused("There is no second factor", http.StatusConflict, http.MethodPost, off, `{"code":"123456"}`)
+	secret := ask(http.StatusOK, http.MethodPost, path, "")["secret"]
+	enable := func(code string) string { return fmt.Sprintf(`{"secret":%q,"code":%q}`, secret, code) }
+	refused("The code is wrong", http.StatusBadRequest, http.MethodPut, path, enable("12345"))
+	refused("about 5 minutes behind", http.StatusBadRequest, http.MethodPut, path, enable(code(-5*time.Minute, secret)))
+	require.Equal(t, map[string]any{"enabled": false, "recoveryCodes": 0.0}, ask(http.StatusOK, http.MethodGet, path, ""))
+	codes := ask(http.StatusOK, http.MethodPut, path, enable(code(0, secret)))["codes"].([]any)
+	refused("There is a second factor already", http.StatusConflict, http.MethodPut, path, enable(code(30*time.Second, secret)))
+
+	signIn := func(code string) string {
+		return fmt.Sprintf(`{"email":"lan@example.com","password":%q,"code":%q}`, goodPassword, code)
+	}
+	refused("Enter the six digits", http.StatusBadRequest, http.MethodPost, "/session", signIn(""))
+	lan = setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", signIn(codes[0].(string)))))
+	require.Equal(t, map[string]any{"enabled": true, "recoveryCodes": 9.0}, ask(http.StatusOK, http.MethodGet, path, ""))
+	refused("used already", http.StatusBadRequest, http.MethodPost, off, `{"code":"`+code(0, secret)+`"}`)
+	require.Equal(t, map[string]any{"enabled": false, "recoveryCodes": 0.0}, ask(http.StatusOK, http.MethodPost, off, `{"code":"`+code(30*time.Second, secret)+`"}`))
+	require.Equal(t, "owner", ask(http.StatusCreated, http.MethodPost, "/session", signIn(""))["role"])
+}
+
+// TestOperatorSessionsOverHTTP: an operator's cookie is no tenant's and the other way round, and nothing without the second factor has rights.
+func TestOperatorSessionsOverHTTP(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	cli := identity.CommandLine("cli:lan")
+	added, err := AddOperator.Run(t.Context(), o.Deps, &cli, endpoint.Values{"email": "lan@example.com", "role": "administrator"})
+	require.NoError(t, err)
+	_, link, _ := strings.Cut(added.(*linkedOperator).Link, "#")
+	sessions := handlers.NewOperatorSessions(identity.NewOperators(o.DB, o.Ring, nil), "https://console.example")
+	post := func(cookies ...*http.Cookie) *http.Request {
+		r := request(http.MethodPost, "/console", "", "")
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return r
+	}
+	foreign := post()
+	foreign.Header.Set("Sec-Fetch-Site", "cross-site")
+	_, err = sessions.UseLink(httptest.NewRecorder(), foreign, link, goodPassword)
+	require.Equal(t, errcode.Forbidden, handlers.AsError(err).Code)
+	w := httptest.NewRecorder()
+	session, err := sessions.UseLink(w, post(), link, goodPassword)
+	require.NoError(t, err)
+	require.Zero(t, session.Principal().OperatorScopes)
+	cookie := w.Result().Cookies()[0]
+	require.Equal(t, "__Host-svc_console", cookie.Name)
+	require.True(t, cookie.Secure && cookie.HttpOnly)
+
+	for _, name := range []string{handlers.SessionCookie, cookie.Name} {
+		handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, withCookie(request(http.MethodGet, "/session", "", ""), &http.Cookie{Name: name, Value: cookie.Value}))
+		_, err = sessions.Session(post(&http.Cookie{Name: name, Value: sessionToken("owner")}))
+		require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code)
+	}
+	secret, err := identity.NewEnrolment("svc", "lan@example.com")
+	require.NoError(t, err)
+	code, err := totp.GenerateCode(secret.Secret, *o.now)
+	require.NoError(t, err)
+	codes, err := sessions.EnableSecondFactor(post(cookie), secret.Secret, code)
+	require.NoError(t, err)
+	session, err = sessions.Session(post(cookie))
+	require.NoError(t, err)
+	principal := session.Principal()
+	_, err = ListOrganizations.Run(t.Context(), o.Deps, &principal, endpoint.Values{})
+	require.NoError(t, err)
+	principal.NeedsCode = true // ten minutes later
+	_, err = ListOrganizations.Run(t.Context(), o.Deps, &principal, endpoint.Values{})
+	require.NoError(t, err)
+	for _, money := range []Operation{CreditWallet, AdjustWallet, RefundCall, CreateOperatorKey} {
+		_, err = money.Run(t.Context(), o.Deps, &principal, endpoint.Values{
+			"id": "call_1", "amountMicros": "1", "reference": "r", "reason": "r", "name": "n", "scopes": []any{"wallet:write"},
+		})
+		require.Equal(t, "code", handlers.AsError(err).Field)
+	}
+	require.Equal(t, "code", handlers.AsError(sessions.SecondFactor(post(cookie), code)).Field)
+	require.NoError(t, sessions.SecondFactor(post(cookie), codes[0]))
+	_, err = sessions.SignIn(httptest.NewRecorder(), post(), "lan@example.com", "another password")
+	require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code)
+
+	id := endpoint.Values{"id": session.ID}
+	for _, refused := range []error{
+		second(RemoveOperator.Run(t.Context(), o.Deps, &cli, id)),
+		second(UpdateOperator.Run(t.Context(), o.Deps, &cli, endpoint.Values{"id": session.ID, "role": "viewer"})),
+		second(UpdateOperator.Run(t.Context(), o.Deps, &cli, endpoint.Values{"id": session.ID, "disabled": true})),
+	} {
+		require.Equal(t, errcode.Conflict, handlers.AsError(refused).Code)
+		require.Contains(t, refused.Error(), "last administrator")
+	}
+	require.Equal(t, errcode.Forbidden, handlers.AsError(second(RemoveOperator.Run(t.Context(), o.Deps, &principal, id))).Code, "for the command line alone")
+	require.NoError(t, sessions.SignOut(httptest.NewRecorder(), post(cookie)))
+	_, err = sessions.Session(post(cookie))
+	require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code)
+}
+
+func second(_ any, err error) error { return err }

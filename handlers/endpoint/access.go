@@ -63,6 +63,9 @@ func checkRights(principal *identity.Principal, route handlers.Route) error {
 		if !principal.OperatorScopes.Has(route.OperatorScope) {
 			return handlers.OperatorLacksScope(route.OperatorScope)
 		}
+		if principal.NeedsCode && (route.OperatorScope == identity.OperatorWalletWrite || route.OperatorScope == identity.OperatorKeysWrite) {
+			return handlers.NeedsCode()
+		}
 	case principal.Suspended:
 		return handlers.Suspended()
 	case !principal.Can(route.Scope, route.Role):

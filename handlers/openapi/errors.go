@@ -104,7 +104,9 @@ var specificCodes = map[string][]errcode.Code{
 
 	"signIn":      {errcode.Unauthenticated, errcode.Forbidden, errcode.RateLimited},
 	"setPassword": {errcode.Forbidden, errcode.RateLimited},
-	"signOut":     {errcode.Forbidden},
+
+	"enableSecondFactor": {errcode.Conflict}, "disableSecondFactor": {errcode.Conflict},
+	"signOut": {errcode.Forbidden},
 
 	"createEventEndpoint": {errcode.PlanLimitExceeded}, "testEventEndpoint": {errcode.Conflict},
 	"createAPIKey":        {errcode.PlanLimitExceeded, errcode.Conflict},

@@ -60,6 +60,8 @@ type Principal struct {
 	OperatorScopes OperatorScopes
 	// OperatorID is the id of the operator's key or account. It is empty for the command line.
 	OperatorID string
+	// NeedsCode: the second factor of the operator's session is too old to move money, or to make a key that may.
+	NeedsCode bool
 	// Env is the key's environment; live for a user.
 	Env  store.Env
 	Plan string

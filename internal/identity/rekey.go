@@ -17,10 +17,10 @@ type Rekeyed struct {
 	Overtaken int `json:"overtaken"` // replaced by another writer meanwhile; run again to be sure
 }
 
-// Rekey seals every provider key, the credentials of every channel, the secrets of every event endpoint and the store's key of ids again
+// Rekey seals every provider key, the credentials of every channel, the secrets of every event endpoint, every second factor and the store's key of ids again
 // that aren't sealed under the ring's first key; after it older keys may be removed from master_key. Values that don't open stay as they
 // are and are reported together in the error, except keys of ids that were lost and replaced. Rekey may be interrupted and repeated, and
-// runs beside a working server. It writes an entry to the audit log for each of the four sorts of which it changed something.
+// runs beside a working server. It writes an entry to the audit log for each of the five sorts of which it changed something.
 func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (Rekeyed, error) {
 	keys := rekeying{ring: ring}
 	err := db.ProviderKeys.Each(ctx, func(k store.ProviderKey) error {
@@ -54,6 +54,15 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	})
 	endpointsErr := endpoints.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "event_endpoint.rekey", Target: "event_endpoints"}, err)
 
+	factors := rekeying{ring: ring}
+	err = db.SecondFactors.Each(ctx, func(f store.SecondFactor) error {
+		name := fmt.Sprintf("second factor of %s", f.PersonID)
+		return factors.renew(name, f.Secret, vault.SecondFactor(f.OrgID, f.PersonID), func(fresh []byte) (bool, error) {
+			return db.SecondFactors.Reseal(ctx, f.OrgID, f.PersonID, f.Secret, fresh)
+		})
+	})
+	factorsErr := factors.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "second_factor.rekey", Target: "second_factors"}, err)
+
 	ids := rekeying{ring: ring}
 	stored, err := db.IDKeys.All(ctx)
 	for i := 0; i < len(stored) && err == nil; i++ {
@@ -68,13 +77,13 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	idsErr := ids.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "id_key.rekey", Target: "id_keys"}, err)
 
 	all := Rekeyed{}
-	for _, one := range []Rekeyed{keys.Rekeyed, channels.Rekeyed, endpoints.Rekeyed, ids.Rekeyed} {
+	for _, one := range []Rekeyed{keys.Rekeyed, channels.Rekeyed, endpoints.Rekeyed, factors.Rekeyed, ids.Rekeyed} {
 		all.Renewed += one.Renewed
 		all.Current += one.Current
 		all.Unopened += one.Unopened
 		all.Overtaken += one.Overtaken
 	}
-	return all, errors.Join(keysErr, channelsErr, endpointsErr, idsErr)
+	return all, errors.Join(keysErr, channelsErr, endpointsErr, factorsErr, idsErr)
 }
 
 // rekeying is the work of [Rekey] on one sort of values.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // A session ends after SessionIdle without use, and after SessionLifetime in any case.
@@ -66,21 +67,22 @@ func (e *SeveralOrganizationsError) Error() string {
 // how many passwords are hashed at a time.
 type Sessions struct {
 	db        *store.DB
+	factors   secondFactors
 	passwords *passwords
 }
 
-// NewSessions works on db. Each hash needs one of processors; nil doesn't bound them.
-func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
-	s := &Sessions{db: db, passwords: newPasswords()}
+// NewSessions works on db. ring seals the secrets of second factors. Each hash of a password needs one of processors; nil doesn't bound them.
+func NewSessions(db *store.DB, ring *vault.Ring, processors *semaphore.Weighted) *Sessions {
+	s := &Sessions{db: db, factors: secondFactors{db, ring}, passwords: newPasswords()}
 	s.passwords.processors = processors
 	return s
 }
 
 // Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Several organizations may have a
 // user with the e-mail address. The user with the password signs in. If several users have the password, organization, an id or a name,
-// selects one; it may be empty. Failures count against the client's address, or against a known device alone. It returns
-// [ErrWrongPassword], a [SeveralOrganizationsError], a [ThrottledError], [ErrBusy], or the store's error, after the same time whether or
-// not the user exists.
+// selects one; it may be empty. Failures count against the client's address, or against a known device
+// alone. It returns [ErrWrongPassword], a [SeveralOrganizationsError], a [ThrottledError], [ErrBusy], or the store's error, after the same
+// time whether or not the user exists; and, with the right password, [ErrCodeNeeded] or an error of [Operators.SecondFactor].
 func (s *Sessions) Begin(ctx context.Context, email, password, organization string, from Client) (token string, _ Principal, err error) {
 	email, err = CleanEmail(email)
 	if err != nil || CheckPassword(password) != nil {
@@ -127,6 +129,12 @@ func (s *Sessions) Begin(ctx context.Context, email, password, organization stri
 		return "", Principal{}, &SeveralOrganizationsError{matching}
 	}
 	record, renewed := matching[0], ""
+	if err := s.checkCode(ctx, record.OrgID, record.UserID, from.Code); err != nil {
+		if errors.Is(err, ErrCodeNeeded) {
+			_ = s.db.Logins.GiveBack(ctx, login) // the password is right
+		}
+		return "", Principal{}, err
+	}
 	if s.passwords.stale(record.Password) {
 		if renewed, err = s.passwords.hash(ctx, password, record.Password, by); err != nil {
 			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
@@ -143,9 +151,38 @@ func (s *Sessions) Begin(ctx context.Context, email, password, organization stri
 	return s.begun(ctx, token)
 }
 
+// checkCode checks the code of a user who has a second factor. It returns [ErrCodeNeeded] for an empty code.
+func (s *Sessions) checkCode(ctx context.Context, orgID, userID, code string) error {
+	switch _, err := s.db.SecondFactors.Of(ctx, orgID, userID); {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading a second factor: %w", err)
+	case code == "":
+		return ErrCodeNeeded
+	default:
+		return s.factors.check(ctx, person{orgID, userID, userID}, code)
+	}
+}
+
+// EnableSecondFactor stores the secret of an [Enrolment] for the user of a session after a code of it, ends the user's other sessions, and
+// returns the recovery codes, which are shown this once. It returns [store.ErrConflict] if the user has a second factor already, a
+// [FieldError], or an error of [Operators.SecondFactor].
+func (s *Sessions) EnableSecondFactor(ctx context.Context, user Principal, token, secret, code string) ([]string, error) {
+	return s.factors.enable(ctx, person{user.OrgID, user.UserID, user.UserID}, token, secret, code)
+}
+
+// DisableSecondFactor removes the user's second factor after one more code. It returns the errors of [Operators.SecondFactor].
+func (s *Sessions) DisableSecondFactor(ctx context.Context, user Principal, code string) error {
+	if err := s.factors.check(ctx, person{user.OrgID, user.UserID, user.UserID}, code); err != nil {
+		return err
+	}
+	return s.db.SecondFactors.Delete(ctx, user.UserID, user.OrgID, user.UserID, nil)
+}
+
 // BeginWithLink uses a one-time link of [Users.Invite] or [Users.NewLink]: it sets the user's password, ends all sessions of
 // the user, and signs the user in. It returns [ErrLinkUsed], a [FieldError] for the password (the link stays valid), [ErrBusy],
-// or the store's error.
+// or the store's error; and, as [Sessions.Begin], the errors of a code.
 func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, from Client) (token string, _ Principal, err error) {
 	linkHash, ok := tokenHash(link)
 	if !ok {
@@ -154,7 +191,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 	token, session := newSession(from)
 	// While the password is hashed, the address may get its first user, and with it another salt.
 	for try := 0; ; try++ {
-		err = s.useLink(ctx, linkHash, password, session)
+		err = s.useLink(ctx, linkHash, password, from.Code, session)
 		if !errors.Is(err, store.ErrSalt) || try == mostLinkTries {
 			break
 		}
@@ -169,7 +206,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 const mostLinkTries = 5
 
 // useLink sets the password of a link's user and begins a session.
-func (s *Sessions) useLink(ctx context.Context, linkHash [sha256.Size]byte, password string, session store.NewSession) error {
+func (s *Sessions) useLink(ctx context.Context, linkHash [sha256.Size]byte, password, code string, session store.NewSession) error {
 	// The link is checked first, so that only its holder makes us compute a hash.
 	record, found, err := s.db.UserLinks.ByHash(ctx, linkHash)
 	if err != nil {
@@ -179,6 +216,9 @@ func (s *Sessions) useLink(ctx context.Context, linkHash [sha256.Size]byte, pass
 		return ErrLinkUsed
 	}
 	if err := CheckNewPassword(password); err != nil {
+		return err
+	}
+	if err := s.checkCode(ctx, record.OrgID, record.UserID, code); err != nil {
 		return err
 	}
 	hash, err := s.passwords.hash(ctx, password, record.Salted, knownUser(record.UserID))
@@ -272,10 +312,14 @@ func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a device token: %w", err)
 	}
+	return newDevice(record.Password), nil
+}
+
+func newDevice(passwordHash string) string {
 	var random [deviceNameBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
 	name := base64.RawURLEncoding.EncodeToString(random[:])
-	return name + "." + deviceProof(record.Password, name), nil
+	return name + "." + deviceProof(passwordHash, name)
 }
 
 // Authenticate reads a session and returns its principal; [ErrNoSession] if it doesn't exist or has ended by the database's
@@ -352,6 +396,8 @@ type Client struct {
 	Device string
 	// Agent is the program's User-Agent, for the list of sessions.
 	Agent string
+	// Code is of the user's second factor. Empty means none.
+	Code string
 }
 
 // A device token is a random name and, after a dot, an HMAC of the name keyed with the stored hash of the user's password: it

@@ -226,7 +226,7 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	}
 	cheap := stored()
 	require.Contains(t, cheap, "$m=8,t=1,p=1$")
-	today := identity.NewSessions(o.db, nil)
+	today := identity.NewSessions(o.db, nil, nil)
 	for range 2 {
 		_, _, err := today.Begin(t.Context(), "lan@example.com", password, "", identity.Client{})
 		require.NoError(t, err)
@@ -364,7 +364,7 @@ func TestKeptTurns(t *testing.T) {
 
 	device, err := o.sessions.Device(ctx, lan)
 	require.NoError(t, err)
-	today := identity.NewSessions(o.db, nil) // hashes anew what was cheap
+	today := identity.NewSessions(o.db, nil, nil) // hashes anew what was cheap
 	defer today.Occupy()()
 	_, _, err = today.Begin(ctx, "lan@example.com", "another password", "", identity.Client{Device: device})
 	require.NoError(t, err)

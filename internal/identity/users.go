@@ -109,6 +109,15 @@ func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) erro
 	return nil
 }
 
+// ResetSecondFactor removes the second factor of a user who lost the device and the recovery codes, by the rules of [Users.NewLink]. It returns
+// [store.ErrNotFound] also if the user has none.
+func (u *Users) ResetSecondFactor(ctx context.Context, by Authority, orgID, id string) error {
+	if err := u.db.SecondFactors.Delete(ctx, by.Actor, orgID, id, by.mayReset); err != nil {
+		return fmt.Errorf("resetting the second factor of user %q: %w", clip(id), err)
+	}
+	return nil
+}
+
 // mayChange returns an error unless the author may change the user.
 func (by Authority) mayChange(user store.User) error { return by.mayHave(Role(user.Role)) }
 

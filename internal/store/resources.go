@@ -28,10 +28,12 @@ type Resources struct {
 	KnowledgeBases     KnowledgeBases
 	Logins             Logins
 	OperatorKeys       OperatorKeys
+	Operators          Operators
 	Organizations      Organizations
 	Processes          Processes
 	ProviderKeys       ProviderKeys
 	Routes             Routes
+	SecondFactors      SecondFactors
 	Sessions           Sessions
 	UserLinks          UserLinks
 	Users              Users
@@ -54,10 +56,12 @@ func newResources(db *DB) Resources {
 		KnowledgeBases:     KnowledgeBases{db},
 		Logins:             Logins{db},
 		OperatorKeys:       OperatorKeys{db},
+		Operators:          Operators{db},
 		Organizations:      Organizations{db},
 		Processes:          Processes{db},
 		ProviderKeys:       ProviderKeys{db},
 		Routes:             Routes{db},
+		SecondFactors:      SecondFactors{db},
 		Sessions:           Sessions{db},
 		UserLinks:          UserLinks{db},
 		Users:              Users{db},
@@ -80,6 +84,8 @@ var (
 	ErrTooSoon = errors.New("store: too soon")
 	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.
 	ErrLastOwner = errors.New("store: the last owner")
+	// ErrLastAdministrator: the service would have no operator left who may change operators. Nothing happened.
+	ErrLastAdministrator = errors.New("store: the last administrator of the service")
 	// ErrUnreleased is [schema.ErrUnreleased].
 	ErrUnreleased = schema.ErrUnreleased
 	// ErrNewer is [schema.ErrNewer].

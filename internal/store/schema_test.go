@@ -132,6 +132,9 @@ var global = map[string]string{
 	"processes":     "processes serve all organizations",
 	"prices":        "a price is the same for all organizations",
 
+	"operators":         "operators of the service belong to no organization",
+	"operator_sessions": "the same",
+
 	"usage_totals":   "the sums of all organizations",
 	"usage_minutes":  "the same",
 	"usage_progress": "one process counts for all organizations",

@@ -164,14 +164,20 @@ const loginWindow = 60_000
 type LoginBound struct {
 	Subject [32]byte // SHA-256 of an e-mail address, of a client's address, or of both
 	Most    int64
+	Hourly  bool // within an hour, not a minute
 }
 
 // Login is an attempt that [Logins.Take] has counted.
 type Login struct {
-	window   int64
-	subjects [][32]byte
+	counted []countedLogin
 	// RetryAfter is 0, or the milliseconds until the next window when a bound was reached.
 	RetryAfter int64
+}
+
+// countedLogin is a window in which an attempt counts.
+type countedLogin struct {
+	subject [32]byte
+	window  int64
 }
 
 // Take counts an attempt to log in before the password is checked, so that concurrent attempts on any node can't pass a bound together. It
@@ -179,24 +185,30 @@ type Login struct {
 // [Sessions.Begin] gives a successful attempt back, and [Logins.GiveBack] an attempt that was not made.
 func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err error) {
 	err = l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		login = Login{window: tx.Now() / loginWindow * loginWindow}
+		login = Login{}
+		minute := tx.Now() / loginWindow * loginWindow
 		for _, bound := range bounds {
 			var count int64
+			window, end := minute, minute+loginWindow
+			if bound.Hourly {
+				window = hourOf(tx)
+				end = window
+			}
 			err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
 				`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
 				ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`,
-				bound.Subject[:], login.window)
+				bound.Subject[:], window)
 			if err != nil {
 				return err
 			}
 			if count > bound.Most {
-				login.RetryAfter = login.window + loginWindow - tx.Now()
+				login.RetryAfter = end - tx.Now()
 				return nil
 			}
-			login.subjects = append(login.subjects, bound.Subject)
+			login.counted = append(login.counted, countedLogin{bound.Subject, window})
 		}
 		// The window before may still be given back to by another node.
-		tx.Queue(AnyRows, `DELETE FROM login_windows WHERE window_start < $1`, login.window-loginWindow)
+		tx.Queue(AnyRows, `DELETE FROM login_windows WHERE window_start < $1`, minute-loginWindow)
 		return nil
 	})
 	return login, err
@@ -211,14 +223,17 @@ func (l Logins) GiveBack(ctx context.Context, login Login) error {
 }
 
 func (l Login) queueGiveBack(tx Tx) {
-	for _, subject := range l.subjects {
+	for _, counted := range l.counted {
 		tx.Queue(AnyRows, `UPDATE login_windows SET count = count - 1 WHERE subject = $1 AND window_start = $2 AND count > 0`,
-			subject[:], l.window)
+			counted.subject[:], counted.window)
 	}
 }
 
 // failureWindow is within how long failed logins of a user are counted for the audit log, in milliseconds.
 const failureWindow = 60 * 60_000
+
+// hourOf returns the window of the hour. It is named by its end, so that the windows of logins, which pass in minutes, don't take it away.
+func hourOf(tx Tx) int64 { return (tx.Now()/failureWindow + 1) * failureWindow }
 
 // CountFailed counts a failed login by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on within an hour of a user
 // is in the audit log, with the client's address, so that a flood leaves only a few rows, the first one immediately. records are the users
@@ -226,11 +241,9 @@ const failureWindow = 60 * 60_000
 func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []LoginRecord, address string) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var count int64
-		// The window is named by its end, so that the windows of logins, which pass in minutes, don't take it away.
-		end := (tx.Now()/failureWindow + 1) * failureWindow
 		err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
 			`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
-			ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], end)
+			ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], hourOf(tx))
 		if err != nil {
 			return err
 		}

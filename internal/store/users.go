@@ -106,6 +106,7 @@ func (u Users) Delete(ctx context.Context, actor, orgID, id string, allow func(U
 		}
 		queueEndSessions(tx, orgID, id)
 		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		queueNoSecondFactor(tx, orgID, id)
 		table := "users"
 		if user.invitation {
 			table = "invitations"

@@ -425,6 +425,11 @@ func EventSecret(orgID, endpointID string) AAD {
 	return AAD{Table: "event_endpoints", Column: "secret", OrgID: orgID, RowID: endpointID}
 }
 
+// SecondFactor is the AAD of the secret that makes a person's codes. orgID is empty for an operator of the service.
+func SecondFactor(orgID, personID string) AAD {
+	return AAD{Table: "second_factors", Column: "secret", OrgID: orgID, RowID: personID}
+}
+
 // MediaAbout is the AAD of the reference and the name of a customer's file.
 func MediaAbout(orgID, mediaID string) AAD {
 	return AAD{Table: "media", Column: "about", OrgID: orgID, RowID: mediaID}

@@ -139,6 +139,44 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
 CREATE INDEX api_keys_org ON api_keys (org_id);
 
+-- A code that a person gives beside the password: of a user, or of an operator, whose org_id is ''. secret is sealed; step is the time step of
+-- the last code that was used. recovery has the SHA-256 of the codes for a lost device that weren't used, in hexadecimal, with spaces between.
+CREATE TABLE second_factors (
+	org_id     TEXT   NOT NULL,
+	person_id  TEXT   NOT NULL,
+	secret     BYTEA  NOT NULL,
+	step       BIGINT NOT NULL,
+	recovery   TEXT   NOT NULL,
+	created_at BIGINT NOT NULL,
+	PRIMARY KEY (org_id, person_id)
+) {table};
+
+-- The people who run the service. password is '' until the one-time link was used whose SHA-256 is link_hash, and which ends at link_until.
+CREATE TABLE operators (
+	id          TEXT   NOT NULL PRIMARY KEY,
+	email       TEXT   NOT NULL UNIQUE CHECK (email <> ''),
+	role        TEXT   NOT NULL CHECK (role IN ('viewer', 'support', 'administrator')),
+	password    TEXT   NOT NULL,
+	disabled_at BIGINT,
+	link_hash   BYTEA  UNIQUE CHECK (length(link_hash) = 32),
+	link_until  BIGINT NOT NULL,
+	created_at  BIGINT NOT NULL,
+	updated_at  BIGINT NOT NULL
+) {table};
+
+-- As sessions. second_factor_at is when the operator last gave a code, or 0.
+CREATE TABLE operator_sessions (
+	hash             BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	operator_id      TEXT   NOT NULL REFERENCES operators (id),
+	client           TEXT   NOT NULL,
+	created_at       BIGINT NOT NULL,
+	seen_at          BIGINT NOT NULL,
+	expires_at       BIGINT NOT NULL,
+	second_factor_at BIGINT NOT NULL
+) {table};
+CREATE INDEX operator_sessions_operator ON operator_sessions (operator_id);
+CREATE INDEX operator_sessions_expiry ON operator_sessions (expires_at);
+
 -- The keys of the service's operators, as api_keys. used_at is when a key was used last, to a minute.
 CREATE TABLE operator_keys (
 	id         TEXT   NOT NULL PRIMARY KEY,

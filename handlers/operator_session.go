@@ -1,0 +1,121 @@
+package handlers
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// OperatorSessions signs operators in and out over HTTP, as [Sessions] does for people of organizations, with cookies of their own. All its
+// errors are answers of the contract. It is safe for concurrent use.
+type OperatorSessions struct {
+	cookies
+
+	operators *identity.Operators
+}
+
+// NewOperatorSessions returns the HTTP side of operators' sessions. baseURL is the address of the console.
+func NewOperatorSessions(operators *identity.Operators, baseURL string) *OperatorSessions {
+	return &OperatorSessions{cookies{strings.HasPrefix(baseURL, "https://"), "svc_console", "svc_console_device"}, operators}
+}
+
+// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. Without the second factor
+// ([OperatorSessions.SecondFactor], [OperatorSessions.EnableSecondFactor]) the session has no rights.
+func (s *OperatorSessions) SignIn(w http.ResponseWriter, r *http.Request, email, password string) (identity.OperatorSession, error) {
+	return s.begin(w, r, func() (string, identity.OperatorSession, error) {
+		return s.operators.SignIn(r.Context(), email, password, s.client(r, ""))
+	})
+}
+
+// UseLink sets the password by a one-time link, and signs the operator in as SignIn does. It returns invalid_request with the field token or
+// password.
+func (s *OperatorSessions) UseLink(w http.ResponseWriter, r *http.Request, link, password string) (identity.OperatorSession, error) {
+	return s.begin(w, r, func() (string, identity.OperatorSession, error) {
+		return s.operators.UseLink(r.Context(), link, password, s.client(r, ""))
+	})
+}
+
+// ConsoleWelcome returns the path of a one-time link at the console, see [WelcomeURL].
+func ConsoleWelcome(token string) string { return "/console/welcome#" + token }
+
+func (s *OperatorSessions) begin(
+	w http.ResponseWriter, r *http.Request, begin func() (string, identity.OperatorSession, error),
+) (identity.OperatorSession, error) {
+	if err := s.mayChange(r); err != nil {
+		return identity.OperatorSession{}, err
+	}
+	token, session, err := begin()
+	if err == nil {
+		err = s.operators.SignOut(r.Context(), s.token(r)) // of the session before
+	}
+	if err != nil {
+		return identity.OperatorSession{}, loginRefusal(err)
+	}
+	s.set(w, r, s.session, token, identity.SessionLifetime)
+	s.set(w, r, s.device, s.operators.Device(session), deviceLifetime)
+	return session, nil
+}
+
+// mayChange refuses a request that can't have a session, or that another site made.
+func (s *OperatorSessions) mayChange(r *http.Request) error {
+	if err := s.Allowed(r); err != nil {
+		return err
+	}
+	return sameOrigin(r)
+}
+
+// Session returns the session of a request. The error is unauthenticated without one, and forbidden for an unsafe method that another site made
+// the browser send.
+func (s *OperatorSessions) Session(r *http.Request) (identity.OperatorSession, error) {
+	if err := sameOrigin(r); err != nil {
+		return identity.OperatorSession{}, err
+	}
+	token := s.token(r)
+	if token == "" {
+		return identity.OperatorSession{}, &Error{Code: errcode.Unauthenticated, Message: "There is no login session. Sign in.", Cause: identity.ErrNoSession}
+	}
+	session, err := s.operators.Session(r.Context(), token)
+	if err != nil {
+		return session, loginRefusal(err)
+	}
+	return session, nil
+}
+
+// SecondFactor checks a code of the app or a recovery code, and gives the session the operator's rights for a time. It returns invalid_request
+// with the field code.
+func (s *OperatorSessions) SecondFactor(r *http.Request, code string) error {
+	if err := s.mayChange(r); err != nil {
+		return err
+	}
+	if err := s.operators.SecondFactor(r.Context(), s.token(r), code); err != nil {
+		return loginRefusal(err)
+	}
+	return nil
+}
+
+// EnableSecondFactor stores the secret of an [identity.Enrolment] after a code of it, and returns the recovery codes, which are shown this once.
+func (s *OperatorSessions) EnableSecondFactor(r *http.Request, secret, code string) ([]string, error) {
+	if err := s.mayChange(r); err != nil {
+		return nil, err
+	}
+	codes, err := s.operators.EnableSecondFactor(r.Context(), s.token(r), secret, code)
+	if err != nil {
+		return nil, loginRefusal(err)
+	}
+	return codes, nil
+}
+
+// SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
+func (s *OperatorSessions) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayChange(r); err != nil {
+		return err
+	}
+	if err := s.operators.SignOut(r.Context(), s.token(r)); err != nil {
+		return Internal(err)
+	}
+	s.set(w, r, s.session, "", -time.Second)
+	return nil
+}

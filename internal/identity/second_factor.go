@@ -1,0 +1,240 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"image/png"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pquerna/otp"
+	"github.com/pquerna/otp/hotp"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// The reasons to refuse a code of a second factor.
+var (
+	// ErrCodeNeeded: the password is right, and a code is needed beside it.
+	ErrCodeNeeded = errors.New("a code of the second factor is needed")
+	// ErrWrongCode: neither a code of this time nor a recovery code.
+	ErrWrongCode = errors.New("the code is wrong")
+	// ErrCodeUsed: a code is valid once.
+	ErrCodeUsed = errors.New("the code was used already")
+	// ErrNoRecoveryCodes: all recovery codes are used.
+	ErrNoRecoveryCodes = errors.New("no recovery codes are left")
+	// ErrNoSecondFactor: the person has no second factor.
+	ErrNoSecondFactor = errors.New("there is no second factor")
+)
+
+// ClockError reports a code that is right at another time, because the clock of the device or of the database is off.
+type ClockError struct {
+	// Ahead is by how much the device's clock is ahead. It is negative for a clock that is behind.
+	Ahead time.Duration
+}
+
+func (e *ClockError) Error() string { return fmt.Sprintf("the device's clock is %s ahead", e.Ahead) }
+
+// The second factor is TOTP (RFC 6238) as all authenticator apps have it: six digits of HMAC-SHA-1, every 30 seconds. A code is valid one step
+// before and after its own. A code of clockSteps around is refused with the reason. maxWrongCodes may fail within an hour, so that an intruder
+// with the password finds a code of a day with a probability of 1 to 1,400.
+const (
+	stepSeconds     = 30
+	codeSteps       = 1
+	clockSteps      = 20
+	maxWrongCodes   = 10
+	codeDigits      = 6
+	recoveryCodes   = 10
+	recoveryBytes   = 10 // 16 characters
+	recoveryGroup   = 4
+	secretTextBytes = 32 // of 20 bytes
+)
+
+// Enrolment is a new secret for an authenticator app. It is stored once a code of it is given.
+type Enrolment struct {
+	// Secret is for typing it in, URI for a link, and for [QR].
+	Secret, URI string
+}
+
+// NewEnrolment makes a secret. The app shows issuer, such as the host of the service, and account, the e-mail address.
+func NewEnrolment(issuer, account string) (Enrolment, error) {
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: issuer, AccountName: account})
+	if err != nil {
+		return Enrolment{}, fmt.Errorf("making a secret: %w", err)
+	}
+	return Enrolment{Secret: key.Secret(), URI: key.URL()}, nil
+}
+
+// QR returns a picture (PNG) of an [Enrolment]'s URI for the camera of the app.
+func QR(uri string) ([]byte, error) {
+	const pixels = 240
+	key, err := otp.NewKeyFromURL(uri)
+	if err != nil {
+		return nil, fmt.Errorf("reading a secret's URI: %w", err)
+	}
+	picture, err := key.Image(pixels, pixels)
+	if err != nil {
+		return nil, fmt.Errorf("drawing a secret: %w", err)
+	}
+	var file bytes.Buffer
+	err = png.Encode(&file, picture)
+	return file.Bytes(), err
+}
+
+// matchCode returns the time step of a code. used is the step of the last code that was used.
+func matchCode(secret, code string, now, used int64) (step int64, err error) {
+	current := now / 1000 / stepSeconds
+	for away := int64(0); away <= clockSteps; away++ {
+		for _, step := range []int64{current - away, current + away} {
+			right, err := hotp.GenerateCodeCustom(secret, uint64(max(step, 0)), hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+			switch {
+			case err != nil:
+				return 0, fmt.Errorf("computing a code: %w", err)
+			case subtle.ConstantTimeCompare([]byte(right), []byte(code)) != 1:
+			case step <= used:
+				return 0, ErrCodeUsed
+			case away <= codeSteps:
+				return step, nil
+			default:
+				return 0, &ClockError{time.Duration(step-current) * stepSeconds * time.Second}
+			}
+		}
+	}
+	return 0, ErrWrongCode
+}
+
+// newRecoveryCodes returns codes for the loss of the device, with their hashes.
+func newRecoveryCodes() (codes, hashes []string) {
+	for range recoveryCodes {
+		var random [recoveryBytes]byte
+		_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
+		text := strings.ToLower(base32.StdEncoding.EncodeToString(random[:]))
+		groups := slices.Collect(slices.Chunk([]byte(text), recoveryGroup))
+		codes, hashes = append(codes, string(bytes.Join(groups, []byte("-")))), append(hashes, recoveryHash(text))
+	}
+	return codes, hashes
+}
+
+func recoveryHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// person is a person with a second factor: a user, or an operator, who has no organization.
+type person struct{ orgID, id, actor string }
+
+// secondFactors checks and changes second factors.
+type secondFactors struct {
+	db   *store.DB
+	ring *vault.Ring
+}
+
+// has reports whether a person has a second factor.
+func (f secondFactors) has(ctx context.Context, who person) (bool, error) {
+	_, err := f.db.SecondFactors.Of(ctx, who.orgID, who.id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// enable stores the secret of an [Enrolment] after a code of it, and returns the recovery codes, which are shown this once. The person's
+// sessions but that of the token end. It returns [store.ErrConflict] if there is a second factor already.
+func (f secondFactors) enable(ctx context.Context, who person, token, secret, code string) ([]string, error) {
+	if _, err := base32.StdEncoding.DecodeString(secret); err != nil || len(secret) != secretTextBytes {
+		return nil, &FieldError{"secret", "is not one that was made here; begin again"}
+	}
+	now, err := f.db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	step, err := matchCode(secret, cleanCode(code), now, 0)
+	if err != nil {
+		return nil, err
+	}
+	codes, hashes := newRecoveryCodes()
+	kept, _ := tokenHash(token)
+	err = f.db.SecondFactors.Add(ctx, who.actor, store.SecondFactor{
+		OrgID: who.orgID, PersonID: who.id, Secret: f.ring.Seal([]byte(secret), vault.SecondFactor(who.orgID, who.id)), Step: step, Recovery: hashes,
+	}, kept)
+	if err != nil {
+		return nil, fmt.Errorf("enabling a second factor: %w", err)
+	}
+	return codes, nil
+}
+
+// cleanCode returns a code as it is compared: without the spaces and dashes that people copy.
+func cleanCode(code string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
+}
+
+// check uses up a code of the app or a recovery code. It returns [ErrWrongCode], [ErrCodeUsed], [ErrNoRecoveryCodes], a [ClockError],
+// [ErrNoSecondFactor], a [ThrottledError] after too many wrong codes within an hour, or the store's error.
+func (f secondFactors) check(ctx context.Context, who person, code string) error {
+	factor, err := f.db.SecondFactors.Of(ctx, who.orgID, who.id)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNoSecondFactor
+	}
+	if err != nil {
+		return fmt.Errorf("reading a second factor: %w", err)
+	}
+	subject := sha256.Sum256([]byte("code\n" + who.orgID + "\n" + who.id))
+	login, err := f.db.Logins.Take(ctx, []store.LoginBound{{Subject: subject, Most: maxWrongCodes, Hourly: true}})
+	if err != nil {
+		return fmt.Errorf("counting a code: %w", err)
+	}
+	if login.RetryAfter > 0 {
+		return &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+	}
+	if err := f.use(ctx, who, factor, cleanCode(code)); err != nil {
+		_ = f.db.SecondFactors.CountFailed(ctx, who.orgID, who.id) // the answer is the same if that fails
+		return err
+	}
+	return f.db.Logins.GiveBack(ctx, login)
+}
+
+func (f secondFactors) use(ctx context.Context, who person, factor store.SecondFactor, code string) error {
+	var first bool
+	if len(code) == codeDigits {
+		secret, err := f.ring.Open(factor.Secret, vault.SecondFactor(who.orgID, who.id))
+		if err != nil {
+			return fmt.Errorf("opening a second factor: %w", err)
+		}
+		now, err := f.db.Now(ctx)
+		if err != nil {
+			return err
+		}
+		step, err := matchCode(string(secret), code, now, factor.Step)
+		if err != nil {
+			return err
+		}
+		if first, err = f.db.SecondFactors.UseStep(ctx, who.orgID, who.id, step); err != nil {
+			return fmt.Errorf("using a code: %w", err)
+		}
+	} else {
+		hash, err := recoveryHash(code), error(nil)
+		switch {
+		case len(factor.Recovery) == 0:
+			return ErrNoRecoveryCodes
+		case !slices.Contains(factor.Recovery, hash):
+			return ErrWrongCode // a used one, too
+		}
+		if first, _, err = f.db.SecondFactors.UseRecovery(ctx, who.actor, who.orgID, who.id, hash); err != nil {
+			return fmt.Errorf("using a recovery code: %w", err)
+		}
+	}
+	if !first { // used at the same moment
+		return ErrCodeUsed
+	}
+	return nil
+}
