@@ -203,7 +203,7 @@ func (a *App) newDashboard(
 			}
 		}),
 		BaseURL: a.BaseURL, ChannelTypes: catalog.Declared(),
-		Providers: a.ProviderNames(),
+		Providers: a.ProviderNames(), Currency: a.Currency,
 		SignInRefusal: func(r *http.Request) string {
 			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {
 				return refusal.Message

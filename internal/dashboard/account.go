@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 const (
@@ -37,7 +38,7 @@ type signInPage struct {
 
 func (req *pageRequest) signInPage(f form) (any, error) {
 	if refusal := req.d.config.SignInRefusal(req.r); refusal != "" {
-		return signInPage{Refusal: refusal}, nil
+		return signInPage{Refusal: req.say.Error("", refusal)}, nil
 	}
 	return signInPage{Form: req.form(f)}, nil
 }
@@ -116,7 +117,7 @@ func signOutPage() page {
 
 type accountData struct {
 	Sessions        []api.LiveSession
-	Password, Leave form
+	Password, Language, Leave form
 }
 
 var passwordForm = ui.FormOf(
@@ -128,6 +129,19 @@ var passwordForm = ui.FormOf(
 	},
 )
 
+var languageForm = ui.FormOf(
+	api.UpdateSession, form{ID: "account-language", Submit: "Save"}, field{Name: "language", Label: "Language"},
+)
+
+// languages returns the languages of pages as options of a select.
+func languages() []option {
+	options := []option{{Label: "The browser's"}}
+	for _, language := range words.Languages() {
+		options = append(options, option{Value: string(language), Label: ui.Text(language.Name()), Named: true})
+	}
+	return options
+}
+
 func accountPage() page {
 	return page{
 		path: accountPath, template: "account", title: "Your account",
@@ -138,6 +152,7 @@ func accountPage() page {
 			}
 			return accountData{
 				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
+				Language: req.form(languageForm.With("language", ui.Choices(languages(), text(req.session.User.Language))).Of(accountPath+"/language", nil)),
 				Leave: req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 			}, nil
 		},
@@ -147,6 +162,12 @@ func accountPage() page {
 				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession,
 				do: func(req *pageRequest) (outcome, error) {
 					return goTo(accountPath), req.submit(api.ChangePassword, passwordForm, values{})
+				},
+			},
+			{
+				verb: "language", form: "account-language", done: "Your pages are in this language.", maxBody: maxFormWithoutSession,
+				do: func(req *pageRequest) (outcome, error) {
+					return goTo(accountPath), req.submit(api.UpdateSession, languageForm, values{})
 				},
 			},
 			{

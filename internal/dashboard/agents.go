@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -151,7 +150,7 @@ func showAgent(req *pageRequest) (any, error) {
 		options := make([]option, len(bases))
 		for i, base := range bases {
 			options[i] = option{
-				Value: base.ID, Label: base.Name, Hint: base.Description, Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
+				Value: base.ID, Label: ui.Text(base.Name), Hint: ui.Text(base.Description), Named: true, Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
 			}
 		}
 		edit = edit.With("knowledgeBaseIds", options)
@@ -161,7 +160,7 @@ func showAgent(req *pageRequest) (any, error) {
 	return &agentData{
 		Agent: agent, Bases: len(bases), Edit: req.form(edit),
 		Delete: req.form(ui.Button("agent-delete", here+"/delete", "Delete the assistant",
-			"Delete the assistant "+agent.Name+"? Its channels have no assistant then, and nobody answers there.")),
+			req.phrase("Delete the assistant %s? Its channels have no assistant then, and nobody answers there.", agent.Name))),
 	}, nil
 }
 
@@ -193,16 +192,16 @@ func (req *pageRequest) modelOptions(current string) ([]option, error) {
 	options := make([]option, 0, len(models.Data)+1)
 	for i := range models.Data {
 		model := &models.Data[i]
-		options = append(options, option{Value: model.ID, Label: modelLabel(model), Selected: model.ID == current})
+		options = append(options, option{Value: model.ID, Label: req.modelLabel(model), Named: true, Selected: model.ID == current})
 	}
 	if current != "" && labelOf(options, current) == "" {
-		options = append(options, option{Value: current, Label: current + " (no longer available)", Selected: true})
+		options = append(options, option{Value: current, Label: req.phrase("%s (no longer available)", current), Named: true, Selected: true})
 	}
 	return options, nil
 }
 
 // modelLabel describes a model in a select: names, tier, context.
-func modelLabel(model *api.AgentModelObject) string {
+func (req *pageRequest) modelLabel(model *api.AgentModelObject) ui.Text {
 	parts := []string{model.FriendlyName}
 	if model.FriendlyName == "" {
 		parts[0] = model.ID
@@ -214,17 +213,17 @@ func modelLabel(model *api.AgentModelObject) string {
 		parts = append(parts, model.Tier)
 	}
 	if model.ContextWindow > 0 {
-		parts = append(parts, strconv.FormatInt(model.ContextWindow, 10)+" tokens of context")
+		parts = append(parts, req.say.Tf("%d tokens of context", model.ContextWindow))
 	}
 	if model.VNHosted {
-		parts = append(parts, "runs in the home country")
+		parts = append(parts, req.say.T("runs in the home country"))
 	}
-	return strings.Join(parts, ", ")
+	return ui.Text(strings.Join(parts, ", "))
 }
 
 // optionsOf returns the elements of a list as options of a select. The first option is empty and has the label none.
 func optionsOf[I, T any](
-	req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]], none string, show func(T) option,
+	req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]], none ui.Text, show func(T) option,
 ) ([]option, error) {
 	all, err := everything(req, list)
 	if err != nil {
@@ -248,7 +247,10 @@ func playgroundPage() page {
 		scripts: []string{"playground.js"},
 		show: func(req *pageRequest) (any, error) {
 			agent, err := ask(req, api.GetAgent, values{"id": req.id()})
-			return &playgroundData{agent}, err
+			if err != nil {
+				return nil, err
+			}
+			return &playgroundData{agent, req.say.Tf("Playground: %s", agent.Name)}, nil
 		},
 		relays: []relay{{method: http.MethodPost, name: "stream", maxBody: maxTry, ask: func(req *pageRequest) (*http.Request, error) {
 			text, done, err := req.readBody()
@@ -270,6 +272,9 @@ func playgroundPage() page {
 	}
 }
 
-type playgroundData struct{ Agent *api.AgentObject }
+type playgroundData struct {
+	Agent *api.AgentObject
+	title string
+}
 
-func (d *playgroundData) PageTitle() string { return "Playground: " + d.Agent.Name }
+func (d *playgroundData) PageTitle() string { return d.title }

@@ -21,7 +21,7 @@ const (
 	channelPending = "pending"
 )
 
-var channelStates = map[string]string{
+var channelStates = map[string]ui.Text{
 	channelActive:  "Works",
 	channelPending: "Waits for approval",
 	"expiring":     "Works, and must be reconnected soon",
@@ -30,14 +30,14 @@ var channelStates = map[string]string{
 }
 
 // channelStateLabel returns in words how a channel is.
-func channelStateLabel(c *api.ChannelObject) string {
+func channelStateLabel(c *api.ChannelObject) ui.Text {
 	switch {
 	case c.UnavailableReason != nil:
 		return "Stands still: its platform is missing"
 	case c.LostExternalID != nil:
 		return "Lost its account to another organization"
 	}
-	return cmp.Or(channelStates[c.State], c.State)
+	return cmp.Or(channelStates[c.State], ui.Text(c.State))
 }
 
 // channelWorks reports whether messages come in and go out.
@@ -93,8 +93,8 @@ func channelPages(types []channelType) []page {
 }
 
 // agentOptions returns the assistants as options of a select; none is the label of the first.
-func (req *pageRequest) agentOptions(none string) ([]option, error) {
-	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option { return option{Value: a.ID, Label: a.Name} })
+func (req *pageRequest) agentOptions(none ui.Text) ([]option, error) {
+	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option { return option{Value: a.ID, Label: ui.Text(a.Name), Named: true} })
 }
 
 func showChannels(req *pageRequest) (any, error) {
@@ -109,15 +109,15 @@ func showChannels(req *pageRequest) (any, error) {
 	}
 	for i := range channels.Data {
 		one := &channels.Data[i]
-		of, _ := req.d.channelTypeOf(one.Type)
-		data.Channels = append(data.Channels, channelRow{one, of.Label, labelOf(agents, text(one.AgentID))})
+		of, _ := req.channelTypeOf(one.Type)
+		data.Channels = append(data.Channels, channelRow{one, req.say.T(of.Label), labelOf(agents, text(one.AgentID))})
 	}
 	data.Pager = req.pager(channels.NextCursor)
 	typed := req.query("type")
 	if req.action != nil {
 		typed = req.text("type")
 	}
-	if chosen, known := req.d.channelTypeOf(typed); known && req.session.Administers() {
+	if chosen, known := req.channelTypeOf(typed); known && req.session.Administers() {
 		data.Chosen = &chosen
 		data.Create = req.form(chosen.createForm().Of(channelsPath, nil).With("agentId", agents))
 	}
@@ -130,11 +130,11 @@ func labelOf(options []option, value string) string {
 	if value == "" || at < 0 {
 		return ""
 	}
-	return options[at].Label
+	return string(options[at].Label)
 }
 
 func createChannel(req *pageRequest) (outcome, error) {
-	of, known := req.d.channelTypeOf(req.text("type"))
+	of, known := req.channelTypeOf(req.text("type"))
 	if !known {
 		return outcome{}, refuseField("type", "Choose what to connect.")
 	}
@@ -182,9 +182,9 @@ func showChannel(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	data := channelData{Channel: c, AgentName: labelOf(agents, text(c.AgentID))}
-	data.Type, _ = req.d.channelTypeOf(c.Type)
+	data.Type, _ = req.channelTypeOf(c.Type)
 	for _, step := range data.Type.After {
-		data.Steps = append(data.Steps, strings.ReplaceAll(step, "%u", text(c.WebhookURL)))
+		data.Steps = append(data.Steps, strings.ReplaceAll(req.say.T(step), "%u", text(c.WebhookURL)))
 	}
 	if c.Type == widgetTypeName {
 		data.Snippet = fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(req.d.config.BaseURL), c.ID)
@@ -201,7 +201,7 @@ func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	here := channelsPath + "/" + c.ID
 	data.Edit = req.form(data.Type.editForm().Of(here, c).With("agentId", agents).Versioned(c.UpdatedAt))
 	data.Delete = req.form(ui.Button("channel-delete", here+"/delete", "Delete the channel",
-		"Delete the channel "+c.Name+" with all its conversations? What arrives for it afterwards is dropped."))
+		req.phrase("Delete the channel %s with all its conversations? What arrives for it afterwards is dropped.", c.Name)))
 	if c.State == channelPending && c.LostExternalID == nil {
 		data.Verify = req.form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
@@ -218,7 +218,7 @@ func changeChannel(req *pageRequest) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	of, _ := req.d.channelTypeOf(before.Type)
+	of, _ := req.channelTypeOf(before.Type)
 	return goTo(channelsPath + "/" + req.id()), req.submit(api.UpdateChannel, of.editForm(), values{"id": req.id()})
 }
 
@@ -227,7 +227,7 @@ func reconnectChannel(req *pageRequest) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	of, _ := req.d.channelTypeOf(before.Type)
+	of, _ := req.channelTypeOf(before.Type)
 	in := values{"id": req.id(), "credentials": req.typedCredentials(&of)}
 	return goTo(channelsPath + "/" + req.id()), req.run(api.UpdateChannel, in)
 }
@@ -237,31 +237,24 @@ const widgetTypeName = "widget"
 
 // channelType describes a type of channel for people (docs/channels.md).
 type channelType struct {
-	Value, Label string
+	Value string
+	Label ui.Text
 	// Like names services that the neutral label means.
 	Like string
 	// External is the type's own name of its external id, empty without one. ExternalHint says where to find the id.
-	External, ExternalHint string
+	External, ExternalHint ui.Text
 	// Credentials are the fields of credentials.
 	Credentials []field
 	// proposed has the names of the credentials that the customer chooses.
 	proposed map[string]bool
 	// Before are the steps before the channel is made, After the steps with its webhook address, which replaces %u in them.
-	Before, After []string
+	Before, After []ui.Text
 	// Templates: the platform has templates, which may be sent when it refuses free text.
 	Templates bool
 	// Files are the kinds of files that the platform accepts.
 	Files []string
 	// Window explains for how long the platform accepts free text.
-	Window string
-}
-
-// Title returns the label with the services that it means.
-func (t *channelType) Title() string {
-	if t.Like == "" {
-		return t.Label
-	}
-	return t.Label + " (such as " + t.Like + ")"
+	Window ui.Text
 }
 
 // credentialsPrefix precedes the names of credentials in forms and in errors of the API.
@@ -270,13 +263,13 @@ const credentialsPrefix = "credentials."
 // channelTypeFrom makes the form of a channel type that a platform declares.
 func channelTypeFrom(t *platforms.ChannelType) channelType {
 	of := channelType{
-		Value: string(t.Type), Label: t.Label, Like: t.Like, External: t.ExternalID, ExternalHint: t.ExternalIDHint,
-		Before: t.Before, After: t.After, Window: t.WindowHelp, Templates: t.AfterWindow == platforms.TemplateRequired,
+		Value: string(t.Type), Label: ui.Text(t.Label), Like: t.Like, External: ui.Text(t.ExternalID), ExternalHint: ui.Text(t.ExternalIDHint),
+		Before: textsOf(t.Before), After: textsOf(t.After), Window: ui.Text(t.WindowHelp), Templates: t.AfterWindow == platforms.TemplateRequired,
 		Files: t.Files, proposed: map[string]bool{},
 	}
 	for _, c := range t.Credentials {
 		f := field{
-			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: c.Label, Required: !c.Optional, Hint: c.Hint, MaxLength: c.MaxLength,
+			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: ui.Text(c.Label), Required: !c.Optional, Hint: ui.Text(c.Hint), MaxLength: c.MaxLength,
 		}
 		if c.Proposed {
 			f.Kind, of.proposed[f.Name] = ui.TextField, true
@@ -287,13 +280,20 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 }
 
 // channelTypeOf finds a type by the API's name. ok is false for a type without a platform in this installation.
-func (d *Dashboard) channelTypeOf(value string) (_ channelType, ok bool) {
-	for _, one := range d.channelTypes {
+func (req *pageRequest) channelTypeOf(value string) (_ channelType, ok bool) {
+	for _, one := range req.d.channelTypes {
 		if one.Value == value {
 			return one, true
 		}
 	}
-	return channelType{Value: value, Label: value + " (not part of this installation)"}, false
+	return channelType{Value: value, Label: req.phrase("%s (not part of this installation)", value)}, false
+}
+
+func textsOf(words []string) (texts []ui.Text) {
+	for _, one := range words {
+		texts = append(texts, ui.Text(one))
+	}
+	return texts
 }
 
 // secretNames returns the fields of credentials that no page shows again.

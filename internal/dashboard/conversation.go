@@ -43,7 +43,7 @@ type fileRow struct {
 }
 
 // author returns in words who wrote a message.
-func author(m *api.MessageObject) string {
+func author(m *api.MessageObject) ui.Text {
 	switch {
 	case m.Author == "customer":
 		return "Customer"
@@ -63,7 +63,7 @@ const (
 )
 
 // deliveryTexts name the states of a delivery.
-var deliveryTexts = map[string]string{
+var deliveryTexts = map[string]ui.Text{
 	"pending":       "Waits to be sent",
 	"sending":       "Is being sent",
 	"sent":          "Sent",
@@ -73,10 +73,10 @@ var deliveryTexts = map[string]string{
 }
 
 // undelivered returns in words why a message was not delivered, or not yet. It is empty when the message was delivered.
-func undelivered(m *api.MessageObject) string {
+func undelivered(m *api.MessageObject) ui.Text {
 	switch state := text(m.State); {
 	case state == deliveryFailed, state == deliveryUnclear:
-		return codes.Of(text(m.Code)).Message
+		return ui.Text(codes.Of(text(m.Code)).Message)
 	case state == "pending" && text(m.Code) == codes.NeedsReauth:
 		return "The channel must be reconnected. The message goes out by itself afterwards."
 	}
@@ -84,38 +84,40 @@ func undelivered(m *api.MessageObject) string {
 }
 
 // fileLabel names a file.
-func fileLabel(f *api.FileObject) string { return cmp.Or(text(f.Name), fileKinds[f.Kind], "File") }
+func fileLabel(say *ui.Printer, f *api.FileObject) string {
+	return cmp.Or(text(f.Name), say.T(cmp.Or(fileKinds[f.Kind], ui.Text("File"))))
+}
 
 // fileSize returns the size of a file for people.
-func fileSize(bytes *int64) string {
+func fileSize(say *ui.Printer, bytes *int64) string {
 	const kilo, mega = 1 << 10, 1 << 20
 	switch {
 	case bytes == nil:
 		return ""
 	case *bytes < mega:
-		return fmt.Sprintf("%d KB", max(1, *bytes/kilo))
+		return say.Tf("%d KB", max(1, *bytes/kilo))
 	}
-	return fmt.Sprintf("%.1f MB", float64(*bytes)/mega)
+	return say.Tf("%.1f MB", float64(*bytes)/mega)
 }
 
 // missingFile returns in words why a file has no content here.
-func missingFile(f *api.FileObject) string {
+func missingFile(say *ui.Printer, f *api.FileObject) string {
 	code := text(f.Code)
 	switch {
 	case f.State == "waiting" && code == "media_storage_full":
-		return fileTexts[code] + " It is fetched when there is room, if the platform still has it."
+		return say.T(fileTexts[code]) + " " + say.T("It is fetched when there is room, if the platform still has it.")
 	case f.State == "waiting":
-		return "It is being fetched from the platform."
+		return say.T("It is being fetched from the platform.")
 	}
-	return cmp.Or(fileTexts[code], "It could not be fetched.")
+	return say.T(cmp.Or(fileTexts[code], ui.Text("It could not be fetched.")))
 }
 
-var fileKinds = map[string]string{
+var fileKinds = map[string]ui.Text{
 	"image": "Picture", "audio": "Voice or sound", "video": "Video", "sticker": "Sticker", "file": "File",
 }
 
 // fileTexts explain why a file wasn't stored (docs/conversations.md#files).
-var fileTexts = map[string]string{
+var fileTexts = map[string]ui.Text{
 	"media_too_large":    "It has more than 8 MB. Look at it in the platform's own app.",
 	"media_type":         "What the platform sent is no such file.",
 	"media_expired":      "The platform no longer had it when it was fetched. Ask the customer to send it again.",
@@ -170,7 +172,7 @@ func conversationPage() page {
 		}}, {method: http.MethodGet, name: "file", ask: func(req *pageRequest) (*http.Request, error) {
 			id := req.query("id")
 			if !handlers.WellFormedID(id) {
-				return nil, handlers.NotFound("There is no such file.")
+				return nil, handlers.NotFound("%s", ui.Text("There is no such file."))
 			}
 			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/files/"+id, nil, nil)
 		}}},
@@ -227,7 +229,7 @@ func showConversation(req *pageRequest) (any, error) {
 	switch {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
-		kind, _ := req.d.channelTypeOf(on.Type)
+		kind, _ := req.channelTypeOf(on.Type)
 		if kind.Templates {
 			data.Template = conversationsPath + "/" + c.ID + "/template"
 		}
@@ -260,13 +262,13 @@ func showConversation(req *pageRequest) (any, error) {
 	data.Answer = req.form(once(answerForm.Of(here+"/messages", nil)))
 	if c.BlockedAt == nil {
 		data.Block = req.form(ui.Button("conversation-block", here+"/block", "Block the customer",
-			"Block "+customer(c)+"? The assistant answers nothing of theirs until you unblock them. What they write is kept."))
+			req.phrase("Block %s? The assistant answers nothing of theirs until you unblock them. What they write is kept.", customer(c))))
 	} else {
 		data.Unblock = req.form(ui.Button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
 	}
 	data.Export = here + "/export"
 	data.Delete = req.form(ui.Button("conversation-delete", here+"/delete", "Erase everything",
-		"Erase everything that is stored about "+customer(c)+", with all messages? This can't be undone. At the platform it stays."))
+		req.phrase("Erase everything that is stored about %s, with all messages? This can't be undone. At the platform it stays.", customer(c))))
 	return &data, nil
 }
 
@@ -381,7 +383,7 @@ func sendFile(req *pageRequest) (outcome, error) {
 		return goTo(conversationsPath + "/" + req.id()), nil
 	}
 	if refused := req.d.refusalOf(err); strings.HasPrefix(refused.Field, "file") {
-		return outcome{}, refuseField("file", refused.Message)
+		return outcome{}, refuseField("file", ui.Text(refused.Message))
 	}
 	return outcome{}, req.explained(err)
 }

@@ -122,7 +122,7 @@ func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 			filled[name] = value
 		}
 		send.Fields = append(send.Fields, field{
-			Name: valuePrefix + name, Kind: ui.TextField, Label: "Value of {{" + name + "}}", Value: value, Required: true,
+			Name: valuePrefix + name, Kind: ui.TextField, Label: req.phrase("Value of {{%s}}", name), Value: value, Required: true,
 			MaxLength: platforms.MaxTemplateValue,
 		})
 	}
@@ -154,7 +154,7 @@ func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, err
 		}
 		in["cursor"] = *templates.NextCursor
 	}
-	return nil, handlers.NotFound("The platform has no approved template with this name and language. Choose another one.")
+	return nil, handlers.NotFound("%s", ui.Text("The platform has no approved template with this name and language. Choose another one."))
 }
 
 // sentVariables returns the names of the variables with a value in the form, sorted.
@@ -190,7 +190,7 @@ func templateRefusal(err error, names ...string) error {
 	}
 	f := *refused
 	if f.Code == errcode.ChannelNeedsReauth {
-		f.Message = "The platform refuses the channel's token, or doesn't let it read templates. Reconnect the channel with another one."
+		f.Message = string(ui.Text("The platform refuses the channel's token, or doesn't let it read templates. Reconnect the channel with another one."))
 	}
 	_, after, _ := strings.Cut(f.Field, "template.variables[")
 	number, _, _ := strings.Cut(after, "]")

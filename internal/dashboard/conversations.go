@@ -32,13 +32,13 @@ func customer(c *api.ConversationObject) string {
 	}, cmp.Or(text(c.CustomerName), c.CustomerID))
 }
 
-var conversationStates = map[string]string{
+var conversationStates = map[string]ui.Text{
 	answeredByAssistant: "The assistant answers",
 	answeredByHuman:     "A person answers",
 	conversationClosed:  "Closed",
 }
 
-var handoverReasons = map[string]string{
+var handoverReasons = map[string]ui.Text{
 	"assistant": "The assistant asked for a person.",
 	"words":     "The customer wrote a word for which a person is called.",
 	"failures":  "The assistant failed to answer twice in a row.",
@@ -50,11 +50,11 @@ func paused(c *api.ConversationObject) bool {
 }
 
 // conversationState returns the state of a conversation in words.
-func conversationState(c *api.ConversationObject) string {
+func conversationState(c *api.ConversationObject) ui.Text {
 	if paused(c) {
 		return "The assistant pauses"
 	}
-	return cmp.Or(conversationStates[c.State], c.State)
+	return cmp.Or(conversationStates[c.State], ui.Text(c.State))
 }
 
 // waits reports whether the customer waits for a person, because one has the conversation or the assistant pauses.
@@ -63,19 +63,19 @@ func waits(c *api.ConversationObject) bool {
 }
 
 // attention returns in words why the conversation needs attention. It is empty if the conversation needs none.
-func attention(c *api.ConversationObject) string {
+func attention(c *api.ConversationObject) ui.Text {
 	if c.Attention == nil {
 		return ""
 	}
-	return codes.Of(*c.Attention).Conversation
+	return ui.Text(codes.Of(*c.Attention).Conversation)
 }
 
 // need returns the reason why the conversation needs a person. It is empty if the conversation needs none.
-func need(c *api.ConversationObject) string {
+func need(say *ui.Printer, c *api.ConversationObject) string {
 	if c.Attention == nil && waits(c) {
-		return strings.TrimSpace("The customer waits for a person. " + handoverReasons[text(c.HandoverReason)])
+		return strings.TrimSpace(say.T("The customer waits for a person.") + " " + say.T(handoverReasons[text(c.HandoverReason)]))
 	}
-	return attention(c)
+	return say.T(attention(c))
 }
 
 type conversationRow struct {
@@ -142,8 +142,8 @@ func showConversations(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	channels, err := optionsOf(req, api.ListChannels, "All channels", func(c api.ChannelObject) option {
-		return option{Value: c.ID, Label: c.Name}
+	channels, err := optionsOf(req, api.ListChannels, ui.Text("All channels"), func(c api.ChannelObject) option {
+		return option{Value: c.ID, Label: ui.Text(c.Name), Named: true}
 	})
 	if err != nil {
 		return nil, err

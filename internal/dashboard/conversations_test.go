@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 // The filters are the API's, and the list is asked for in the order of what happened last.
@@ -104,7 +105,7 @@ func TestFailuresInWords(t *testing.T) {
 			state = code
 		}
 		m := &api.MessageObject{State: &state, Code: &code}
-		require.Equal(t, codes.Of(code).Message, undelivered(m))
+		require.Equal(t, codes.Of(code).Message, string(undelivered(m)))
 		if codes.All[code].Message == "" && code != "something_new" {
 			continue // no message fails with it
 		}
@@ -112,7 +113,7 @@ func TestFailuresInWords(t *testing.T) {
 		r := newBareFixture(t)
 		r.answer("GET /conversations/cnv_1/messages", http.StatusOK,
 			`{"data":[{"id":"msg_1","author":"human","kind":"text","text":"one","state":"`+state+`","code":"`+code+`"}],"nextCursor":null}`)
-		require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), html.EscapeString(undelivered(m)))
+		require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), html.EscapeString(string(undelivered(m))))
 	}
 }
 
@@ -397,7 +398,7 @@ func TestFilesAreShown(t *testing.T) {
 		require.Contains(t, page, part)
 	}
 	for code := range fileTexts {
-		require.NotEmpty(t, missingFile(&api.FileObject{State: "failed", Code: &code}))
+		require.NotEmpty(t, missingFile(words.New(words.English, ""), &api.FileObject{State: "failed", Code: &code}))
 	}
 	r.answer("GET /conversations/cnv_1/files/med_1", http.StatusOK, `"content"`)
 	require.Equal(t, `"content"`, r.see(t, "/dashboard/conversations/cnv_1/file?id=med_1"))

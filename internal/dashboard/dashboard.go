@@ -71,6 +71,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -87,6 +88,8 @@ type Config struct {
 	API http.Handler
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
+	// Currency is the ISO 4217 code of the currency of all amounts. Empty means that amounts are credits.
+	Currency string
 	// Providers are the names of the configured providers, for the organization's own keys.
 	Providers []string
 	// ChannelTypes are the types of channels that can be connected, in the order of the list.
@@ -103,12 +106,13 @@ type Config struct {
 type Dashboard struct {
 	config    Config
 	mux       *http.ServeMux
-	templates map[string]*template.Template
+	templates map[words.Language]map[string]*template.Template
+	printers  map[words.Language]*words.Printer
 	assets    *ui.Assets
 	// channelTypes are the types of the configuration.
 	channelTypes []channelType
 	// done are the notices after actions, by the id of their forms.
-	done map[string]string
+	done map[string]ui.Text
 }
 
 // New returns a dashboard.
@@ -117,12 +121,16 @@ func New(config Config) *Dashboard {
 	if config.SignInRefusal == nil {
 		config.SignInRefusal = func(*http.Request) string { return "" }
 	}
-	d := &Dashboard{config: config, mux: http.NewServeMux(), assets: ui.NewAssets(root+"/static/", staticFiles), done: make(map[string]string)}
+	d := &Dashboard{config: config, mux: http.NewServeMux(), assets: ui.NewAssets(root+"/static/", staticFiles), done: make(map[string]ui.Text)}
 	for _, t := range config.ChannelTypes {
 		d.channelTypes = append(d.channelTypes, channelTypeFrom(t))
 	}
 	pages := pages(d.channelTypes)
-	d.templates = parseTemplates(pages, d.assets)
+	d.templates, d.printers = make(map[words.Language]map[string]*template.Template), make(map[words.Language]*words.Printer)
+	for _, language := range words.Languages() {
+		d.printers[language] = words.New(language, config.Currency)
+		d.templates[language] = parseTemplates(pages, d.assets, d.printers[language])
+	}
 	d.assets.Register(d.mux)
 	for i := range pages {
 		d.register(&pages[i])
@@ -166,12 +174,12 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var protection http.CrossOriginProtection
 	if err := protection.Check(r); err != nil {
 		d.newPageRequest(&page{public: true}, w, r).fail(&handlers.Error{
-			Code: errcode.Forbidden, Message: "The request comes from another site. Nothing was changed.",
+			Code: errcode.Forbidden, Message: string(ui.Text("The request comes from another site. Nothing was changed.")),
 		})
 		return
 	}
 	if _, pattern := d.mux.Handler(r); pattern == "" {
-		d.newPageRequest(&page{public: true}, w, r).fail(handlers.NotFound("There is no page at this address."))
+		d.newPageRequest(&page{public: true}, w, r).fail(handlers.NotFound("%s", ui.Text("There is no page at this address.")))
 		return
 	}
 	d.mux.ServeHTTP(w, r)

@@ -86,12 +86,12 @@ func showEvents(req *pageRequest) (any, error) {
 		Bounds: req.form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),
 	}
 	for _, endpoint := range endpoints.Data {
-		row := func(verb, text, confirm string) form {
-			return req.form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, text, confirm, "id", endpoint.ID))
+		row := func(verb string, label, confirm ui.Text) form {
+			return req.form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, label, confirm, "id", endpoint.ID))
 		}
 		shown.Endpoints = append(shown.Endpoints, eventEndpointRow{
 			EventEndpointObject: endpoint, Test: row("test", "Send a test", ""), Activate: row("activate", "Activate", ""),
-			Delete: row("delete", "Delete", "Delete the endpoint "+endpoint.URL+" with the log of its deliveries? It gets no events any more."),
+			Delete: row("delete", "Delete", req.phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
 		})
 	}
 	return shown, nil

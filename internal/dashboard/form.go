@@ -18,13 +18,16 @@ func (req *pageRequest) form(f form) form {
 	if f.Action == "" && !f.Get && req.action != nil && req.action.verb != "" {
 		f.Action = req.path() // the browser's address is that of another form
 	}
-	f = f.Shown()
+	f = f.Shown(req.say)
 	if req.wasRefused(f) {
 		req.errorForm = f.ID
-		f.Keep(ui.Sent(req.sent), req.refused)
+		f.Keep(ui.Sent(req.sent), req.translated(req.refused))
 	}
 	return f
 }
+
+// phrase returns a text of a form with arguments, such as a question with the name of a thing.
+func (req *pageRequest) phrase(key ui.Text, arguments ...any) ui.Text { return ui.Text(req.say.Tf(key, arguments...)) }
 
 // wasRefused reports whether f is the form that was sent and refused. Forms in rows are distinguished by their addresses and
 // hidden fields.

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
 const (
@@ -217,7 +218,7 @@ func (req *pageRequest) keepInput() {
 	}
 	slices.SortStableFunc(form.Values, func(a, b kept) int { return strings.Compare(a.Name, b.Name) })
 	shown := req.view(form)
-	shown.Title = "Your session has ended"
+	shown.Title = req.say.T("Your session has ended")
 	req.write(http.StatusUnauthorized, endedTemplate, shown)
 }
 
@@ -302,7 +303,7 @@ func (req *pageRequest) release() {
 }
 
 // bodyError returns the error of a body that could not be read. broken is the message for errors that are no [handlers.Error].
-func bodyError(err error, broken string) *handlers.Error {
+func bodyError(err error, broken ui.Text) *handlers.Error {
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		broken = "What you sent is too large."
 	}

@@ -424,7 +424,7 @@ func TestNavigation(t *testing.T) {
 			page := r.see(t, next[0])
 			next = next[1:]
 			for _, e := range entries() {
-				if !slices.Contains(paths, e.path) && strings.Contains(page, `<a href="`+e.path+`"`) && strings.Contains(page, "</svg><span class=\"label\">"+html.EscapeString(e.section)) {
+				if !slices.Contains(paths, e.path) && strings.Contains(page, `<a href="`+e.path+`"`) && strings.Contains(page, "</svg><span class=\"label\">"+html.EscapeString(string(e.section))) {
 					paths, next = append(paths, e.path), append(next, e.path)
 				}
 			}

@@ -43,19 +43,22 @@ func scopes() []option {
 		{Value: "models:read", Label: "models:read", Hint: "List the models"},
 		{Value: "chat:write", Label: "chat:write", Hint: "Ask models"},
 	}
-	for _, group := range []struct{ name, what string }{
-		{"agents", "assistants"},
-		{"knowledge_bases", "knowledge bases"},
-		{"channels", "channels"},
-		{"conversations", "conversations"},
-		{"wallet", "the wallet"},
-		{"event_endpoints", "event endpoints"},
-		{"api_keys", "API keys"},
-		{"provider_keys", "provider keys"},
+	for _, group := range []struct {
+		name        string
+		see, change ui.Text
+	}{
+		{"agents", "See assistants", "Change assistants"},
+		{"knowledge_bases", "See knowledge bases", "Change knowledge bases"},
+		{"channels", "See channels", "Change channels"},
+		{"conversations", "See conversations", "Change conversations"},
+		{"wallet", "See the wallet", "Change the wallet"},
+		{"event_endpoints", "See event endpoints", "Change event endpoints"},
+		{"api_keys", "See API keys", "Change API keys"},
+		{"provider_keys", "See provider keys", "Change provider keys"},
 	} {
 		all = append(all,
-			option{Value: group.name + ":read", Label: group.name + ":read", Hint: "See " + group.what},
-			option{Value: group.name + ":write", Label: group.name + ":write", Hint: "Change " + group.what},
+			option{Value: group.name + ":read", Label: ui.Text(group.name + ":read"), Hint: group.see},
+			option{Value: group.name + ":write", Label: ui.Text(group.name + ":write"), Hint: group.change},
 		)
 	}
 	return all
@@ -72,7 +75,7 @@ func keysPage() page {
 			shown := keysData{Pager: req.pager(keys.NextCursor), Create: req.form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
 				shown.Keys = append(shown.Keys, keyRow{key, req.form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke",
-					"Revoke the key "+key.Hint+"…? Whoever uses it is refused from the next request on. This can't be undone.", "id", key.ID))})
+					req.phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint), "id", key.ID))})
 			}
 			return shown, nil
 		},
@@ -141,11 +144,11 @@ func showProviderKeys(req *pageRequest) (any, error) {
 	var shown providerKeysData
 	for _, key := range keys.Data {
 		shown.Keys = append(shown.Keys, providerKeyRow{key, req.form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete",
-			"Delete your own key at "+key.Provider+"? Calls that ask for it are refused then.", "provider", key.Provider))})
+			req.phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider), "provider", key.Provider))})
 	}
 	var providers []option
 	for _, name := range req.d.config.Providers {
-		providers = append(providers, option{Value: name, Label: name})
+		providers = append(providers, option{Value: name, Label: ui.Text(name), Named: true})
 	}
 	if len(providers) > 0 {
 		shown.Set = req.form(providerKeyForm.With("provider", providers))

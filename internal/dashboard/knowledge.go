@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"path"
 	"strings"
@@ -24,20 +23,20 @@ const (
 )
 
 // size formats a number of bytes for people.
-func size(bytes int64) string {
+func size(say *ui.Printer, bytes int64) string {
 	const kib, mib = 1 << 10, 1 << 20
 	switch {
 	case bytes < kib:
-		return fmt.Sprintf("%d bytes", bytes)
+		return say.Tf("%d bytes", bytes)
 	case bytes < mib:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/kib)
+		return say.Tf("%.1f KiB", float64(bytes)/kib)
 	default:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+		return say.Tf("%.1f MiB", float64(bytes)/mib)
 	}
 }
 
 // mediaTypeName returns the label of a document's media type.
-func mediaTypeName(mediaType string) string { return cmp.Or(labelOf(mediaTypes, mediaType), mediaType) }
+func mediaTypeName(mediaType string) ui.Text { return ui.Text(cmp.Or(labelOf(mediaTypes, mediaType), mediaType)) }
 
 type knowledgeData struct {
 	Base      *api.KnowledgeBaseObject
@@ -139,14 +138,14 @@ func showKnowledgeBase(req *pageRequest) (any, error) {
 		Base: base, Pager: req.pager(documents.NextCursor), Upload: req.form(uploadForm.Of(here+"/documents", nil)),
 		Edit: req.form(knowledgeEditForm.Of(here, base)),
 		Delete: req.form(ui.Button("knowledge-delete", here+"/delete", "Delete the knowledge base",
-			"Delete the knowledge base "+base.Name+" with all its documents?")),
+			req.phrase("Delete the knowledge base %s with all its documents?", base.Name))),
 	}
 	for _, one := range documents.Data {
 		if one.State == "ingesting" {
 			data.Live = req.live("documents", "cursor")
 		}
 		data.Documents = append(data.Documents, documentRow{one, req.form(ui.Button("document-delete-"+one.ID, here+"/delete-document", "Delete",
-			"Delete the document "+one.Name+"? The assistants don't know it any more.", "document", one.ID))})
+			req.phrase("Delete the document %s? The assistants don't know it any more.", one.Name), "document", one.ID))})
 	}
 	return &data, req.search(&data)
 }
@@ -169,7 +168,7 @@ func (req *pageRequest) search(data *knowledgeData) error {
 		case refused.Code.Status() != http.StatusBadRequest:
 			return err
 		default:
-			f.Fields[0].Error = refused.Message
+			f.Fields[0].Error = req.translated(refused).Message
 		}
 	}
 	data.Search = req.form(f)

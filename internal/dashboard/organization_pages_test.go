@@ -273,7 +273,7 @@ func TestOverview(t *testing.T) {
 	r := newFixture(t)
 	page := r.see(t, "/dashboard")
 	require.Contains(t, element(t, page, "balance"), `data-micros="12500000"`)
-	require.Contains(t, page, ">12.50</strong><span class=\"figure-note\">credits left</span>")
+	require.Contains(t, page, `data-micros="12500000">12.50 credits</strong>`)
 	require.NotContains(t, page, "First steps")
 	r.answer("GET /channels", http.StatusOK, listOf(strings.Replace(channelJSON, "active", "needs_reauth", 1)))
 	r.answer("GET /conversations", http.StatusOK, strings.Replace(listOf(strings.Replace(conversationJSON, `"attention":null`, `"attention":"no_agent"`, 1)), "null}", `"more"}`, 1))

@@ -18,7 +18,7 @@ type page struct {
 	// template is the file in templates/, without .html, that fills the layout.
 	template string
 	// title is the page's heading and, in the browser's tab, its name.
-	title string
+	title ui.Text
 	// section is the path of the page's entry in the navigation. Empty means path.
 	section string
 	// public pages need no session.
@@ -42,7 +42,7 @@ type action struct {
 	// form is the id of the form. The ids of forms in rows begin with it and end with the id of the row.
 	form string
 	// done is the notice on the next page.
-	done string
+	done ui.Text
 	// secrets are the names of fields that no page shows again.
 	secrets []string
 	// maxBody bounds the form, in bytes. Zero means [maxForm].
@@ -93,12 +93,13 @@ func waitingLabel(waiting int) string {
 
 // entry is a page of the navigation. Pages with the same section are its tabs; the first is the section's own page.
 type entry struct {
-	section, icon string
-	path, label   string
+	section    ui.Text
+	icon, path string
+	label      ui.Text
 	// role is the lowest role that has the entry.
 	role handlers.Role
 	// bar is the section's label in the bar of phones, see [ui.Section].
-	bar string
+	bar ui.Text
 }
 
 func entries() []entry {
@@ -121,21 +122,26 @@ func entries() []entry {
 }
 
 // sections returns the navigation of the person, nil without one.
-func (s *session) sections() (made []ui.Section) {
+func (s *session) sections(say *ui.Printer) (made []ui.Section) {
 	for _, e := range entries() {
 		if !s.has(e.role) {
 			continue
 		}
-		if last := len(made) - 1; last < 0 || made[last].Label != e.section {
-			made = append(made, ui.Section{Link: ui.Link{Path: e.path, Label: e.section}, Icon: e.icon, Bar: e.bar})
+		if last := len(made) - 1; last < 0 || made[last].Label != say.T(e.section) {
+			made = append(made, ui.Section{Link: ui.Link{Path: e.path, Label: say.T(e.section)}, Icon: e.icon, Bar: say.T(e.bar)})
 		}
 		at := &made[len(made)-1]
-		at.Tabs = append(at.Tabs, ui.Link{Path: e.path, Label: e.label})
+		at.Tabs = append(at.Tabs, ui.Link{Path: e.path, Label: say.T(e.label)})
 		if e.path == conversationsPath {
-			at.Count, at.CountID, at.CountLabel = waitingLabel(s.Organization.Waiting), "waiting", "wait for a person"
+			at.Count, at.CountID, at.CountLabel = waitingLabel(s.Organization.Waiting), "waiting", say.T("wait for a person")
 		}
 	}
 	return made
+}
+
+// names are words of the API that pages show.
+var names = []ui.Text{
+	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund", "operator",
 }
 
 func pages(types []channelType) []page {
@@ -176,8 +182,8 @@ type view struct {
 func (req *pageRequest) view(shown any) *view {
 	made := &view{
 		Shell: ui.Shell{
-			Title: req.page.title, Product: "caddy-svc", Home: root, Sections: req.session.sections(),
-			Section: cmp.Or(req.page.section, req.page.path), SignOut: ui.Button("logout", logoutPath, "Sign out", ""),
+			Lang: string(req.say.Language), Title: req.say.T(req.page.title), Product: "caddy-svc", Home: root, Sections: req.session.sections(req.say),
+			Section: cmp.Or(req.page.section, req.page.path), SignOut: ui.Button("logout", logoutPath, "Sign out", "").Shown(req.say),
 		},
 		Path: req.path(), Session: req.session, Data: shown, Once: req.once, RequestID: handlers.RequestIDFrom(req.r.Context()),
 	}
@@ -185,7 +191,7 @@ func (req *pageRequest) view(shown any) *view {
 		made.Title = named.PageTitle()
 	}
 	if s := req.session; s != nil {
-		made.Owner, made.Person, made.PersonPath, made.Role = s.Organization.Name, s.User.Email, accountPath, string(s.Role)
+		made.Owner, made.Person, made.PersonPath, made.Role = s.Organization.Name, s.User.Email, accountPath, req.say.T(ui.Text(s.Role))
 		made.Trail = req.trail(made.Sections)
 	}
 	for _, name := range req.page.scripts {
@@ -193,9 +199,9 @@ func (req *pageRequest) view(shown any) *view {
 	}
 	switch {
 	case req.refused == nil && req.action != nil:
-		made.Notice = req.action.done
+		made.Notice = req.say.T(req.action.done)
 	case req.refused == nil:
-		made.Notice = req.d.done[req.query("done")]
+		made.Notice = req.say.T(req.d.done[req.query("done")])
 	}
 	return made
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 // pageRequest is the state of one request to a page.
@@ -27,6 +28,8 @@ type pageRequest struct {
 	page *page
 	w    http.ResponseWriter
 	r    *http.Request
+	// say writes texts and values in the language of the person, or of the browser on public pages.
+	say *words.Printer
 	// person and session are nil on public pages.
 	person  *identity.Principal
 	session *session
@@ -47,7 +50,7 @@ type pageRequest struct {
 }
 
 func (d *Dashboard) newPageRequest(p *page, w http.ResponseWriter, r *http.Request) *pageRequest {
-	return &pageRequest{d: d, page: p, w: w, r: r}
+	return &pageRequest{d: d, page: p, w: w, r: r, say: d.printers[words.Choose("", r.Header.Get("Accept-Language"))]}
 }
 
 // id returns the id in the page's path. [pageRequest.enter] has checked its form.
@@ -67,7 +70,7 @@ func (req *pageRequest) query(name string) string { return req.r.URL.Query().Get
 // enter finds the person and reads the session, unless the page is public, and refuses malformed ids.
 func (req *pageRequest) enter() (err error) {
 	if id := req.r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
-		return handlers.NotFound("There is nothing at this address.")
+		return handlers.NotFound("%s", ui.Text("There is nothing at this address."))
 	}
 	if req.page.public {
 		return nil
@@ -78,6 +81,7 @@ func (req *pageRequest) enter() (err error) {
 	shown, err := ask(req, api.GetSession, nil)
 	if err == nil {
 		req.session = &session{shown}
+		req.say = req.d.printers[words.Choose(text(shown.User.Language), req.r.Header.Get("Accept-Language"))]
 	}
 	return err
 }
@@ -190,12 +194,12 @@ func (req *pageRequest) fail(f *handlers.Error) {
 		http.Error(req.w, f.Message, f.Code.Status()) //nolint:forbidigo // the script reads the status only
 		return
 	}
-	shown := req.view(f)
-	shown.Title = failureTitle(f.Code)
+	shown := req.view(req.translated(f))
+	shown.Title = req.say.T(failureTitle(f.Code))
 	req.write(f.Code.Status(), failureTemplate, shown)
 }
 
-func failureTitle(code errcode.Code) string {
+func failureTitle(code errcode.Code) ui.Text {
 	switch {
 	case code == errcode.OrganizationSuspended:
 		return "The organization is suspended"
@@ -218,11 +222,11 @@ func (req *pageRequest) write(status int, name string, shown *view) {
 		part = fragment
 	}
 	var text bytes.Buffer
-	err := req.d.templates[name].ExecuteTemplate(&text, part, shown)
+	err := req.d.templates[req.say.Language][name].ExecuteTemplate(&text, part, shown)
 	if err == nil && req.refused != nil && !bytes.Contains(text.Bytes(), []byte(`id="`+req.errorForm+`-error"`)) {
-		shown.Alert = req.refused.Message // the page no longer contains the form
+		shown.Alert = req.translated(req.refused).Message // the page no longer contains the form
 		text.Reset()
-		err = req.d.templates[name].ExecuteTemplate(&text, part, shown)
+		err = req.d.templates[req.say.Language][name].ExecuteTemplate(&text, part, shown)
 	}
 	if err != nil {
 		req.d.config.Logger.Error("the dashboard failed to write a page", "page", req.page.path, "error", err)
@@ -300,7 +304,7 @@ func everything[I, T any](
 var errAnswered = errors.New("the answer is written")
 
 // refuseField returns an error at a field with input that can't be sent to an operation.
-func refuseField(name, message string) *handlers.Error {
+func refuseField(name string, message ui.Text) *handlers.Error {
 	return handlers.InvalidRequest(name, "%s", message)
 }
 
@@ -314,8 +318,15 @@ func (d *Dashboard) refusalOf(err error) *handlers.Error {
 	d.config.Logger.Error("the dashboard failed", "error", err)
 	return &handlers.Error{
 		Code: errcode.InternalError, Cause: err,
-		Message: "The service failed to handle the request. Try again. If it fails again, tell the operator.",
+		Message: string(ui.Text("The service failed to handle the request. Try again. If it fails again, tell the operator.")),
 	}
+}
+
+// translated returns the error in the reader's language.
+func (req *pageRequest) translated(refused *handlers.Error) *handlers.Error {
+	shown := *refused
+	shown.Message = req.say.Error(refused.Field, refused.Message)
+	return &shown
 }
 
 // relay passes the response of the API's handler to the browser as it arrives.

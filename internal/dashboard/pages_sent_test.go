@@ -30,7 +30,7 @@ func TestModelPicker(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
 	page := r.see(t, "/dashboard/agents")
-	require.Contains(t, page, "A – Echo A, economy, 8000 tokens of context, runs in the home country")
+	require.Contains(t, page, "A – Echo A, economy, 8,000 tokens of context, runs in the home country")
 	require.Contains(t, page, `<option value="echo/b">echo/b</option>`)
 	holds(t, r.see(t, "/dashboard/agents/agt_1"), "agent-edit-model", "echo/a")
 	r.answer("GET /agents/models", http.StatusOK, `{"data":[{"id":"echo/b"}]}`)

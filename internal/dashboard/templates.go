@@ -5,9 +5,10 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"strconv"
+	"maps"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -22,17 +23,22 @@ const (
 
 // parseTemplates parses the template of each page, which is the layout with the page's file as its content. The files are part of the binary,
 // so a faulty file panics in every test.
-func parseTemplates(pages []page, assets *ui.Assets) map[string]*template.Template {
-	functions := template.FuncMap{
-		"count": count, "text": text, "size": size, "mediaType": mediaTypeName,
-		"next":         func(position int64) int64 { return position + 1 },
+func parseTemplates(pages []page, assets *ui.Assets, say *ui.Printer) map[string]*template.Template {
+	functions := say.Functions()
+	maps.Copy(functions, template.FuncMap{
+		"text": text, "next": func(position int64) int64 { return position + 1 },
+		"word": func(word any) string { return say.T(ui.Text(fmt.Sprint(word))) },
+		"size": func(bytes int64) string { return size(say, bytes) }, "mediaType": mediaTypeName,
 		"channelState": channelStateLabel, "works": channelWorks,
-		"customer": customer, "conversationState": conversationState, "paused": paused, "waits": waits, "attention": attention, "need": need,
-		"handover": func(reason *string) string { return handoverReasons[text(reason)] },
-		"author":   author, "delivery": func(state string) string { return cmp.Or(deliveryTexts[state], state) }, "undelivered": undelivered,
-		"fileLabel": fileLabel, "fileSize": fileSize, "missingFile": missingFile,
-		"picture": func(mediaType *string) bool { return strings.HasPrefix(text(mediaType), "image/") },
-	}
+		"customer": customer, "conversationState": conversationState, "paused": paused, "waits": waits, "attention": attention,
+		"need":     func(c *api.ConversationObject) string { return need(say, c) },
+		"handover": func(reason *string) ui.Text { return handoverReasons[text(reason)] },
+		"author":   author, "delivery": func(state string) ui.Text { return cmp.Or(deliveryTexts[state], ui.Text(state)) }, "undelivered": undelivered,
+		"fileLabel":   func(f *api.FileObject) string { return fileLabel(say, f) },
+		"fileSize":    func(bytes *int64) string { return fileSize(say, bytes) },
+		"missingFile": func(f *api.FileObject) string { return missingFile(say, f) },
+		"picture":     func(mediaType *string) bool { return strings.HasPrefix(text(mediaType), "image/") },
+	})
 	read := func(name string) string {
 		text, err := templateFiles.ReadFile("templates/" + name + ".html")
 		if err != nil {
@@ -54,14 +60,6 @@ func parseTemplates(pages []page, assets *ui.Assets) map[string]*template.Templa
 		template.Must(made[name].New("content").Parse(read(name)))
 	}
 	return made
-}
-
-// count formats a number with its noun.
-func count(number int64, one, several string) string {
-	if number == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatInt(number, 10) + " " + several
 }
 
 // text returns the text of an operation's answer that may be null.

@@ -83,8 +83,9 @@ func showWallet(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	shown.Figures = []ui.Figure{
-		balance(wallet, ""), {
-			ID: "held", Label: "Reserved for running calls", Icon: "loader-circle", Value: ui.Credits(wallet.HeldMicros), Micros: wallet.HeldMicros, Note: "credits",
+		req.balance(wallet, ""), {
+			ID: "held", Label: req.say.T("Reserved for running calls"), Icon: "loader-circle",
+			Value: req.say.Amount(wallet.HeldMicros), Micros: wallet.HeldMicros,
 		},
 	}
 	if err := req.askSpend(&shown); err != nil {
@@ -101,9 +102,9 @@ func showWallet(req *pageRequest) (any, error) {
 }
 
 // balance is the card of what is left in a wallet.
-func balance(wallet *api.WalletObject, path string) ui.Figure {
+func (req *pageRequest) balance(wallet *api.WalletObject, path string) ui.Figure {
 	return ui.Figure{
-		ID: "balance", Label: "Balance", Icon: "wallet", Path: path, Value: ui.Credits(wallet.BalanceMicros), Micros: wallet.BalanceMicros, Note: "credits left",
+		ID: "balance", Label: req.say.T("Balance"), Icon: "wallet", Path: path, Value: req.say.Amount(wallet.BalanceMicros), Micros: wallet.BalanceMicros,
 	}
 }
 
@@ -127,7 +128,7 @@ func (req *pageRequest) askSpend(shown *walletData) error {
 	}
 	shown.Days = req.form(daysForm(shown, req.query("from"), req.query("to")))
 	if refused != nil {
-		shown.Days.Refuse(refused)
+		shown.Days.Refuse(req.translated(refused))
 	}
 	return nil
 }
@@ -142,7 +143,7 @@ func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*spending, er
 		req.d.config.Logger.Error("the dashboard shows a page without its plot", "page", req.page.path, "error", err)
 		return nil, nil //nolint:nilnil // no plot is what the page shows
 	}
-	return newSpending(spent), nil
+	return newSpending(req.say, spent), nil
 }
 
 func daysForm(shown *walletData, from, to string) form {
@@ -195,14 +196,15 @@ func showOverview(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown := overviewData{Figures: []ui.Figure{balance(wallet, walletPath)}}
+	shown := overviewData{Figures: []ui.Figure{req.balance(wallet, walletPath)}}
 	spent, err := ask(req, api.GetSpend, nil)
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return nil, err
 	}
 	if shown.Plot != nil {
 		shown.Figures = append(shown.Figures, ui.Figure{
-			Label: "Spent on models", Icon: "receipt", Path: walletPath, Value: ui.Credits(shown.Plot.Total), Micros: shown.Plot.Total, Note: "credits since " + shown.Plot.First,
+			Label: req.say.T("Spent on models"), Icon: "receipt", Path: walletPath, Value: req.say.Amount(shown.Plot.Total), Micros: shown.Plot.Total,
+			Note: req.say.Tf("since %s", req.say.Day(shown.Plot.First)),
 		})
 	}
 	channels, err := everything(req, api.ListChannels)
@@ -255,9 +257,12 @@ type modelSum struct {
 const mostDays = 366
 
 // newSpending returns the plot of s, with a series for each model. Malformed amounts count as 0, and malformed days are left out.
-func newSpending(s *api.SpendObject) *spending {
+func newSpending(say *ui.Printer, s *api.SpendObject) *spending {
 	made := &spending{Models: sumModels(s.Data), First: s.From, Last: s.To}
-	p := ui.Plot{ID: "spend-plot", Title: "Spent on models", Step: "Day", Format: func(micros int64) string { return ui.Credits(strconv.FormatInt(micros, 10)) }}
+	p := ui.Plot{
+		ID: "spend-plot", Title: say.T("Spent on models"), Step: say.T("Day"), Name: say.Day,
+		Format: say.Decimal,
+	}
 	at, err := time.Parse(time.DateOnly, s.From)
 	for day := s.From; err == nil && day <= s.To && len(p.Steps) < mostDays; {
 		p.Steps = append(p.Steps, day)
@@ -278,7 +283,7 @@ func newSpending(s *api.SpendObject) *spending {
 		}
 	}
 	made.Total = strconv.FormatInt(total, 10)
-	p.Sentence = ui.Credits(made.Total) + " credits from " + s.From + " to " + s.To + ". The table below has the figures."
+	p.Sentence = say.Tf("%s from %s to %s. The table below has the figures.", say.Amount(made.Total), say.Day(s.From), say.Day(s.To))
 	made.Plot = p.Draw()
 	return made
 }

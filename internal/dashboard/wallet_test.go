@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 func TestCredits(t *testing.T) {
@@ -25,7 +26,7 @@ func TestCredits(t *testing.T) {
 // A series for each model, the largest first, with what it cost on each day.
 func TestSpending(t *testing.T) {
 	t.Parallel()
-	s := newSpending(&api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{
+	s := newSpending(words.New(words.English, ""), &api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{
 		{Day: "2026-11-01", Model: "a", Calls: 2, ChargedMicros: "3000000"},
 		{Day: "2026-11-30", Model: "a", Calls: 1, ChargedMicros: "1"},
 		{Day: "2026-11-30", Model: "b", Calls: 1, ChargedMicros: "5999999"},
@@ -39,7 +40,7 @@ func TestSpending(t *testing.T) {
 	}, s.Models)
 	require.Len(t, s.Plot.Steps, 30)
 	require.Equal(t, []ui.Row{
-		{Step: "2026-11-01", Values: []string{"0.00", "3.00", "0.00"}}, {Step: "2026-11-30", Values: []string{"5.999999", "0.000001", "0.00"}},
+		{Step: "1 Nov 2026", Values: []string{"0.00", "3.00", "0.00"}}, {Step: "30 Nov 2026", Values: []string{"≈ 6.00", "0.000001", "0.00"}},
 	}, s.Plot.Rows)
 }
 
@@ -49,7 +50,7 @@ func FuzzSpendPlot(f *testing.F) {
 	f.Add("", "x", "2026-13-01", "", "-1")
 	f.Add("2026-11-30", "2026-11-01", "0001-01-01", "9007199254740993", "9223372036854775807")
 	f.Fuzz(func(t *testing.T, from, to, day, one, other string) {
-		p := newSpending(&api.SpendObject{From: from, To: to, Data: []api.DaySpend{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
+		p := newSpending(words.New(words.English, ""), &api.SpendObject{From: from, To: to, Data: []api.DaySpend{{Day: day, Model: "a", ChargedMicros: one}, {Day: day, Model: "b", ChargedMicros: other}}})
 		for _, bar := range p.Plot.Bars {
 			require.Positive(t, bar.Height)
 			require.Positive(t, bar.Width)
@@ -62,11 +63,11 @@ func TestWallet(t *testing.T) {
 	r := newFixture(t)
 	page := r.see(t, "/dashboard/wallet?environment=test&cursor=abc&from=2026-11-01")
 	require.Contains(t, element(t, page, "spend-plot"), `role="img"`)
-	require.Contains(t, page, `data-step="2026-11-30" data-series="echo/b" data-value="5999999"><title>2026-11-30, echo/b: 5.999999</title></rect>`)
+	require.Contains(t, page, `data-step="2026-11-30" data-series="echo/b" data-value="5999999"><title>30 Nov 2026, echo/b: ≈ 6.00</title></rect>`)
 	require.Equal(t, 3, strings.Count(page, "data-step="))
 	for _, want := range []string{
 		`href="/dashboard/wallet/transactions.csv?environment=test"`, `href="/dashboard/wallet/calls.csv?environment=test"`,
-		`href="/dashboard/wallet/calls?environment=test"`, `<td class="number">-0.000025</td>`, `<a href="/dashboard/wallet?environment=test" aria-current="true">Test wallet</a>`,
+		`href="/dashboard/wallet/calls?environment=test"`, `<td class="number">-0.000025 credits</td>`, `<a href="/dashboard/wallet?environment=test" aria-current="true">Test wallet</a>`,
 		`href="/dashboard/wallet?environment=test&amp;from=2026-11-01">First page`,
 	} {
 		require.Contains(t, page, want)
@@ -108,7 +109,7 @@ func TestPagesWithoutPlot(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	for _, path := range []string{"/dashboard", "/dashboard/wallet"} {
-		require.NotContains(t, r.see(t, path), "The plot can't be drawn now.")
+		require.NotContains(t, r.see(t, path), "The plot can&#39;t be drawn now.")
 	}
 	for _, refuse := range []func(){
 		func() {
@@ -121,7 +122,7 @@ func TestPagesWithoutPlot(t *testing.T) {
 			w := r.open(t, path)
 			require.Equal(t, http.StatusOK, w.Code)
 			requireGoodPage(t, r.dashboard, path, w)
-			for _, want := range []string{"The plot can't be drawn now.", `id="balance" data-micros="12500000"`, rest} {
+			for _, want := range []string{"The plot can&#39;t be drawn now.", `id="balance" data-micros="12500000"`, rest} {
 				require.Contains(t, w.Body.String(), want)
 			}
 			require.NotContains(t, w.Body.String(), `id="spend-plot"`)

@@ -13,7 +13,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
+
+// Text is a text in English until [Form.Shown] writes it in the reader's language.
+type Text = text.Text
+
+// Printer writes texts and values in the reader's language.
+type Printer = text.Printer
 
 // Operation is an operation of an interface, see [FormOf].
 type Operation interface {
@@ -49,12 +56,12 @@ type Form struct {
 	// Action is the address to which the form is sent. Empty means the page's address.
 	Action string
 	// Submit is the text of its button.
-	Submit string
+	Submit Text
 	// Preview is the address of another button, which shows the page with the input. Empty means no such button.
 	Preview string
 	Fields  []Field
 	// Confirm is the question before it is sent. Empty means no question.
-	Confirm string
+	Confirm Text
 	// Danger: the action deletes or revokes something.
 	Danger bool
 	// Get: the form is a query, so the address contains its values.
@@ -84,9 +91,9 @@ type Field struct {
 	// Name is the field's name in the API and its errors.
 	Name  string
 	Kind  Kind
-	Label string
+	Label Text
 	// Hint is an explanation below the label.
-	Hint string
+	Hint Text
 	// Value is the initial value. A box is checked by "true".
 	Value    string
 	Required bool
@@ -103,7 +110,7 @@ type Field struct {
 	// Micros: the input of the operation is in micros, and people enter credits.
 	Micros bool
 	// Missing is the error of an empty input that the operation would take for another value.
-	Missing string
+	Missing Text
 
 	// input is the field of the operation that the form is made of; its Name is empty for other fields.
 	input endpoint.Field
@@ -114,9 +121,11 @@ type Field struct {
 
 // Option is a choice of a field.
 type Option struct {
-	Value, Label string
-	Hint         string
-	Selected     bool
+	Value       string
+	Label, Hint Text
+	// Named: Label and Hint are the organization's own words, which aren't translated.
+	Named    bool
+	Selected bool
 }
 
 // Height is the number of lines that an area shows.
@@ -303,26 +312,45 @@ func (f Field) micros(typed string) (string, error) {
 	case ok:
 		return micros, nil
 	case f.input.Nullable:
-		return "", handlers.InvalidRequest(f.Name, "Enter an amount of credits, such as 2.50, or nothing.")
+		return "", handlers.InvalidRequest(f.Name, "%s", amountOrNothing)
 	}
-	return "", handlers.InvalidRequest(f.Name, "Enter an amount of credits, such as 2.50.")
+	return "", handlers.InvalidRequest(f.Name, "%s", amountMissing)
 }
+
+// The errors of a text that is no amount.
+const (
+	amountOrNothing Text = "Enter an amount of credits, such as 2.50, or nothing."
+	amountMissing   Text = "Enter an amount of credits, such as 2.50."
+)
 
 // Button returns a form that has only hidden fields, names and values in turn. In a row of a table its id ends in the row's, and its action is a
 // full address.
-func Button(id, action, text, confirm string, hidden ...string) Form {
-	f := Form{ID: id, Action: action, Submit: text, Confirm: confirm, Danger: confirm != ""}
+func Button(id, action string, label, confirm Text, hidden ...string) Form {
+	f := Form{ID: id, Action: action, Submit: label, Confirm: confirm, Danger: confirm != ""}
 	for pair := range slices.Chunk(hidden, 2) {
 		f.Fields = append(f.Fields, Field{Name: pair[0], Kind: HiddenField, Value: pair[1]})
 	}
 	return f
 }
 
-// Shown returns the form with the ids of its inputs.
-func (f Form) Shown() Form {
+// Shown returns the form in the printer's language, with the ids of its inputs.
+func (f Form) Shown(p *Printer) Form {
+	write := func(texts ...*Text) {
+		for _, one := range texts {
+			*one = Text(p.T(*one))
+		}
+	}
 	f.Fields = slices.Clone(f.Fields)
+	write(&f.Submit, &f.Confirm)
 	for i := range f.Fields {
-		f.Fields[i].ID = f.ID + "-" + f.Fields[i].Name
+		one := &f.Fields[i]
+		one.ID, one.Options = f.ID+"-"+one.Name, slices.Clone(one.Options)
+		write(&one.Label, &one.Hint)
+		for k := range one.Options {
+			if option := &one.Options[k]; !option.Named {
+				write(&option.Label, &option.Hint)
+			}
+		}
 	}
 	return f
 }
@@ -400,6 +428,9 @@ func (s Sent) Flag(name string) bool { return url.Values(s).Get(name) != "" }
 // VersionName is the hidden field with the version from which a form was filled: the updatedAt of its object.
 const VersionName = "updatedAt"
 
+const changedMeanwhile Text = "Another person changed this meanwhile. Your input is below and not saved yet. Open this page in another tab " +
+	"to see the current values. Saving once more replaces them."
+
 // RefuseStale refuses a form that was filled from another version of the object than the current one. The page then shows the form with the input
 // and the current version, so that saving once more replaces the change knowingly. Forms and objects without a version pass.
 //
@@ -411,8 +442,7 @@ func (s Sent) RefuseStale(updatedAt string) error {
 	}
 	return &handlers.Error{
 		Code: errcode.Conflict, Field: VersionName,
-		Message: "Another person changed this meanwhile. Your input is below and not saved yet. Open this page in another tab " +
-			"to see the current values. Saving once more replaces them.",
+		Message: string(changedMeanwhile),
 	}
 }
 

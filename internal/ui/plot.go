@@ -21,6 +21,8 @@ type Plot struct {
 	Kind PlotKind
 	// Format writes a value for people. Nil writes the number.
 	Format func(int64) string
+	// Name writes a step for people. Nil writes the step.
+	Name func(string) string
 	// Limit is drawn as a dashed line with LimitLabel. Zero means none.
 	Limit      int64
 	LimitLabel string
@@ -111,6 +113,9 @@ func (p Plot) Draw() *Drawing {
 	if p.Format == nil {
 		p.Format = func(value int64) string { return strconv.FormatInt(value, 10) }
 	}
+	if p.Name == nil {
+		p.Name = func(step string) string { return step }
+	}
 	d := &Drawing{Plot: p, Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotBase}
 	most := p.most()
 	for _, part := range []int64{0, most / 2, most} {
@@ -123,7 +128,7 @@ func (p Plot) Draw() *Drawing {
 	every := max((len(p.Steps)+mostLabels-1)/mostLabels, 1)
 	for i, step := range p.Steps {
 		if i%every == 0 {
-			d.Labels = append(d.Labels, Mark{At: plotLeft + slot*int64(i) + slot/2, Text: step, Anchor: "middle"})
+			d.Labels = append(d.Labels, Mark{At: plotLeft + slot*int64(i) + slot/2, Text: p.Name(step), Anchor: "middle"})
 		}
 		d.addStep(i, step, plotLeft+slot*int64(i), slot, most)
 	}
@@ -135,7 +140,7 @@ func (p Plot) Draw() *Drawing {
 
 // addStep adds a row of the table and, in a plot of bars, the bars of the step.
 func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
-	row, any, below := Row{Step: step}, false, int64(0)
+	row, any, below := Row{Step: d.Name(step)}, false, int64(0)
 	for _, series := range d.Series {
 		value := series.Values[i]
 		row.Values = append(row.Values, d.Format(value))
@@ -148,7 +153,7 @@ func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
 			below += value
 			d.Bars = append(d.Bars, Bar{
 				X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), Value: value, //nolint:mnd // a gap of a quarter
-				Colour: min(series.Colour, PlotColours-1), Step: step, Series: series.Name, Text: d.Format(value),
+				Colour: min(series.Colour, PlotColours-1), Step: step, Series: series.Name, Text: d.Name(step) + ", " + series.Name + ": " + d.Format(value),
 			})
 		}
 	}

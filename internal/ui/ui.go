@@ -43,7 +43,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 // SecurityPolicy is the Content-Security-Policy of all pages. It allows our own files only, and no frame around a page.
@@ -59,10 +60,11 @@ var templateFiles embed.FS
 // ShellTemplate is the name of the template that writes a whole page. Its data embeds a [Shell].
 const ShellTemplate = "shell"
 
-// Parse returns the templates of this package with functions, which may replace the package's own. They are part of the binary, so a faulty one
+// Parse returns the templates of this package with functions, such as those of a [text.Printer]; without them texts are English. They are part of the binary, so a faulty one
 // panics in every test.
 func Parse(assets *Assets, functions template.FuncMap) *template.Template {
-	own := template.FuncMap{"asset": assets.Address, "clock": Clock, "credits": Credits}
+	own := text.New(text.English, "").Functions()
+	own["asset"] = assets.Address
 	t := template.New("ui").Funcs(own).Funcs(functions).Option("missingkey=error")
 	return template.Must(t.ParseFS(templateFiles, "templates/*.html"))
 }
@@ -235,13 +237,4 @@ type Figure struct {
 	Note, Change, Trend string
 	// Spark shows the last values. It needs no Note.
 	Spark *Spark
-}
-
-// Clock formats a time of the API (RFC 3339) for people, such as "2026-11-21 10:05 UTC".
-func Clock(moment string) string {
-	at, err := time.Parse(time.RFC3339, moment)
-	if err != nil {
-		return moment
-	}
-	return at.UTC().Format("2006-01-02 15:04 MST")
 }

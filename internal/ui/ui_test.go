@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func text(t *testing.T, name string) string {
+func staticText(t *testing.T, name string) string {
 	t.Helper()
 	content, err := fs.ReadFile(staticFiles, "static/"+name)
 	require.NoError(t, err)
@@ -28,9 +28,9 @@ func TestFilesAreSmall(t *testing.T) {
 	t.Parallel()
 	const kilo = 1000
 	for name, bound := range map[string]int{"ui.css": 30 * kilo, "ui.js": 40 * kilo, "icons.svg": 20 * kilo} {
-		require.Less(t, len(text(t, name)), bound, name)
+		require.Less(t, len(staticText(t, name)), bound, name)
 	}
-	require.Less(t, len(text(t, "inter-latin.woff2"))+len(text(t, "inter-vietnamese.woff2")), 60*kilo)
+	require.Less(t, len(staticText(t, "inter-latin.woff2"))+len(staticText(t, "inter-vietnamese.woff2")), 60*kilo)
 }
 
 // Files are kept under their own hash; under another version's they are this one's, and aren't kept. The style loads nothing else.
@@ -56,10 +56,10 @@ func TestAssets(t *testing.T) {
 	}
 	require.Equal(t, http.StatusNotFound, get(assets.Address("ui.css")+"x").Code)
 	require.Panics(t, func() { assets.Address("missing.css") })
-	for _, found := range regexp.MustCompile(`url\(([^)]*)\)`).FindAllStringSubmatch(text(t, "ui.css"), -1) {
-		require.NotEmpty(t, text(t, found[1]))
+	for _, found := range regexp.MustCompile(`url\(([^)]*)\)`).FindAllStringSubmatch(staticText(t, "ui.css"), -1) {
+		require.NotEmpty(t, staticText(t, found[1]))
 	}
-	require.NotContains(t, text(t, "ui.css"), "@import")
+	require.NotContains(t, staticText(t, "ui.css"), "@import")
 }
 
 // contrast returns the contrast of two colours like #1a56c4 (WCAG 2.2).
@@ -86,7 +86,7 @@ func contrast(t *testing.T, one, other string) float64 {
 // Every pair of colours that meets has enough contrast, in both schemes, and the two ways to the dark scheme are one.
 func TestContrast(t *testing.T) {
 	t.Parallel()
-	css := text(t, "ui.css")
+	css := staticText(t, "ui.css")
 	parts := strings.SplitAfterN(css, "/* The console", 2)
 	blocks := regexp.MustCompile(`color-scheme: (light|dark);([^}]*)`).FindAllStringSubmatch(parts[0], -1)
 	require.Len(t, blocks, 3)
@@ -115,7 +115,7 @@ var iconUse = regexp.MustCompile(`template "icon" "([^"]+)"`)
 // Every icon that a template names is in the sprite, and no template has style or script in it.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	icons, names := text(t, "icons.svg"), 0
+	icons, names := staticText(t, "icons.svg"), 0
 	require.NoError(t, fs.WalkDir(templateFiles, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

@@ -14,11 +14,17 @@ const send = form.querySelector("button[type=submit]");
 let said = []; // {role, content}, as the API takes it
 let running = null; // the AbortController of the answer that is being made
 
-// credits writes micros as a person reads them, exactly.
-function credits(micros) {
+const says = form.dataset; // in the page's language
+
+// amount writes micros as a person reads them, exactly.
+function amount(micros) {
 	const digits = micros.toString().padStart(7, "0");
-	const fraction = digits.slice(-6);
-	return digits.slice(0, -6) + "." + fraction.slice(0, 2) + fraction.slice(2).replace(/0+$/, "");
+	const format = new Intl.NumberFormat(document.documentElement.lang, {
+		...(says.currency ? { style: "currency", currency: says.currency, currencyDisplay: "narrowSymbol" } : { minimumFractionDigits: 2 }),
+		maximumFractionDigits: 6,
+	});
+	const written = format.format(digits.slice(0, -6) + "." + digits.slice(-6));
+	return says.currency ? written : says.credits.replace("%s", written);
 }
 
 // line adds a message to the log and returns where its text goes.
@@ -60,11 +66,11 @@ async function* events(body) {
 
 // refusal is what an answer that isn't a stream says.
 async function refusal(response) {
-	if (response.status === 401) return "Your session has ended. Sign in again in another tab, then send it again.";
+	if (response.status === 401) return says.ended;
 	try {
 		return (await response.json()).error.message;
 	} catch {
-		return "The service failed to answer. Try again.";
+		return says.failed;
 	}
 }
 
@@ -73,8 +79,8 @@ function charge(svc, who) {
 	const micros = BigInt(svc.charged_micros);
 	const sum = BigInt(charged.dataset.micros) + micros;
 	charged.dataset.micros = sum.toString();
-	charged.textContent = credits(sum);
-	who.textContent = "Assistant, " + (svc.byok ? "paid with your own provider key" : credits(micros) + " credits");
+	charged.textContent = amount(sum);
+	who.textContent = svc.byok ? says.ownKey : says.assistant + ", " + amount(micros);
 	who.dataset.micros = micros.toString();
 }
 
@@ -86,7 +92,7 @@ async function answer(signal) {
 	if (!response.ok || !(response.headers.get("Content-Type") || "").startsWith("text/event-stream")) {
 		throw new Error(await refusal(response));
 	}
-	const { item, who, words } = line("out", "Assistant");
+	const { item, who, words } = line("out", says.assistant);
 	try {
 		for await (const data of events(response.body)) {
 			if (data === "[DONE]") return words.textContent;
@@ -97,25 +103,25 @@ async function answer(signal) {
 			item.scrollIntoView({ block: "nearest" });
 		}
 	} catch (error) {
-		who.textContent = "Assistant, broken off";
+		who.textContent = says.broken;
 		throw error;
 	}
-	who.textContent = "Assistant, broken off";
-	throw new Error("The answer broke off. Try again.");
+	who.textContent = says.broken;
+	throw new Error(says.broke);
 }
 
 function busy(on) {
 	log.setAttribute("aria-busy", String(on)); // the answer is read out as a whole
 	send.disabled = on;
 	stop.hidden = !on;
-	status.textContent = on ? "The assistant is writing." : "";
+	status.textContent = on ? says.writing : "";
 }
 
 async function ask() {
 	const typed = text.value.trim();
 	if (running || typed === "") return;
 	failure.hidden = true;
-	const mine = line("in", "You");
+	const mine = line("in", says.you);
 	mine.words.textContent = typed;
 	text.value = "";
 	said.push({ role: "user", content: typed });
@@ -127,8 +133,8 @@ async function ask() {
 	} catch (error) {
 		if (asked !== running) return; // started again meanwhile
 		said.pop();
-		mine.who.textContent = "You, not answered";
-		fail(error.name === "AbortError" ? "Stopped. What was made is charged." : error.message, typed);
+		mine.who.textContent = says.notAnswered;
+		fail(error.name === "AbortError" ? says.stopped : error.message, typed);
 	} finally {
 		if (asked === running) {
 			running = null;

@@ -7,6 +7,10 @@ const every = 2000;
 const atMost = 10000;
 const rest = 10;
 
+// What the script itself says stands in the page, in its language.
+const dialog = document.getElementById("confirm");
+const texts = dialog.dataset;
+
 // Copy buttons are hidden where there is no script.
 function prepare(part) {
 	for (const button of part.querySelectorAll("button[data-copy]")) button.hidden = false;
@@ -18,7 +22,7 @@ function makeScrollable(table) {
 	if (table.scrollWidth <= table.clientWidth) return;
 	table.tabIndex = 0;
 	table.setAttribute("role", "region");
-	table.setAttribute("aria-label", "Table, scrolls sideways");
+	table.setAttribute("aria-label", texts.scrolls);
 }
 
 async function copy(button) {
@@ -26,10 +30,10 @@ async function copy(button) {
 	const text = "value" in source ? source.value : source.textContent;
 	try {
 		await navigator.clipboard.writeText(text);
-		button.textContent = "Copied";
+		button.textContent = texts.copied;
 	} catch {
 		getSelection().selectAllChildren(source);
-		button.textContent = "Selected: copy it with your keyboard";
+		button.textContent = texts.selected;
 	}
 }
 
@@ -41,7 +45,6 @@ document.addEventListener("click", (event) => {
 // A form is sent once, and one with data-confirm after the question was answered.
 const confirmed = new WeakSet();
 const sent = new WeakSet();
-const dialog = document.getElementById("confirm");
 
 document.addEventListener("submit", (event) => {
 	const form = event.target;
@@ -66,7 +69,7 @@ addEventListener("pageshow", () => {
 function ask(form, submitter) {
 	document.getElementById("confirm-text").textContent = form.dataset.confirm;
 	const yes = document.getElementById("confirm-yes");
-	yes.textContent = submitter?.textContent || "Confirm";
+	yes.textContent = submitter?.textContent || yes.textContent;
 	yes.onclick = () => {
 		dialog.close();
 		confirmed.add(form);
@@ -87,7 +90,7 @@ function follow(part) {
 		try {
 			const answer = await fetch(part.dataset.live, { headers: { Accept: "text/html" }, redirect: "error" });
 			if (answer.status === 401) {
-				part.prepend(told("Your session has ended. Sign in again to see what is new."));
+				part.prepend(told(texts.ended));
 				return;
 			}
 			if (!answer.ok) throw new Error(String(answer.status));

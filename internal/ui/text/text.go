@@ -100,8 +100,9 @@ func read(file []byte) (texts map[Text]string) {
 
 // Printer writes texts and values in one language. It is safe for concurrent use.
 type Printer struct {
-	// Language is the printer's language.
+	// Language is the printer's language, Currency the code of the currency of all amounts, empty for credits.
 	Language Language
+	Currency string
 
 	numbers *message.Printer
 	// symbol is the sign of the currency, empty without one. whole: the currency is usually written without decimals.
@@ -114,7 +115,7 @@ type Printer struct {
 // no such currency; [ValidCurrency] checks it.
 func New(l Language, code string) *Printer {
 	tag := language.Make(string(l))
-	p := &Printer{Language: l, numbers: message.NewPrinter(tag), point: "."}
+	p := &Printer{Language: l, Currency: code, numbers: message.NewPrinter(tag), point: "."}
 	if l == Vietnamese {
 		p.point = ","
 	}
@@ -222,28 +223,18 @@ func (p *Printer) Amount(micros string) string { return p.amount(micros, 2) }
 // Breakdown is [Printer.Amount] with four decimals, for parts of a charge.
 func (p *Printer) Breakdown(micros string) string { return p.amount(micros, 4) }
 
+// Decimal returns the number of [Printer.Amount] without the currency, for plots.
+func (p *Printer) Decimal(micros int64) string {
+	about, sign, number := p.decimal(micros, 2)
+	return about + sign + number
+}
+
 func (p *Printer) amount(micros string, decimals int) string {
 	amount, err := strconv.ParseInt(micros, 10, 64)
 	if err != nil {
 		return micros
 	}
-	sign, rest := "", uint64(amount)
-	if amount < 0 {
-		sign, rest = "-", -rest
-	}
-	step := uint64(1)
-	for range microDigits - decimals {
-		step *= 10
-	}
-	about := ""
-	if rounded := (rest + step/2) / step * step; rounded != rest && rounded != 0 {
-		rest, about = rounded, "≈\u00a0"
-	}
-	number := p.numbers.Sprintf("%d", rest/microsPerUnit)
-	fraction := strings.TrimRight(fmt.Sprintf("%0*d", microDigits, rest%microsPerUnit), "0")
-	if fraction != "" || !p.whole {
-		number += p.point + fraction + strings.Repeat("0", max(0, 2-len(fraction)))
-	}
+	about, sign, number := p.decimal(amount, decimals)
 	switch {
 	case p.symbol == "":
 		return about + p.Tf("%s credits", sign+number)
@@ -251,6 +242,27 @@ func (p *Printer) amount(micros string, decimals int) string {
 		return about + sign + number + "\u00a0" + p.symbol
 	}
 	return about + sign + p.symbol + number
+}
+
+// decimal returns an amount in units: a sign if it is rounded, its own sign, and its digits.
+func (p *Printer) decimal(amount int64, decimals int) (about, sign, number string) {
+	rest := uint64(amount)
+	if amount < 0 {
+		sign, rest = "-", -rest
+	}
+	step := uint64(1)
+	for range microDigits - decimals {
+		step *= 10
+	}
+	if rounded := (rest + step/2) / step * step; rounded != rest && rounded != 0 {
+		rest, about = rounded, "≈\u00a0"
+	}
+	number = p.numbers.Sprintf("%d", rest/microsPerUnit)
+	fraction := strings.TrimRight(fmt.Sprintf("%0*d", microDigits, rest%microsPerUnit), "0")
+	if fraction != "" || !p.whole {
+		number += p.point + fraction + strings.Repeat("0", max(0, 2-len(fraction)))
+	}
+	return about, sign, number
 }
 
 // Moment returns a time of the API (RFC 3339) with its zone, such as "21 Nov 2026, 10:05 UTC". It returns other texts unchanged.
@@ -282,11 +294,12 @@ func (p *Printer) Day(day string) string {
 //   - t and tf return texts. Arguments of tf that are HTML, from the functions below, stay HTML.
 //   - number, amount, breakdown, day and moment format values; moment returns a time element, empty for an empty time.
 //   - link returns a link to a path with a text, mark an element without attributes: {{tf "%s is yours." (mark "strong" .Name)}}.
-//   - language returns the language's tag, for the attribute lang.
+//   - language and currency return their codes, for the attribute lang and for scripts.
 func (p *Printer) Functions() template.FuncMap {
 	return template.FuncMap{
 		"t": p.T, "tf": p.markup, "number": p.Number, "amount": p.Amount, "breakdown": p.Breakdown, "day": p.Day,
 		"language": func() Language { return p.Language },
+		"currency": func() string { return p.Currency },
 		"moment": func(moment any) template.HTML {
 			at := fmt.Sprint(moment)
 			if nullable, ok := moment.(*string); ok && nullable != nil {
