@@ -116,7 +116,7 @@ func signOutPage() page {
 }
 
 type accountData struct {
-	Sessions        []api.LiveSession
+	Sessions                  []api.LiveSession
 	Password, Language, Leave form
 }
 
@@ -153,7 +153,7 @@ func accountPage() page {
 			return accountData{
 				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
 				Language: req.form(languageForm.With("language", ui.Choices(languages(), text(req.session.User.Language))).Of(accountPath+"/language", nil)),
-				Leave: req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+				Leave:    req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 			}, nil
 		},
 		actions: []action{

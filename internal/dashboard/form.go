@@ -27,7 +27,9 @@ func (req *pageRequest) form(f form) form {
 }
 
 // phrase returns a text of a form with arguments, such as a question with the name of a thing.
-func (req *pageRequest) phrase(key ui.Text, arguments ...any) ui.Text { return ui.Text(req.say.Tf(key, arguments...)) }
+func (req *pageRequest) phrase(key ui.Text, arguments ...any) ui.Text {
+	return ui.Text(req.say.Tf(key, arguments...))
+}
 
 // wasRefused reports whether f is the form that was sent and refused. Forms in rows are distinguished by their addresses and
 // hidden fields.

@@ -36,7 +36,9 @@ func size(say *ui.Printer, bytes int64) string {
 }
 
 // mediaTypeName returns the label of a document's media type.
-func mediaTypeName(mediaType string) ui.Text { return ui.Text(cmp.Or(labelOf(mediaTypes, mediaType), mediaType)) }
+func mediaTypeName(mediaType string) ui.Text {
+	return ui.Text(cmp.Or(labelOf(mediaTypes, mediaType), mediaType))
+}
 
 type knowledgeData struct {
 	Base      *api.KnowledgeBaseObject

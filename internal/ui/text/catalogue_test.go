@@ -345,3 +345,32 @@ func label() text.Text { return "fourteen" }
 		"one", "two", "three %s", "four", "five %d", "six", "seven", "eight and", "nine", "ten", "eleven", "twelve", "thirteen %s", "fourteen",
 	}, slices.Collect(maps.Keys(used)))
 }
+
+var (
+	action    = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	mark      = regexp.MustCompile(`(?s)<(?:[^<>"]|"[^"]*")*>`)
+	attribute = regexp.MustCompile(`(?:aria-label|title|alt|placeholder)="([^"]*)"`)
+	word      = regexp.MustCompile(`[A-Za-z]{2,}`)
+	untold    = regexp.MustCompile("caddy svc channel approve|<!doctype html>|\\{\\{define \"state\"\\}\\}.*") // a command, and attributes outside of marks
+)
+
+// TestTemplatesHaveNoBareText guarantees that every word between the marks of a template, and in attributes for people, goes through the catalogue.
+func TestTemplatesHaveNoBareText(t *testing.T) {
+	bare := func(source string) []string {
+		source = action.ReplaceAllString(untold.ReplaceAllString(source, ""), "")
+		for _, attribute := range attribute.FindAllStringSubmatch(source, -1) {
+			source += ">" + attribute[1]
+		}
+		return word.FindAllString(mark.ReplaceAllString(source, ""), -1)
+	}
+	require.Equal(t, []string{"Save", "me", "Menu"}, bare(`<a aria-label="Menu" href="x">Save {{.N}} me</a>{{t "No"}}`))
+	for _, folder := range pagePackages(t) {
+		names, err := filepath.Glob(filepath.Join(folder, "templates", "*.html"))
+		require.NoError(t, err)
+		for _, name := range names {
+			source, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Empty(t, bare(string(source)), name)
+		}
+	}
+}

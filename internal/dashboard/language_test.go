@@ -1,0 +1,65 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
+)
+
+// TestPagesInVietnamese guarantees that no text of a page stays English for a person who reads Vietnamese.
+func TestPagesInVietnamese(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	file, err := os.ReadFile("../ui/text/vi.json")
+	require.NoError(t, err)
+	var catalogue map[string]string
+	require.NoError(t, json.Unmarshal(file, &catalogue))
+	r.dashboard.printers[words.Vietnamese] = words.New(words.Vietnamese, "VND")
+	for _, path := range everyPage() {
+		sent := httptest.NewRequest(http.MethodGet, path, nil)
+		sent.Header.Set("Accept-Language", "vi-VN,en;q=0.5")
+		w := r.serve(t, sent)
+		requireGoodPage(t, r.dashboard, path, w)
+		require.Contains(t, w.Body.String(), `<html lang="vi"`)
+		for _, one := range tags(t, w.Body.String()) {
+			for _, shown := range []string{strings.TrimSpace(one.text), one.attributes["aria-label"], one.attributes["data-confirm"]} {
+				if translated := catalogue[shown]; translated != "" && translated != shown && len(strings.Fields(shown)) > 1 {
+					t.Errorf("%s: %q is English", path, shown)
+				}
+			}
+		}
+	}
+}
+
+// TestLanguageOfPages guarantees that a person's own choice comes before the browser's, and that refusals are written in it.
+func TestLanguageOfPages(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	chosen := func(language string) {
+		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example","language":`+language+
+			`},"organization":{"id":"org_1","name":"Shop"},"role":"owner"}`)
+	}
+	chosen(`"vi"`)
+	page := r.see(t, "/dashboard/account")
+	require.Contains(t, page, `<html lang="vi"`)
+	require.Contains(t, page, `<option value="vi" selected>Tiếng Việt</option>`)
+	r.refuse("PUT /session/password", http.StatusBadRequest, "invalid_request", "password", "password is not valid: expected length >= 12.")
+	w := r.submit(t, "/dashboard/account/password", url.Values{"currentPassword": {"a"}, "password": {"b"}})
+	requireErrorAt(t, w.Body.String(), "account-password-password", "Ít nhất 12 ký tự.")
+	r.answer("PATCH /session", http.StatusOK, `{}`)
+	requireTo(t, r.submit(t, "/dashboard/account/language", url.Values{"language": {""}}), "/dashboard/account", "account-language")
+	require.Equal(t, map[string]any{"language": nil}, r.asked[len(r.asked)-1].body)
+
+	chosen(`"en"`)
+	sent := httptest.NewRequest(http.MethodGet, "/dashboard/account", nil)
+	sent.Header.Set("Accept-Language", "vi")
+	require.Contains(t, r.serve(t, sent).Body.String(), `<html lang="en"`)
+}
