@@ -294,7 +294,7 @@ func (b *books) post(p posting) (Entry, error) {
 		p.wallet, p.micros = call.wallet, call.settled.ChargedMicros
 	}
 	entry := Entry{
-		ID: store.NewID("txn"), Wallet: p.wallet, Kind: p.kind, AmountMicros: p.micros, Ref: p.ref, Note: p.note, At: b.now,
+		ID: store.NewID("txn"), Wallet: p.wallet, Kind: p.kind, AmountMicros: p.micros, Ref: p.ref, Note: p.note, At: b.now, Corrects: p.corrects,
 	}
 	if known, ok := b.entries[entry.key()]; ok {
 		return known.replay(entry)
@@ -323,7 +323,7 @@ func (b *books) post(p posting) (Entry, error) {
 
 // replay decides a posting with a known reference.
 func (e Entry) replay(again Entry) (Entry, error) {
-	if e.AmountMicros != again.AmountMicros {
+	if e.AmountMicros != again.AmountMicros || e.Corrects != again.Corrects {
 		return Entry{}, fmt.Errorf("%w: %q is %s, a %s of %s micros at %s", ErrRefReused, e.Ref, e.ID, e.Kind.Public(),
 			FormatMicros(e.AmountMicros), time.UnixMilli(e.At).UTC().Format(time.RFC3339))
 	}

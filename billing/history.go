@@ -42,13 +42,13 @@ func (e Entry) Place() Place { return Place{Seq: e.Seq} }
 
 const (
 	// selectEntries reads charges and postings by their own indexes, and no more rows of each than requested.
-	selectEntries = `SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
-		SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM (
-			SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at FROM ledger_tx
+	selectEntries = `SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at, corrects FROM (
+		SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at, corrects FROM (
+			SELECT wallet_seq, id, kind, ref, reason, amount_micros, balance_micros, created_at, corrects FROM ledger_tx
 			WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
 			ORDER BY wallet_seq DESC LIMIT $5) AS booked
 		UNION ALL
-		SELECT wallet_seq, id, 'charge', id, '', -charged_micros, balance_micros, ended_at FROM (
+		SELECT wallet_seq, id, 'charge', id, '', -charged_micros, balance_micros, ended_at, '' FROM (
 			SELECT wallet_seq, id, charged_micros, balance_micros, ended_at FROM calls
 			WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
 			ORDER BY wallet_seq DESC LIMIT $5) AS charged
@@ -89,7 +89,7 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 	}
 	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (e Entry, err error) {
 		e.Wallet = id
-		err = row.Scan(&e.Seq, &e.ID, &e.Kind, &e.Ref, &e.Note, &e.AmountMicros, &e.BalanceMicros, &e.At)
+		err = row.Scan(&e.Seq, &e.ID, &e.Kind, &e.Ref, &e.Note, &e.AmountMicros, &e.BalanceMicros, &e.At, &e.Corrects)
 		return e, err
 	}, selectEntries, id.OrgID, string(id.Env), from, through, stretch.rows())
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // ErrRefReused is returned if a reference of the wallet already names a posting with another amount. The first posting remains.
@@ -14,6 +16,9 @@ var ErrRefReused = errors.New("the reference already names another posting")
 
 // ErrNothingToRefund is returned for a call that was never charged.
 var ErrNothingToRefund = errors.New("the call was not charged")
+
+// ErrNotPosted is returned for a correction of a transaction that the wallet doesn't have.
+var ErrNotPosted = errors.New("the wallet has no transaction with this id")
 
 // EntryKind is the kind of a ledger transaction.
 type EntryKind string
@@ -51,6 +56,8 @@ type Entry struct {
 	Ref string
 	// Note is the reason of an adjustment, or the operator's own reference of a refund.
 	Note string
+	// Corrects is the id of the transaction that an adjustment corrects. It may be empty.
+	Corrects string
 	// At is the time when it was written, by the database's clock, in epoch milliseconds.
 	At int64
 	// Replayed reports that the reference had been posted before and that nothing was written.
@@ -67,6 +74,8 @@ type posting struct {
 	ref    string
 	note   string
 	actor  string
+	// corrects is [Entry].Corrects.
+	corrects string
 }
 
 // maxTextBytes limits references, notes and actors: long enough for a sentence, short enough for a list.
@@ -115,6 +124,18 @@ func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros
 // it returns [ErrInsufficientCredits] or [ErrCreditsInTranches] like [Book.Hold]. ref and the other errors are the same as for [Book.Credit].
 func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
+}
+
+// Correct is [Book.Adjust] for a correction of one transaction of the wallet. It returns [ErrNotPosted] if the wallet has no transaction with the id.
+func (b *Book) Correct(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref, corrects string) (Entry, error) {
+	_, err := store.ReadRow(ctx, b.db, "find a transaction", store.ScanValue[int64], selectPosted, corrects, wallet.OrgID, string(wallet.Env))
+	if errors.Is(err, store.ErrNotFound) {
+		return Entry{}, ErrNotPosted
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor, corrects: corrects})
 }
 
 // Refund gives the whole charge of a call back, once: a repetition returns the first entry, Replayed, with any ref. ref is the operator's note,

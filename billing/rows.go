@@ -20,7 +20,10 @@ var (
 const (
 	selectDueHolds = `SELECT org_id, env, id FROM holds WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
 	selectRefunded = `SELECT org_id, env FROM calls WHERE id = $1`
-	selectEntry    = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq FROM ledger_tx
+	// selectPosted finds a posting of a wallet, or a charge.
+	selectPosted = `SELECT 1 FROM ledger_tx WHERE id = $1 AND org_id = $2 AND env = $3
+		UNION ALL SELECT 1 FROM calls WHERE id = $1 AND org_id = $2 AND env = $3 AND wallet_seq IS NOT NULL`
+	selectEntry = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq, corrects FROM ledger_tx
 		WHERE org_id = $1 AND env = $2 AND kind = $3 AND ref = $4`
 )
 
@@ -83,7 +86,7 @@ func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
 func queueEntry(tx store.Tx, key entryKey, books *books) {
 	tx.QueueQuery(func(row store.Row) error {
 		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
-		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At, &entry.Seq); err != nil {
+		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At, &entry.Seq, &entry.Corrects); err != nil {
 			return err
 		}
 		books.entries[key] = entry
@@ -104,7 +107,7 @@ var (
 	insertHolds   = listSizes.Statement(`INSERT INTO holds (org_id, env, id, amount_micros, expires_at) {list}`, 5, 0)
 	deleteHolds   = listSizes.Statement(`DELETE FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
 	insertEntries = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros,
-		balance_micros, created_at, audit_id) {list}`, 12, 0)
+		balance_micros, created_at, audit_id, corrects) {list}`, 13, 0)
 	insertCalls    = listSizes.Statement(insertCall, 25, 0)
 	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 25, 0)
 	insertAttempts = listSizes.Statement(`INSERT INTO attempts (org_id, call_id, number, provider, upstream_model, failure, prompt_tokens,
@@ -134,7 +137,7 @@ func (b *books) write(tx store.Tx) {
 	b.writeClaims(tx)
 	store.QueueList(tx, listSizes, insertEntries, false, b.newEntries, func(values []any, e Entry) []any {
 		return append(values, e.ID, e.Wallet.OrgID, string(e.Wallet.Env), e.Seq, string(e.Kind), entryKinds[e.Kind].account, e.Ref, e.Note,
-			e.AmountMicros, e.BalanceMicros, e.At, e.auditID)
+			e.AmountMicros, e.BalanceMicros, e.At, e.auditID, e.Corrects)
 	})
 	for _, id := range slices.Sorted(maps.Keys(b.newPrices)) {
 		row := b.newPrices[id]

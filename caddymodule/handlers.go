@@ -128,10 +128,12 @@ func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	})
 }
 
-// newDocs returns the description of the interface. It only fails for a route that was forgotten in it, which is the program's fault.
-func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openapi.Docs, error) {
+// newDocs returns the description of the interface, or of the operator's. It only fails for a route that was forgotten in it, which is the
+// program's fault.
+func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog, operator bool) (*openapi.Docs, error) {
 	described, err := openapi.New(api, openapi.Config{
-		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
+		Operator: operator,
+		BaseURL:  a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the interface: %w", err)
@@ -238,84 +240,77 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	})
 }
 
-// The probes of [Health].
-const (
-	probeLive  = "live"
-	probeReady = "ready"
-)
-
-// Health serves the probes of an orchestrator or load balancer. It belongs on a private listener, because it needs no key,
-// and its bodies don't have the form of the public interface.
+// Operator serves the interface of the operator at `/operator`: organizations, their keys, wallets and channels, the queue, and the state of the
+// service, for programs with an operator's key (`caddy svc operator key create`). `/operator/docs` describes it. No other key is accepted, and
+// operators' keys are accepted nowhere else.
+//
+// It belongs on a private listener. On a listener that other machines may reach it is refused, unless the block says `confirm public`. Its
+// description needs a key there. A listener is private if it is a Unix socket, or an address of this machine alone (`bind 127.0.0.1`) or of a
+// private network.
 //
 // Syntax:
 //
-//	svc_health [<matcher>] [live|ready]
-type Health struct {
-	// The probe that this handler serves: `live` responds with 200 as long as the process responds at all, `ready` with 200
-	// when requests should be sent here, and 503 while the store is not ready or the process is about to end. Default:
-	// the last part of the request's path; other paths end with 404.
-	Probe string `json:"probe,omitempty"`
+//	svc_operator [<matcher>] {
+//	    confirm public
+//	}
+type Operator struct {
+	// Also serve it on a listener that isn't private.
+	ConfirmPublic bool `json:"confirm_public,omitempty"`
 
 	inApp
 
-	health *handlers.Health
+	public bool
 }
 
 // CaddyModule returns the Caddy module information.
-func (*Health) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.svc_health", New: func() caddy.Module { return new(Health) }}
+func (*Operator) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_operator", New: func() caddy.Module { return new(Operator) }}
 }
 
 // UnmarshalCaddyfile reads the directive.
-func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (h *Operator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {
-		h.Probe = d.Val()
-		if h.Probe == "" {
-			return d.Errf("svc_health: the probe is empty; allowed: %s, %s", probeLive, probeReady)
-		}
-	}
-	if err := h.probeFault(); err != nil {
-		return d.WrapErr(err)
-	}
-	if d.NextArg() {
-		return d.Errf("svc_health takes at most one probe, found %s", config.Quoted(d.Val()))
+		return d.Errf("svc_operator takes no arguments, found %s", config.Quoted(d.Val()))
 	}
 	for d.NextBlock(0) {
-		return d.Errf("svc_health takes no block, found %s", config.Quoted(d.Val()))
+		line := append([]string{d.Val()}, d.RemainingArgs()...)
+		if !slices.Equal(line, []string{"confirm", "public"}) {
+			return d.Errf("svc_operator: %s is not an option; allowed: confirm public", config.Quoted(strings.Join(line, " ")))
+		}
+		h.ConfirmPublic = true
 	}
 	return nil
 }
 
-func (h *Health) probeFault() error {
-	if !slices.Contains([]string{"", probeLive, probeReady}, h.Probe) {
-		return fmt.Errorf("svc_health: %s is not a probe; allowed: %s, %s", config.Quoted(h.Probe), probeLive, probeReady)
+// Provision finds the app and refuses a public listener.
+func (h *Operator) Provision(ctx caddy.Context) error {
+	address := publicListener(ctx)
+	if h.public = address != ""; h.public && !h.ConfirmPublic {
+		return fmt.Errorf("svc_operator: other machines may reach %s. Give its site `bind 127.0.0.1` or an address of a private network, "+
+			"or write `confirm public` into its block", address)
 	}
-	return nil
+	return h.inApp.Provision(ctx)
 }
 
-// Provision finds the app.
-func (h *Health) Provision(ctx caddy.Context) error {
-	if err := h.probeFault(); err != nil {
-		return err
-	}
-	if err := h.inApp.Provision(ctx); err != nil {
-		return err
-	}
-	h.health = &handlers.Health{Store: readiness{h.app}, ShuttingDown: exiting, Version: Version()}
-	return nil
-}
-
-// ServeHTTP responds to the probe. No handler after it runs.
-func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	switch h.Probe {
-	case probeLive:
-		return routable(h.health.Live(w, r))
-	case probeReady:
-		return routable(h.health.Ready(w, r))
-	default:
-		return routable(h.health.Serve(w, r))
-	}
+// ServeHTTP responds to the request. No handler after it runs.
+func (h *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		r = withClientAddress(r)
+		if !openapi.IsOperatorDocs(r.URL.Path) {
+			return rt.operator().Serve(w, r)
+		}
+		if h.public {
+			if err := rt.operator().Known(w, r); err != nil {
+				return err
+			}
+		}
+		docs, err := rt.operatorDocs()
+		if err != nil {
+			return err
+		}
+		return docs.Serve(w, r)
+	})
 }
 
 // Webhook receives the customer messages that a platform delivers. It checks the signature over the raw bytes, puts the

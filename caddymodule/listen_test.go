@@ -98,6 +98,24 @@ func TestWorkersListener(t *testing.T) {
 	require.NoError(t, requireFree("", ""))
 }
 
+// TestOperatorsListener guarantees that the operator's interface is served on private listeners alone, unless the configuration confirms it.
+func TestOperatorsListener(t *testing.T) {
+	t.Parallel()
+	for listen, public := range map[string]bool{
+		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false, "10.0.0.5:8081": false, "192.168.1.2:8081": false, "[fd00::5]:8081": false,
+		"unix//run/svc.sock": false, "tcp4/127.0.0.1:8081": false,
+		":8081": true, "0.0.0.0:8081": true, "[::]:8081": true, "203.0.113.7:443": true, "[2001:db8::1]:443": true, "svc.example.com:443": true, "fd/3": true,
+	} {
+		server := &caddyhttp.Server{Listen: []string{"127.0.0.1:1", listen}}
+		ctx := caddy.Context{Context: context.WithValue(t.Context(), caddyhttp.ServerCtxKey, server)}
+		found := publicListener(ctx)
+		require.Equal(t, public, found != "", listen)
+		if public {
+			require.ErrorContains(t, new(Operator).Provision(ctx), "other machines may reach "+listen)
+		}
+	}
+}
+
 // TestGatewaysListener guarantees that `caddy run` doesn't start where another process listens, and that other commands don't look.
 func TestGatewaysListener(t *testing.T) { //nolint:paralleltest // it changes the arguments of the process
 	other, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is local

@@ -37,7 +37,10 @@ type runtime struct {
 	// the description would be most of a reload's duration.
 	dashboard func() *dashboard.Dashboard
 	docs      func() (*openapi.Docs, error)
-	widget    *widget.Widget
+	// operator and operatorDocs are the interface of the operator, which are also built by their first request.
+	operator     func() *endpoint.Server
+	operatorDocs func() (*openapi.Docs, error)
+	widget       *widget.Widget
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -69,33 +72,41 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	chat := &v1.Chat{
 		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(*a.Limits.Streams), Logger: a.log,
 	}
-	api := api.New(api.Deps{
+	deps := api.Deps{
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: shared.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
+		Book:  shared.book, Endpoints: calls.Endpoints,
+	}
+	tenants := api.New(deps)
+	operator := sync.OnceValue(func() *endpoint.Server {
+		deps.Authenticator, deps.Rates.Calls = identity.NewOperatorKeys(shared.db), handlers.RateLimit{}
+		return api.NewOperator(deps)
 	})
 	rt := &runtime{
-		shared:    shared,
-		auth:      auth,
-		sessions:  sessions,
-		limiter:   limiter,
-		calls:     calls,
-		queue:     queue,
-		platforms: set,
-		models:    v1.NewModels(catalog, shared.db.Organizations),
-		chat:      chat,
-		api:       api,
-		dashboard: sync.OnceValue(func() *dashboard.Dashboard { return a.newDashboard(api, set.Catalog, sessions, shared.bodies) }),
-		docs:      sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(api, set.Catalog) }),
-		webhooks:  a.webhooks(set, shared, queue),
+		shared:       shared,
+		auth:         auth,
+		sessions:     sessions,
+		limiter:      limiter,
+		calls:        calls,
+		queue:        queue,
+		platforms:    set,
+		models:       v1.NewModels(catalog, shared.db.Organizations),
+		chat:         chat,
+		api:          tenants,
+		dashboard:    sync.OnceValue(func() *dashboard.Dashboard { return a.newDashboard(tenants, set.Catalog, sessions, shared.bodies) }),
+		docs:         sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(tenants, set.Catalog, false) }),
+		operator:     operator,
+		operatorDocs: sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(operator(), set.Catalog, true) }),
+		webhooks:     a.webhooks(set, shared, queue),
 	}
 	// This process answers the widget's waiting visitors with a worker that leases no other conversations.
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
-	rt.widget = widget.New(api, widget.Deps{
+	rt.widget = widget.New(tenants, widget.Deps{
 		DB: shared.db, Inbox: queue, Live: worker.New(live), Ring: shared.ring, Limiter: limiter,
 		Streams: new(v1.Streams), Bodies: shared.bodies, Logger: a.log,
 	})

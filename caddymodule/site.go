@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -91,7 +92,7 @@ func sameToken(a, b caddytokens.Token) bool {
 // directives.
 var responders = []string{
 	"abort", "error", "respond", "redir", "metrics", "reverse_proxy", "php_fastcgi", "file_server",
-	"svc_health", "svc_models", "svc_chat", "svc_api", "svc_docs", "svc_dashboard", "svc_widget", "svc_webhook",
+	"svc_health", "svc_operator", "svc_models", "svc_chat", "svc_api", "svc_docs", "svc_dashboard", "svc_widget", "svc_webhook",
 }
 
 // takesAll reports whether a directive responds to every request of its site.
@@ -252,6 +253,25 @@ func everyHost(host string) bool { return host == "" || host == "0.0.0.0" || hos
 
 // isLoopback reports whether a host is an address that localhost may mean.
 func isLoopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
+
+// publicListener returns an address of ctx's server that other machines may reach, outside of private networks. It is empty if there is none.
+func publicListener(ctx caddy.Context) string {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return ""
+	}
+	for _, listen := range server.Listen {
+		address, err := caddy.ParseNetworkAddress(listen)
+		if err != nil || address.IsUnixNetwork() || isLoopback(address.Host) {
+			continue // Caddy itself refuses an address with an error
+		}
+		ip, err := netip.ParseAddr(address.Host)
+		if err != nil || !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
+			return listen
+		}
+	}
+	return ""
+}
 
 // taken returns an error if another process listens at an address. It listens there itself for a moment, without SO_REUSEPORT, with
 // which Caddy would share the port. Caddy itself reports other reasons why it can't listen.

@@ -97,7 +97,7 @@ func (a *App) oddities() (warnings []string) {
 		warnings = append(warnings, fmt.Sprintf("svc.limits.buffered_bytes: %d bytes hold hardly a request; give a unit, e.g. 256MiB", bytes))
 	}
 	for _, p := range a.Providers {
-		if p.APIKey != "" && p.APIKey != NoKey && publicHTTP(p.BaseURL) {
+		if p.APIKey != "" && p.APIKey != NoKey && PublicHTTP(p.BaseURL) {
 			warnings = append(warnings, config.Element("provider", p.Name)+
 				".base_url: the key and all prompts go to a public host without TLS; use https")
 		}
@@ -128,9 +128,9 @@ func (a *App) endingModels(now time.Time) (warnings, faults []string) {
 	return warnings, faults
 }
 
-// publicHTTP reports whether an address is plain http to a host that is neither this machine's nor of a private network. A name without
+// PublicHTTP reports whether an address is plain http to a host that is neither this machine's nor of a private network. A name without
 // a dot, and one below local, internal or localhost, is private.
-func publicHTTP(address string) bool {
+func PublicHTTP(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" {
 		return false

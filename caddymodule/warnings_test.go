@@ -37,7 +37,7 @@ func TestOddities(t *testing.T) {
 		"https://api.example.com/v1": false, "http://localhost:11434/v1": false, "http://ollama:11434/v1": false, "http://127.0.0.1": false,
 		"http://10.1.2.3": false, "http://[::1]:8000": false, "http://models.internal/v1": false, "http://box.local./v1": false,
 	} {
-		require.Equal(t, public, publicHTTP(address), address)
+		require.Equal(t, public, PublicHTTP(address), address)
 	}
 }
 

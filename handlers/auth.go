@@ -69,7 +69,7 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		return nil, Challenge(w, KeyRefusal(err))
 	}
 	if principal.Suspended {
-		return nil, CallerOf(&principal).Refused(Suspended())
+		return nil, CallerOf(&principal).Refused(Suspended(""))
 	}
 	for _, scope := range a.Scopes {
 		if !principal.Can(scope, "") {
@@ -79,11 +79,13 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 	return r.WithContext(WithPrincipal(ctx, principal)), nil
 }
 
-// Suspended returns the error of requests of a suspended organization: organization_suspended, 402.
-func Suspended() error {
-	return &Error{
-		Code: errcode.OrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
+// Suspended returns the error of requests of a suspended organization: organization_suspended, 402. reason may be empty.
+func Suspended(reason string) error {
+	message := "The organization is suspended. Ask the operator of the service."
+	if reason != "" {
+		message += " The operator's reason: " + reason
 	}
+	return &Error{Code: errcode.OrganizationSuspended, Message: message}
 }
 
 // LacksScope returns the error of a key without the scope: insufficient_scope, 403.

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -57,10 +58,11 @@ type Account struct {
 	Owner string
 }
 
-// AccountOf returns the account of a request's body and answer: the organization of its principal, or the client's address without one.
+// AccountOf returns the account of a request's body and answer: the operator or the organization of its principal, or the client's address
+// without one.
 func AccountOf(r *http.Request) Account {
 	principal, _ := PrincipalFrom(r.Context())
-	return accountOf(r, principal.OrgID)
+	return accountOf(r, cmp.Or(principal.OperatorID, principal.OrgID))
 }
 
 func accountOf(r *http.Request, orgID string) Account {

@@ -125,7 +125,7 @@ credit "$byok"
 printf 'sk-own-acceptance' | svc provider-key set --org "$byok" --provider kit --key-file - >/dev/null
 credit "$suspended"
 suspended_key=$(key "$suspended" | field key)
-svc org suspend "$suspended" >/dev/null
+svc org suspend "$suspended" --reason unpaid >/dev/null
 cat >"$dir/provision.env" <<PROVISION
 BASE_URL=http://127.0.0.1:$port
 UPSTREAM_LISTEN=127.0.0.1:$upstream

@@ -61,7 +61,7 @@ func TestNeedsAttention(t *testing.T) {
 			c := c.in(t)
 			b := c.business(t, 100_000, c.up.script(replying), nil)
 			l := b.line(t, social.ChatApp)
-			c.svc(t, "org", "suspend", b.OrgID)
+			c.svc(t, "org", "suspend", b.OrgID, "--reason", "unpaid")
 			requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 			requireError(t, b.ask(t, http.MethodGet, "/conversations", nil), "organization_suspended")
 			// Another message on the same worker is answered: this one has had its turn.

@@ -250,6 +250,12 @@ http://:{{.Port}} {
 	handle /ready {
 		svc_health ready
 	}
+	handle /operator* {
+		svc_operator
+	}
+	handle_errors {
+		svc_error
+	}
 }
 {{.Sites}}
 `))

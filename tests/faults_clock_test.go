@@ -54,7 +54,7 @@ type clockTest struct {
 func newClockTest(t *testing.T, here *clockNode) *clockTest {
 	t.Helper()
 	ctx := t.Context()
-	organization, err := identity.CreateOrganization(ctx, here.db, actor, "Two clocks", planDefault)
+	organization, err := identity.CreateOrganization(ctx, here.db, actor, "Two clocks", planDefault, "")
 	require.NoError(t, err)
 	c := &clockTest{clockNode: here, wallet: billing.WalletID{OrgID: organization.ID, Env: store.Live}}
 	_, err = here.book.Credit(ctx, actor, c.wallet, 1_000_000, "r")

@@ -109,9 +109,9 @@ func TestReplay(t *testing.T) {
 		requireError(t, p.withKey(reader).chat(t, calls[0].body, calls[0].headers()...), "insufficient_scope")
 		requireAll(p.withKey(another), "by another API key")
 
-		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, true))
+		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, true, ""))
 		requireError(t, p.withKey(another).chat(t, calls[0].body, calls[0].headers()...), "organization_suspended")
-		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, false))
+		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, false, ""))
 
 		p.restart()
 		requireAll(p.withKey(another), "after a restart")

@@ -101,9 +101,9 @@ func TestKeys(t *testing.T) {
 		other := p.operator().customer(t, 0)
 		organizations := p.operator().db.Organizations
 		_, narrow := other.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
-		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, true))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, true, ""))
 		requireError(t, p.withKey(narrow).chat(t, "{no JSON"), "organization_suspended")
-		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, false))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, false, ""))
 		requireError(t, p.withKey(narrow).chat(t, "{no JSON"), "insufficient_scope")
 		requireError(t, p.as(other).chat(t, "{no JSON"), "invalid_request")
 		requireError(t, p.as(other).chat(t, prompt("no/pe", "hi", false)), "unsupported_model")
@@ -179,7 +179,7 @@ func TestCommandsHoldAtTheNextRequest(t *testing.T) {
 		p.svc(t, "model", "enable", "--org", org, modelStd)
 		requireCompletion(t, as.chat(t, body), modelStd)
 
-		p.svc(t, "org", "suspend", org)
+		p.svc(t, "org", "suspend", org, "--reason", "unpaid")
 		requireError(t, as.chat(t, body), "organization_suspended")
 		requireError(t, as.get(t, "/v1/models"), "organization_suspended")
 		p.svc(t, "org", "resume", org)

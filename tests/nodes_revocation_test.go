@@ -100,10 +100,10 @@ func rights(t testing.TB, o *operatorStore) []right {
 		{
 			"organization_suspended",
 			func(ctx context.Context, c *customer) error {
-				return organizations.SetSuspended(ctx, actor, c.OrgID, true)
+				return organizations.SetSuspended(ctx, actor, c.OrgID, true, "")
 			},
 			func(ctx context.Context, c *customer) error {
-				return organizations.SetSuspended(ctx, actor, c.OrgID, false)
+				return organizations.SetSuspended(ctx, actor, c.OrgID, false, "")
 			},
 		},
 		{planWide, plan(planWide), plan(planDefault)},

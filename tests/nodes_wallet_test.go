@@ -30,9 +30,35 @@ func TestNodesShareWallets(t *testing.T) {
 	c := startCluster(t, d, clusterNodes, 0)
 	t.Run("no debt", func(t *testing.T) { requireNoDebt(t, c, up) })
 	t.Run("one key, two nodes", func(t *testing.T) { requireOneRunEach(t, c, up) })
+	t.Run("the operator's interface", func(t *testing.T) { requireOneOperator(t, c, up) })
 	t.Run("a clock that is set", func(t *testing.T) { requireOrderedStatement(t, c, up, setClock) })
 	for _, recent := range []string{"0", "1m", "1h", "25h"} {
 		c.nodes[0].svc(t, "doctor", "--recent", recent)
+	}
+}
+
+// requireOneOperator requires that a credit through the operator's interface of one node is spent on another, and that a suspension on one
+// holds at the next request on the others.
+func requireOneOperator(t *testing.T, c *cluster, up *upstream) {
+	t.Helper()
+	key := c.nodes[0].operatorsKey(t)
+	operator := func(node int) operatorsInterface { return operatorsInterface{c.nodes[node].SideURL, key} }
+	org := "/organizations/" + operator(0).ask(t, http.StatusCreated, http.MethodPost, "/organizations", `{"name":"Three nodes"}`)["id"].(string)
+	as := func(node int, key any) *client { return c.node(node).withKey(key.(string)) }
+	shop := operator(1).ask(t, http.StatusCreated, http.MethodPost, org+"/api-keys", `{}`)["key"]
+	operator(2).ask(t, http.StatusCreated, http.MethodPost, org+"/wallet/credits", `{"amountMicros":"1000000","reference":"inv-1"}`)
+	s := up.script(replying)
+	require.Positive(t, requireAnswered(t, as(1, shop).chat(t, prompt(modelStd, s.Mark, false)), modelStd, false).charged(t))
+	for round := range 5 {
+		operator(round%3).ask(t, http.StatusOK, http.MethodPost, org+"/suspend", `{"reason":"unpaid"}`)
+		for node := range 3 {
+			refused, err := as(node, shop).tryChat(prompt(modelStd, s.Mark, false))
+			require.NoError(t, err)
+			require.Equal(t, http.StatusPaymentRequired, refused.Status)
+			require.Contains(t, string(refused.Body), "organization_suspended")
+		}
+		operator((round+1)%3).ask(t, http.StatusOK, http.MethodPost, org+"/resume", `{}`)
+		require.Positive(t, requireAnswered(t, as(round%3, shop).chat(t, prompt(modelStd, s.Mark, false)), modelStd, false).charged(t))
 	}
 }
 

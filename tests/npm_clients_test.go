@@ -107,7 +107,7 @@ func runClients(t *testing.T, p *product, model, scenarios string) {
 	t.Helper()
 	operatorStore := p.operator()
 	c, suspended, byok := operatorStore.customer(t, 1_000_000_000), operatorStore.customer(t, 0), operatorStore.customer(t, 0)
-	require.NoError(t, operatorStore.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
+	require.NoError(t, operatorStore.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true, ""))
 	revokedID, revoked := c.newKey(t, identity.KeyRequest{})
 	require.NoError(t, operatorStore.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
 	_, expired := c.newKey(t, identity.KeyRequest{ExpiresAt: ago(time.Hour)})

@@ -88,7 +88,7 @@ func TestOpenAIGo(t *testing.T) {
 	t.Run("errors", func(t *testing.T) {
 		organizations := p.operator().db.Organizations
 		poor, suspended := p.operator().customer(t, 0), p.operator().customer(t, 0)
-		require.NoError(t, organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true, ""))
 		revokedID, revoked := c.newKey(t, identity.KeyRequest{})
 		require.NoError(t, c.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
 		_, narrow := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})

@@ -85,7 +85,7 @@ func (o *operatorStore) customerOn(t testing.TB, plan string, micros int64) *cus
 	name := fmt.Sprintf("Customer %d", customers.Add(1))
 	var organization store.Organization
 	require.NoError(t, storetest.Insist(func() (err error) { // products on the same SQLite file are writing, too
-		organization, err = identity.CreateOrganization(ctx, o.db, actor, name, plan)
+		organization, err = identity.CreateOrganization(ctx, o.db, actor, name, plan, "")
 		return err
 	}))
 	c := &customer{operatorStore: o, OrgID: organization.ID, Env: store.Live}

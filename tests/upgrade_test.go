@@ -157,7 +157,7 @@ func (u *upgraded) business(orgID, key string, model *script) *business {
 // newCustomer is a customer with the funds of a load. Its name is none of those that the writer of the kept database counted.
 func (u *upgraded) newCustomer(t *testing.T) *customer {
 	t.Helper()
-	organization, err := identity.CreateOrganization(t.Context(), u.operator().db, actor, "Calls without a pause", planDefault)
+	organization, err := identity.CreateOrganization(t.Context(), u.operator().db, actor, "Calls without a pause", planDefault, "")
 	require.NoError(t, err)
 	c := &customer{operatorStore: u.operator(), OrgID: organization.ID, Env: store.Live}
 	c.credit(t, store.Live, rollingFunds)

@@ -51,6 +51,7 @@ Secrets are read from files or standard input, never from the command line.`,
 func addCommands(root *cobra.Command) {
 	flags := new(commandFlags)
 	flags.configFlags(root)
+	flags.serverFlags(root)
 	root.PersistentFlags().BoolVar(&flags.json, "json", false, "write the result as one JSON object")
 
 	root.Example = `  $ caddy svc org create --name "Acme"

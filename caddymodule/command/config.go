@@ -32,6 +32,8 @@ type commandFlags struct {
 	config, adapter string
 	envFiles        []string
 	json            bool
+	// server is the address of another machine's operator's interface. Empty means this machine.
+	server, serverKeyFile string
 }
 
 // app reads the svc app of the configuration. The adapter's warnings are left to the server.
@@ -196,10 +198,16 @@ type commandEnv struct {
 	args     []string
 	stdin    io.Reader
 	stderr   io.Writer
+	// remote runs operations elsewhere. Nil means here; otherwise there is no configuration and no store.
+	remote *remote
 }
 
 // openEnv reads the configuration and opens the store as the server does. Only commands that may create a store migrate it.
 func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []string, opens opening) (*commandEnv, error) {
+	if f.server != "" {
+		elsewhere, err := f.remote()
+		return &commandEnv{remote: elsewhere, args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr()}, err
+	}
 	app, err := f.app()
 	if err != nil {
 		return nil, err
@@ -242,6 +250,9 @@ func (e *commandEnv) mayOpen(opens opening) error {
 
 // close closes the store. It has a context of its own, because the command's may have been interrupted.
 func (e *commandEnv) close() error {
+	if e.remote != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if err := e.db.Close(ctx); err != nil {
@@ -271,6 +282,9 @@ func (e *commandEnv) ring() (*vault.Ring, error) {
 
 // checkOrganization returns an error if there is no organization with an id.
 func (e *commandEnv) checkOrganization(ctx context.Context, id string) error {
+	if e.remote != nil {
+		return nil // the server does
+	}
 	_, err := e.db.Organizations.ByID(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)

@@ -321,7 +321,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 		return nil, fmt.Errorf("the store %s belongs to another gateway, with a master key of its own (%s); choose another store",
 			e.location.Redacted(), fault)
 	}
-	organization, err := identity.CreateOrganization(ctx, e.db, e.actor, s.organization, e.app.DefaultPlan())
+	organization, err := identity.CreateOrganization(ctx, e.db, e.actor, s.organization, e.app.DefaultPlan(), "")
 	if errors.Is(err, store.ErrConflict) {
 		return nil, fmt.Errorf("the store has an organization with the name %q; choose another --organization", s.organization)
 	}

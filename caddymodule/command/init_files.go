@@ -77,6 +77,10 @@ http://:{{.Private}} {
 	handle /health/* {
 		svc_health
 	}
+	# The interface of the operator. caddy svc operator key create makes a key.
+	handle /operator* {
+		svc_operator
+	}
 	handle {
 		svc_error
 	}

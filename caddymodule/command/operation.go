@@ -102,6 +102,9 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 		command.Args = exactly("the " + noun + "'s id")
 	}
 	command.Use += " [flags]"
+	if o.overServer() {
+		command.Annotations = map[string]string{overServer: "yes"}
+	}
 	g := &given{command: command, flags: o.addFlags(command), limit: mostRows}
 	if !api.OfService(o) && (!o.has("id") || o.byEmail) {
 		command.Flags().StringVar(&g.org, "org", "", "the `id` of the organization")
@@ -119,6 +122,12 @@ func (o *operation) command(f *commandFlags, noun string) *cobra.Command {
 		command.Flags().IntVar(&g.limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostRows))
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) { return o.call(ctx, e, g) })
+}
+
+// overServer reports whether --server can run the command.
+func (o *operation) overServer() bool {
+	_, ok := api.OperatorRoute(o)
+	return ok || o.one != nil && o.one.overServer()
 }
 
 // call runs the operation that a command was given.
@@ -197,6 +206,9 @@ func (o *operation) organization(ctx context.Context, e *commandEnv, g *given, v
 	if !handlers.WellFormedID(id) || strings.HasPrefix(id, "ck_") {
 		return "", fmt.Errorf("that is not the id of a %s%s", noun, hint)
 	}
+	if e.remote != nil {
+		return api.OwnerOfID, nil
+	}
 	group, _, _ := strings.Cut(strings.TrimPrefix(o.Spec().Path, "/"), "/")
 	orgID, err := e.db.OwnerOf(ctx, store.OwnedKind(strings.ReplaceAll(group, "-", "_")), id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -210,6 +222,9 @@ func (e *commandEnv) memberID(ctx context.Context, orgID, email string) (string,
 	address, err := identity.CleanEmail(email)
 	if err != nil {
 		return "", err
+	}
+	if e.remote != nil {
+		return e.remote.memberID(ctx, orgID, address)
 	}
 	user, err := e.db.Users.ByEmail(ctx, orgID, address)
 	if errors.Is(err, store.ErrNotFound) {
@@ -240,16 +255,20 @@ func (e *commandEnv) operator(ctx context.Context, orgID string, seals bool) (*a
 
 // run runs the operation, a list or a change of many for all pages.
 func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values endpoint.Values, limit int) (answer, error) {
-	deps, principal, err := e.operator(ctx, orgID, o.seals)
-	if err != nil {
-		return nil, err
+	run := func() (any, error) { return e.remote.run(ctx, o, orgID, values) }
+	if e.remote == nil {
+		deps, principal, err := e.operator(ctx, orgID, o.seals)
+		if err != nil {
+			return nil, err
+		}
+		run = func() (any, error) { return o.Run(ctx, deps, principal, values) }
 	}
 	if o.has("cursor") {
 		values["limit"] = "100"
 	}
 	list := &operationList{Data: []json.RawMessage{}, columns: o.columns}
 	for changed := 0; ; {
-		body, err := o.Run(ctx, deps, principal, values)
+		body, err := run()
 		if err != nil && changed > 0 {
 			return nil, fmt.Errorf("%d are changed; then: %w", changed, o.explain(err))
 		}

@@ -16,10 +16,11 @@ func orgCommand(f *commandFlags) *cobra.Command {
 			long:    "Creates an organization with a name that no other has. Without --plan it gets the first plan of the configuration.",
 			example: `  $ caddy svc org create --name "Acme" --plan pro --json`,
 		},
-		operation{Operation: api.ListOrganizations, verb: "list", columns: []string{"id", "name", "plan", "suspendedAt", "createdAt"}},
-		operation{Operation: api.SuspendOrganization, verb: "suspend", ofOrg: true, example: "  $ caddy svc org suspend org_…"},
+		operation{Operation: api.ListOrganizations, verb: "list", columns: []string{"id", "name", "plan", "externalId", "suspendedAt", "createdAt"}},
+		operation{Operation: api.SuspendOrganization, verb: "suspend", ofOrg: true, example: "  $ caddy svc org suspend org_… --reason \"invoice 17 is unpaid\""},
 		operation{Operation: api.ResumeOrganization, verb: "resume", ofOrg: true, example: "  $ caddy svc org resume org_…"},
 		operation{Operation: api.SetPlan, verb: "set-plan", ofOrg: true, example: "  $ caddy svc org set-plan org_… --plan pro"},
+		operation{Operation: api.ReadOrganization, verb: "show", ofOrg: true, example: "  $ caddy svc org show org_…"},
 	)...)
 }
 

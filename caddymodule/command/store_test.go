@@ -104,7 +104,7 @@ func TestAuditCommand(t *testing.T) {
 	c := newCommandLine(t)
 	org := c.newOrg("Acme")
 	c.json("wallet", "credit", "--org", org, "--micros", "5", "--ref", "invoice-17")
-	c.json("org", "suspend", org)
+	c.json("org", "suspend", org, "--reason", "unpaid")
 
 	entries := c.json("audit")["data"].([]any)
 	require.Len(t, entries, 3)

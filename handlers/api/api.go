@@ -48,8 +48,9 @@ type Deps struct {
 	// Sessions are the login sessions of people. Nil means new ones over DB.
 	Sessions *handlers.Sessions
 	Wallets  Wallets
-	// Book posts for the operator; only the operator's operations need it.
+	// Book posts for the operator, and Endpoints returns the state of the models' endpoints; only the operator's operations need them.
 	Book          *billing.Book
+	Endpoints     func() []gateway.EndpointState
 	DB            *store.DB
 	Conversations Conversations
 	// Ring seals the credentials of channels.
@@ -104,6 +105,8 @@ type PlanLimits interface {
 	PlanNames() []string
 	// DefaultPlan is the plan of a new organization. Empty means that no plan is configured.
 	DefaultPlan() string
+	// RequestsPerMinute is the limit of a plan. 0 means unlimited.
+	RequestsPerMinute(plan string) int64
 	// ChannelLimit is the number of channels that a plan allows. 0 means unlimited.
 	ChannelLimit(plan string) int64
 	// KnowledgeLimit is the number of bytes of documents that a plan allows. Less than 0 means unlimited.
@@ -206,6 +209,12 @@ func administrators(id, route string, scope identity.Scope, summary string) endp
 func public(id, route, summary string) endpoint.Operation {
 	o := members(id, route, noScope, summary)
 	o.Role, o.Public = "", true
+	return o
+}
+
+// operated lets operators with the scope use an operation of organizations.
+func operated(scope identity.OperatorScope, o endpoint.Operation) endpoint.Operation {
+	o.OperatorScope = scope
 	return o
 }
 

@@ -107,9 +107,10 @@ func sessionToken(name string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-func (o *fixture) ChannelLimit(string) int64 { return o.plan }
-func (*fixture) PlanNames() []string         { return []string{"free", "pro"} }
-func (*fixture) DefaultPlan() string         { return "free" }
+func (o *fixture) ChannelLimit(string) int64    { return o.plan }
+func (*fixture) RequestsPerMinute(string) int64 { return 60 }
+func (*fixture) PlanNames() []string            { return []string{"free", "pro"} }
+func (*fixture) DefaultPlan() string            { return "free" }
 
 type modelSet map[string]*gateway.Model
 

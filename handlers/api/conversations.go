@@ -78,6 +78,8 @@ type StandingConversations interface {
 	RetryStanding(ctx context.Context, actor, orgID, id, code string) error
 	// DeadTurns reads the turns of all organizations that were given up, and Retry lets one of them run again.
 	DeadTurns(ctx context.Context, limit int) ([]inbox.DeadTurn, error)
+	// Depth returns how many messages wait, over all organizations.
+	Depth(ctx context.Context) (inbox.Depth, error)
 	Retry(ctx context.Context, actor, turnID string) error
 	Dismiss(ctx context.Context, actor, orgID, id, code string) error
 	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,

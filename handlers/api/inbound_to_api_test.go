@@ -104,7 +104,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		require.Len(t, o.ask(t, http.StatusOK, http.MethodGet, "/conversations", "owner", "")["data"], 2)
 
 		// Messages of a suspended organization are stored, too.
-		require.NoError(t, db.Organizations.SetSuspended(t.Context(), "test", "org_1", true))
+		require.NoError(t, db.Organizations.SetSuspended(t.Context(), "test", "org_1", true, ""))
 		queues(t, hooks.Receiver("bot"), update(3, "Alo?"), 1)
 		require.Len(t, texts(), 4)
 

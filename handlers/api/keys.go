@@ -66,14 +66,14 @@ type apiKeyCreation struct {
 
 // The operations on API keys.
 var (
-	CreateAPIKey = operation(testKeys(administrators("createAPIKey", "POST /api-keys", identity.APIKeysWrite,
-		"Create an API key, which is shown this once")), (*Deps).createAPIKey)
-	ListAPIKeys = operation(testKeys(administrators("listAPIKeys", "GET /api-keys", identity.APIKeysRead,
-		"List the API keys, revoked ones too, oldest first")), (*Deps).listAPIKeys)
-	GetAPIKey = operation(testKeys(administrators("getAPIKey", "GET /api-keys/{id}", identity.APIKeysRead,
-		"Get an API key")), (*Deps).getAPIKey)
-	RevokeAPIKey = operation(testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
-		"Revoke an API key for good, from the next request on")), (*Deps).revokeAPIKey)
+	CreateAPIKey = operation(operated("api_keys:write", testKeys(administrators("createAPIKey", "POST /api-keys", identity.APIKeysWrite,
+		"Create an API key, which is shown this once"))), (*Deps).createAPIKey)
+	ListAPIKeys = operation(operated("api_keys:read", testKeys(administrators("listAPIKeys", "GET /api-keys", identity.APIKeysRead,
+		"List the API keys, revoked ones too, oldest first"))), (*Deps).listAPIKeys)
+	GetAPIKey = operation(operated("api_keys:read", testKeys(administrators("getAPIKey", "GET /api-keys/{id}", identity.APIKeysRead,
+		"Get an API key"))), (*Deps).getAPIKey)
+	RevokeAPIKey = operation(operated("api_keys:write", testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
+		"Revoke an API key for good, from the next request on"))), (*Deps).revokeAPIKey)
 )
 
 var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -81,34 +82,59 @@ func OfService(o Operation) bool { return o.Spec().Role == roleService }
 type customerObject struct {
 	OrganizationObject
 
-	SuspendedAt *string `json:"suspendedAt" format:"date-time" doc:"null: it is not suspended"`
+	ExternalID       *string `json:"externalId" doc:"Your own id of it"`
+	SuspendedAt      *string `json:"suspendedAt" format:"date-time" doc:"null: it is not suspended"`
+	SuspensionReason *string `json:"suspensionReason" doc:"Its people read it"`
 }
 
 func showCustomer(o *store.Organization) customerObject {
-	return customerObject{showOrganization(o), endpoint.TimestampOrNull(o.SuspendedAt.Int64)}
+	return customerObject{
+		showOrganization(o), endpoint.TextOrNull(o.ExternalID), endpoint.TimestampOrNull(o.SuspendedAt.Int64),
+		endpoint.TextOrNull(o.SuspensionReason),
+	}
 }
 
 type organizationCreation struct {
-	Name string `json:"name" minLength:"1" maxLength:"100" doc:"Unique in the service"`
-	Plan string `json:"plan,omitempty" doc:"A plan of the configuration; the first one when absent"`
+	Name       string `json:"name" minLength:"1" maxLength:"100" doc:"Unique in the service"`
+	Plan       string `json:"plan,omitempty" doc:"A plan of the configuration; the first one when absent"`
+	ExternalID string `json:"externalId,omitempty" maxLength:"100" doc:"Your own id of it, unique. With the same name and plan again nothing is made, with others it is refused"` //nolint:lll // a struct tag can't be broken
 }
 
 func (d *Deps) createOrganization(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationCreation },
-) (*endpoint.JSON[customerObject], error) {
-	if in.Body.Plan == "" {
-		in.Body.Plan = d.Plans.DefaultPlan()
-	} else if err := d.checkPlan(in.Body.Plan); err != nil {
+) (*endpoint.Made[customerObject], error) {
+	plan := in.Body.Plan
+	if plan == "" {
+		plan = d.Plans.DefaultPlan()
+	} else if err := d.checkPlan(plan); err != nil {
 		return nil, err
 	}
-	organization, err := identity.CreateOrganization(ctx, d.DB, principal.Actor(), in.Body.Name, in.Body.Plan)
+	organization, err := identity.CreateOrganization(ctx, d.DB, principal.Actor(), in.Body.Name, plan, in.Body.ExternalID)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an organization with this name already.", Cause: err}
+		return d.createdBefore(ctx, in.Body, err)
 	}
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
-	return endpoint.Answer(showCustomer(&organization)), nil
+	return &endpoint.Made[customerObject]{Status: http.StatusCreated, Body: showCustomer(&organization)}, nil
+}
+
+// createdBefore returns the organization with the external id if it was created with the same name and plan.
+func (d *Deps) createdBefore(ctx context.Context, creation organizationCreation, conflict error) (*endpoint.Made[customerObject], error) {
+	message := "There is an organization with this name already."
+	if creation.ExternalID != "" {
+		o, err := d.DB.Organizations.ByExternalID(ctx, strings.TrimSpace(creation.ExternalID))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return nil, handlers.Internal(fmt.Errorf("reading an organization: %w", err))
+		case o.Name == strings.TrimSpace(creation.Name) && (creation.Plan == "" || creation.Plan == o.FirstPlan):
+			return &endpoint.Made[customerObject]{Status: http.StatusOK, Body: showCustomer(&o)}, nil
+		default:
+			message = fmt.Sprintf("The organization %s was created with this externalId, and with another name or plan.", o.ID)
+		}
+	}
+	return nil, &handlers.Error{Code: errcode.Conflict, Message: message, Cause: conflict}
 }
 
 func (d *Deps) checkPlan(plan string) error {
@@ -118,18 +144,46 @@ func (d *Deps) checkPlan(plan string) error {
 	return handlers.InvalidRequest("plan", "There is no plan with this name. The configuration has: %s.", strings.Join(d.Plans.PlanNames(), ", "))
 }
 
-func (d *Deps) listOrganizations(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[customerObject], error) {
-	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
-		return d.DB.Organizations.List(ctx, page)
-	}, func(row *store.Organization) string { return row.ID }, showCustomer)
+type organizationsQuery struct {
+	endpoint.PageQuery
+
+	ExternalID string `query:"externalId" maxLength:"100" doc:"Only the organization with this id of yours"`
 }
 
-func (d *Deps) suspendOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
-	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, true))
+func (d *Deps) listOrganizations(
+	ctx context.Context, principal *identity.Principal, in *organizationsQuery,
+) (*pageOf[customerObject], error) {
+	read := func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
+		if in.ExternalID == "" {
+			return d.DB.Organizations.List(ctx, page)
+		}
+		organization, err := d.DB.Organizations.ByExternalID(ctx, in.ExternalID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		return []store.Organization{organization}, err
+	}
+	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, read, func(row *store.Organization) string { return row.ID }, showCustomer)
 }
 
-func (d *Deps) resumeOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
-	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, false))
+type suspension struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the people of the organization read it"`
+}
+
+func (d *Deps) suspendOrganization(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body suspension },
+) (*endpoint.JSON[customerObject], error) {
+	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, true, in.Body.Reason))
+}
+
+type resumption struct {
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why, for the audit log"`
+}
+
+func (d *Deps) resumeOrganization(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body resumption },
+) (*endpoint.JSON[customerObject], error) {
+	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, false, in.Body.Reason))
 }
 
 type planChange struct {
@@ -234,7 +288,8 @@ func (c *WalletPosting) posting(principal *identity.Principal) (wallet billing.W
 type walletAdjustment struct {
 	WalletPosting
 
-	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the customer can read it"`
+	Reason   string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the customer can read it"`
+	Corrects string `json:"corrects,omitempty" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"The id of the transaction that it corrects"`
 }
 
 // postedObject is a transaction that the operator has posted.
@@ -263,7 +318,12 @@ func (d *Deps) adjustWallet(
 	if err != nil {
 		return nil, err
 	}
-	entry, err := d.Book.Adjust(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference)
+	var entry billing.Entry
+	if in.Body.Corrects == "" {
+		entry, err = d.Book.Adjust(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference)
+	} else {
+		entry, err = d.Book.Correct(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference, in.Body.Corrects)
+	}
 	entry.Wallet = wallet // of a refused one, too
 	return d.posted(ctx, entry, err)
 }
@@ -290,6 +350,8 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*end
 	case errors.Is(err, billing.ErrInvalid):
 		_, why, _ := strings.Cut(err.Error(), ": ")
 		return nil, handlers.InvalidRequest("", "This is not possible: %s.", why)
+	case errors.Is(err, billing.ErrNotPosted):
+		return nil, handlers.InvalidRequest("corrects", "The wallet has no transaction with this id.")
 	case errors.Is(err, billing.ErrOverflow):
 		return nil, handlers.InvalidRequest("amountMicros", "amountMicros is out of range: the balance must fit 64 bits.")
 	case errors.Is(err, billing.ErrRefReused), errors.Is(err, billing.ErrNothingToRefund):

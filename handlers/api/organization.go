@@ -152,19 +152,20 @@ type memberChange struct {
 
 // The operations on members.
 var (
-	InviteMember = operation(administrators("inviteMember", "POST /members", noScope,
-		"Invite a person; answers a one-time link"), (*Deps).inviteMember)
-	ListMembers = operation(administrators("listMembers", "GET /members", noScope,
-		"List the members, oldest first"), (*Deps).listMembers)
-	GetMember    = operation(administrators("getMember", "GET /members/{id}", noScope, "Get a member"), (*Deps).getMember)
-	UpdateMember = operation(administrators("updateMember", "PATCH /members/{id}", noScope,
-		"Change a member's role"), (*Deps).updateMember)
-	RemoveMember = operation(administrators("removeMember", "DELETE /members/{id}", noScope,
-		"Remove a member, who is signed out at once"), (*Deps).removeMember)
-	LinkMember = operation(administrators("linkMember", "POST /members/{id}/link", noScope,
-		"Make a new one-time link for a member who lost theirs, or the password"), (*Deps).linkMember)
-	ResetMemberSecondFactor = operation(administrators("resetMemberSecondFactor", "DELETE /members/{id}/second-factor", noScope,
-		"Switch off the second factor of a member who lost it"), (*Deps).resetMemberSecondFactor)
+	InviteMember = operation(operated("users:write", administrators("inviteMember", "POST /members", noScope,
+		"Invite a person; answers a one-time link")), (*Deps).inviteMember)
+	ListMembers = operation(operated("users:read", administrators("listMembers", "GET /members", noScope,
+		"List the members, oldest first")), (*Deps).listMembers)
+	GetMember    = operation(operated("users:read", administrators("getMember", "GET /members/{id}", noScope, "Get a member")), (*Deps).getMember)
+	UpdateMember = operation(operated("users:write", administrators("updateMember", "PATCH /members/{id}", noScope,
+		"Change a member's role")), (*Deps).updateMember)
+	RemoveMember = operation(operated("users:write", administrators("removeMember", "DELETE /members/{id}", noScope,
+		"Remove a member, who is signed out at once")), (*Deps).removeMember)
+	LinkMember = operation(operated("users:write", administrators("linkMember", "POST /members/{id}/link", noScope,
+		"Make a new one-time link for a member who lost theirs, or the password")), (*Deps).linkMember)
+	ResetMemberSecondFactor = operation(operated("users:write", administrators(
+		"resetMemberSecondFactor", "DELETE /members/{id}/second-factor", noScope,
+		"Switch off the second factor of a member who lost it")), (*Deps).resetMemberSecondFactor)
 )
 
 var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember, ResetMemberSecondFactor}

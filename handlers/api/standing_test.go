@@ -51,6 +51,7 @@ func (f *fakeInbox) RetryStanding(_ context.Context, actor, orgID, id, _ string)
 	return f.setState(actor, orgID, id, "retried")
 }
 
+func (f *fakeInbox) Depth(context.Context) (inbox.Depth, error)               { return inbox.Depth{}, f.fail }
 func (f *fakeInbox) DeadTurns(context.Context, int) ([]inbox.DeadTurn, error) { return nil, f.fail }
 
 func (f *fakeInbox) Retry(context.Context, string, string) error { return f.fail }

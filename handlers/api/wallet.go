@@ -32,12 +32,13 @@ type WalletObject struct {
 
 // The operations on the wallet.
 var (
-	GetWallet = operation(testKeys(members("getWallet", "GET /wallet", identity.WalletRead,
-		"Get the balance of a wallet")), (*Deps).getWallet)
-	ListTransactions = operation(tableOf[TransactionObject](testKeys(members("listTransactions", "GET /wallet/transactions", identity.WalletRead,
-		"List what went into the wallet and out of it, newest first"))), (*Deps).listTransactions)
-	ListCalls = operation(tableOf[CallObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
-		"List the model calls that have ended and what each cost, newest first"))), (*Deps).listCalls)
+	GetWallet = operation(operated("wallet:read", testKeys(members("getWallet", "GET /wallet", identity.WalletRead,
+		"Get the balance of a wallet"))), (*Deps).getWallet)
+	ListTransactions = operation(operated("wallet:read", tableOf[TransactionObject](testKeys(members(
+		"listTransactions", "GET /wallet/transactions", identity.WalletRead,
+		"List what went into the wallet and out of it, newest first")))), (*Deps).listTransactions)
+	ListCalls = operation(operated("wallet:read", tableOf[CallObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
+		"List the model calls that have ended and what each cost, newest first")))), (*Deps).listCalls)
 	GetSpend = operation(testKeys(members("getSpend", "GET /wallet/spend", identity.WalletRead,
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
@@ -167,6 +168,7 @@ type TransactionObject struct {
 	CallID        *string `json:"callId"        doc:"The model call that was charged or refunded"`
 	Reference     *string `json:"reference"     doc:"The operator's reference, such as that of a payment"`
 	Reason        *string `json:"reason"        doc:"Why the operator adjusted the wallet"`
+	Corrects      *string `json:"corrects"      doc:"The transaction that an adjustment corrects"`
 }
 
 func showTransaction(e *billing.Entry) TransactionObject {
@@ -181,6 +183,7 @@ func showTransaction(e *billing.Entry) TransactionObject {
 		shown.CallID, shown.Reference = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
 	default:
 		shown.Reference, shown.Reason = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
+		shown.Corrects = endpoint.TextOrNull(e.Corrects)
 	}
 	return shown
 }
@@ -201,10 +204,10 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 		},
 		place:   func(row *billing.Entry) billing.Place { return row.Place() },
 		show:    showTransaction,
-		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"},
+		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason", "corrects"},
 		cells: func(t *TransactionObject) []string {
 			return []string{
-				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason),
+				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason), csvText(t.Corrects),
 			}
 		},
 	}), nil

@@ -121,12 +121,12 @@ func TestTransactions(t *testing.T) {
 	all := elements(t, object)
 	require.Len(t, all, 4)
 	want := []map[string]any{
-		{"kind": "refund", "amountMicros": "300", "balanceMicros": "999950", "callId": "call_1", "reference": "ticket 7", "reason": nil},
-		{"kind": "adjustment", "amountMicros": "-50", "balanceMicros": "999650", "callId": nil, "reference": "ticket 6", "reason": "a \"mistake\",\nmended"},
-		{"kind": "charge", "amountMicros": "-300", "balanceMicros": "999700", "callId": "call_1", "reference": nil, "reason": nil},
+		{"kind": "refund", "amountMicros": "300", "balanceMicros": "999950", "callId": "call_1", "reference": "ticket 7", "reason": nil, "corrects": nil},
+		{"kind": "adjustment", "amountMicros": "-50", "balanceMicros": "999650", "callId": nil, "reference": "ticket 6", "reason": "a \"mistake\",\nmended", "corrects": nil},
+		{"kind": "charge", "amountMicros": "-300", "balanceMicros": "999700", "callId": "call_1", "reference": nil, "reason": nil, "corrects": nil},
 		{
 			"kind": "credit", "amountMicros": "1000000", "balanceMicros": "1000000", "callId": nil,
-			"reference": `=HYPERLINK("https://evil.example")`, "reason": nil,
+			"reference": `=HYPERLINK("https://evil.example")`, "reason": nil, "corrects": nil,
 		},
 	}
 	for i := range want {
@@ -262,9 +262,9 @@ func TestTransactionsAsCSV(t *testing.T) {
 	o := spending(t)
 	all := elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions", "owner", ""))
 	rows := o.table(t, keyed(http.MethodGet, "/wallet/transactions?format=csv&limit=1", "owner"))
-	require.Equal(t, []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"}, rows[0])
+	require.Equal(t, []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason", "corrects"}, rows[0])
 	require.Len(t, rows, 5)
-	require.Equal(t, []string{all[1]["id"].(string), all[1]["at"].(string), "adjustment", "-50", "999650", "", "ticket 6", "a \"mistake\",\nmended"}, rows[2])
+	require.Equal(t, []string{all[1]["id"].(string), all[1]["at"].(string), "adjustment", "-50", "999650", "", "ticket 6", "a \"mistake\",\nmended", ""}, rows[2])
 	require.Equal(t, `'=HYPERLINK("https://evil.example")`, rows[4][6], "no spreadsheet runs it")
 
 	r := keyed(http.MethodGet, "/wallet/transactions", "owner")

@@ -37,8 +37,14 @@ func (s *Server) letIn(answer *answer, r *http.Request, route handlers.Route) (_
 		ctx = context.WithValue(ctx, exchangeKey{}, &Exchange{w, r})
 	}
 	r = r.WithContext(ctx)
-	permit, err = s.Rates.take(w, r, &principal, route)
-	return r, permit, err
+	if permit, err = s.Rates.take(w, r, &principal, route); err != nil || s.Complete == nil {
+		return r, permit, err
+	}
+	completed, err := s.Complete(r, &principal)
+	if err != nil {
+		return nil, permit, err
+	}
+	return r.WithContext(handlers.WithPrincipal(ctx, *completed)), permit, nil
 }
 
 func (s *Server) principal(r *http.Request) (identity.Principal, error) {
@@ -67,7 +73,7 @@ func checkRights(principal *identity.Principal, route handlers.Route) error {
 			return handlers.NeedsCode()
 		}
 	case principal.Suspended:
-		return handlers.Suspended()
+		return handlers.Suspended(principal.SuspensionReason)
 	case !principal.Can(route.Scope, route.Role):
 		return refuseRights(principal, route)
 	case principal.KeyID != "" && principal.Env != store.Live && !route.TestKeys:
@@ -136,6 +142,9 @@ func windowsOf(principal *identity.Principal, change bool) []rateWindow {
 	kind, key, person, people := " reads", int64(KeyReadsPerMinute), int64(PersonReadsPerMinute), int64(PeopleReadsPerMinute)
 	if change {
 		kind, key, person, people = " changes", KeyChangesPerMinute, PersonChangesPerMinute, PeopleChangesPerMinute
+	}
+	if principal.OperatorID != "" {
+		return []rateWindow{{"operator " + principal.OperatorID + kind, key}}
 	}
 	if principal.KeyID != "" {
 		return []rateWindow{{"keys " + principal.OrgID + kind, key}}

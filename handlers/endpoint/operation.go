@@ -50,6 +50,8 @@ type Operation struct {
 	Check func(ctx context.Context) error
 	// Content describes the answer by media type; nil derives it from the operation's type.
 	Content map[string]*huma.MediaType
+	// Parameters describe parameters and headers that every operation of a server has ([Server.Mount]).
+	Parameters []*huma.Param
 	// Table is the type of an answer that is a page of a list, or the whole list as CSV. Other answers have none.
 	Table reflect.Type
 }
@@ -118,6 +120,16 @@ func (j *JSON[T]) content() any { return &j.Body }
 // Answer returns the answer with the body.
 func Answer[T any](body T) *JSON[T] { return &JSON[T]{body} }
 
+// Made is the answer of an operation that makes something once: 201, or 200 if the same was made before.
+type Made[T any] struct {
+	Status int
+	Body   T
+}
+
+func (m *Made[T]) content() any { return &m.Body }
+
+func (*Made[T]) made() reflect.Type { return reflect.TypeFor[T]() }
+
 // Register adds an operation, as [Op] describes it.
 func Register[I, O any](
 	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
@@ -127,7 +139,13 @@ func Register[I, O any](
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
 		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check, roomKey: o.reserved()},
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
-		Responses:    o.responses(s.Description().Components.Schemas),
+		Responses:    o.responses(s.Description().Components.Schemas), Parameters: o.Parameters,
+	}
+	if made, ok := any(new(O)).(interface{ made() reflect.Type }); ok {
+		schema := s.Description().Components.Schemas.Schema(made.made(), true, "")
+		registered.Responses["200"] = &huma.Response{
+			Description: "It was made before", Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
+		}
 	}
 	huma.Register(s.huma, registered, func(ctx context.Context, in *I) (*O, error) {
 		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
@@ -199,7 +217,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	if answer.err = s.reserve(r, ctx.Operation(), answer); answer.err != nil {
 		return
 	}
-	next(humago.NewContext(ctx.Operation(), r, answer))
+	answer.err = s.once(answer, r, body, func() { next(humago.NewContext(ctx.Operation(), r, answer)) })
 }
 
 // decode returns the request with its body in the form that the framework accepts. decoded ends the decoding and releases the body.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // Server serves operations that were registered with [Register]. Every operation has its own scope and role, so Server checks
@@ -36,6 +37,13 @@ type Server struct {
 	turns         *dispatch.Turns
 	// Rates bounds how often the operations are used. It is set before the first request.
 	Rates Rates
+	// Mount returns an operation with its place on this server. It is set before operations are registered; nil changes nothing.
+	Mount func(Operation) Operation
+	// Complete returns the principal of a request that passed the checks of its rights, with the organization that the path names. Nil changes
+	// nothing.
+	Complete func(r *http.Request, principal *identity.Principal) (*identity.Principal, error)
+	// Repeats answers repetitions of requests. Nil means that only operations with a [KeyHeader] do.
+	Repeats *Repeats
 
 	mux    *http.ServeMux
 	huma   huma.API
@@ -61,6 +69,13 @@ func (s *Server) Description() *huma.OpenAPI { return s.huma.OpenAPI() }
 
 // Routes lists the operations in the order in which they were registered.
 func (s *Server) Routes() []handlers.Route { return s.routes }
+
+// Known returns an error for a request without a valid key, for handlers beside the operations.
+func (s *Server) Known(w http.ResponseWriter, r *http.Request) error {
+	r, _ = handlers.EnsureRequestID(w, r)
+	_, err := s.principal(r)
+	return handlers.Challenge(w, err)
+}
 
 // Serve responds to a request. A path or method that no operation has is not_found, with or without a key; HEAD is no GET
 // here. For the others the order is: key 401, suspended 402, scope 403, then the request itself.

@@ -44,7 +44,7 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 			Title: "caddy-svc", Version: cmp.Or(config.Version, "devel"),
 			Description: introduction,
 			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
-			Extensions:  map[string]any{"summary": headline}, // new in OpenAPI 3.1, and in the framework not yet
+			Extensions:  map[string]any{summaryKey: headline}, // new in OpenAPI 3.1, and in the framework not yet
 		},
 		Servers: []*huma.Server{{URL: config.BaseURL}},
 		Tags:    tags,
@@ -53,6 +53,14 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 			SecuritySchemes: securitySchemes(config.Catalog, config.SignatureHeaders),
 			Headers:         headers,
 		},
+	}
+	if config.Operator {
+		d.document.Info.Description, d.document.Info.Extensions[summaryKey] = operatorIntroduction, operatorHeadline
+		d.document.Servers[0].URL, d.document.Tags = "/", operatorTags // the address of a private listener isn't known
+		d.document.Components.SecuritySchemes = map[string]*huma.SecurityScheme{schemeOperator: {
+			Type: "http", Scheme: "bearer", BearerFormat: "ck_operator_…",
+			Description: "An operator's key, made with `caddy svc operator key create`. Each operation names the scope that the key needs.",
+		}}
 	}
 	d.addErrorSchema()
 	for _, operation := range operationsOf(server.Description()) {
@@ -64,8 +72,10 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 		copied := *operation
 		d.add(&copied, route)
 	}
-	d.addHandWritten()
-	d.addExamples()
+	if !config.Operator {
+		d.addHandWritten()
+		d.addExamples()
+	}
 	return d.document, errors.Join(d.faults...)
 }
 
@@ -214,6 +224,19 @@ func methodOrder(method string) int {
 	return slices.Index([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method)
 }
 
+// summaryKey is the member of the description's info that has the headline.
+const summaryKey = "summary"
+
+const operatorHeadline = "The interface of the operator"
+
+const operatorIntroduction = `The interface of who operates the service, on a private listener. Bodies, lists and errors have the form of the ` +
+	`organizations' interface: lists are pages with ` + "`data` and `nextCursor`" + `, and amounts of money are decimal strings of micros.
+
+` + "`-`" + ` in place of an organization's id stands for the owner of the ` + "`id`" + ` in the path.
+
+A POST can be repeated: by its ` + "`externalId` or `reference`" + `, or with an Idempotency-Key. Each change is in the audit log with the name of ` +
+	`the key, and of the person that X-Actor names.`
+
 const headline = "Model gateway, conversational assistants and their channels"
 
 const introduction = `The interface of the service for businesses that run assistants on messaging channels.
@@ -245,7 +268,31 @@ var tags = []*huma.Tag{
 	{Name: "Interface description", Description: "This description."},
 }
 
+// operatorTags are the groups of the operator's interface.
+var operatorTags = []*huma.Tag{
+	{Name: "Organizations", Description: "The service's customers: sign-up, plan, suspension."},
+	{Name: "API keys", Description: "The API keys of an organization."},
+	{Name: "Models", Description: "The models that an organization may call. A new one has all."},
+	{Name: "Channels", Description: "The channels of an organization, without their credentials."},
+	{Name: "Members", Description: "The people of an organization, and their one-time links."},
+	{Name: "Wallet", Description: "An organization's balance, credits, corrections, transactions and calls."},
+	{Name: "Queue", Description: "Messages of customers that wait for an answer, or got none."},
+	{Name: "Service", Description: "The state of the service, and who changed what."},
+}
+
+// operatorGroups are the tags of the operator's routes, by the first segment of the path after the prefix or the organization.
+var operatorGroups = map[string]string{
+	"": "Organizations", "organizations": "Organizations", "suspend": "Organizations", "resume": "Organizations", "plan": "Organizations",
+	"api-keys": "API keys", "models": "Models", "channels": "Channels", "members": "Members", "wallet": "Wallet", "calls": "Wallet",
+	"queue": "Queue", "turns": "Queue", "conversations": "Queue",
+}
+
 func tagOf(path string) string {
+	if path, operator := strings.CutPrefix(path, operatorPath+"/"); operator {
+		path = strings.TrimPrefix(strings.TrimPrefix(path, "organizations/{orgId}"), "/")
+		group, _, _ := strings.Cut(path, "/")
+		return cmp.Or(operatorGroups[group], "Service")
+	}
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch group {
 	case "v1":
@@ -349,6 +396,8 @@ const (
 	schemeAPIKey  = "apiKey"
 	schemeSession = "session"
 	schemeVisitor = "visitor"
+	// schemeOperator is in the operator's description alone.
+	schemeOperator = "operator"
 )
 
 // securitySchemes returns the kinds of credentials: keys, sessions and the signatures of the platforms under the header names in
@@ -393,6 +442,9 @@ func webhookScheme(p *platforms.Description) string {
 // securityOf returns a route's security: a key with the scope, a person with the role, or none.
 func securityOf(route handlers.Route) []map[string][]string {
 	ways := []map[string][]string{}
+	if strings.HasPrefix(route.Path, operatorPath+"/") {
+		return append(ways, map[string][]string{schemeOperator: {string(route.OperatorScope)}})
+	}
 	if route.Scope != "" {
 		scope := []string{string(route.Scope)}
 		ways = append(ways, map[string][]string{schemeBearer: scope}, map[string][]string{schemeAPIKey: scope})

@@ -79,6 +79,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		}), "%s has no success", name)
 	}
 	require.Empty(t, missing, "not described")
+	for _, operation := range operationsOf(api.NewOperator(api.Deps{}).Description()) {
+		ids[operation.OperationID] = true
+	}
 	for operation := range specificCodes {
 		require.True(t, ids[operation], "there is no operation %s", operation)
 	}
@@ -266,4 +269,41 @@ func TestNoRequestNamesAnAddress(t *testing.T) {
 	}
 	require.Greater(t, seen, 40)
 	require.ElementsMatch(t, []string{"POST /channels origins", "PATCH /channels/{id} origins", "POST /event-endpoints url", "PATCH /event-endpoints/{id} url"}, found)
+}
+
+// TestOperatorsDescription: the operator's routes have a description of their own, with the scope, the headers and the errors of each, and
+// the organizations' description has none of them.
+func TestOperatorsDescription(t *testing.T) {
+	t.Parallel()
+	catalog := handlertest.BuiltinPlatforms(t).Catalog
+	server := api.NewOperator(api.Deps{Catalog: catalog})
+	docs, err := New(server, Config{Operator: true, Catalog: catalog, FailureModes: failureModes(t)})
+	require.NoError(t, err)
+	page := handlertest.OkText(t, docs.Serve, handlertest.Get("/operator/docs/openapi.json"))
+	require.Contains(t, page, `"/operator/organizations/{orgId}/suspend"`)
+	handlertest.RefusedWith(t, errcode.NotFound, docs.Serve, handlertest.Get("/docs"))
+	codes, err := readCodeDocs(failureModes(t))
+	require.NoError(t, err)
+	document, err := describe(server, Config{Operator: true, Catalog: catalog}, codes)
+	require.NoError(t, err)
+	operations := operationsOf(document)
+	require.Len(t, operations, len(server.Routes()))
+	for _, operation := range operations {
+		require.Len(t, operation.Security, 1)
+		require.Len(t, operation.Security[0][schemeOperator], 1, operation.Path)
+		require.True(t, slices.ContainsFunc(document.Tags, func(tag *huma.Tag) bool { return tag.Name == operation.Tags[0] }))
+		require.Contains(t, operation.Responses["403"].Extensions[codesKey], "insufficient_scope")
+		names := map[string]bool{}
+		for _, parameter := range operation.Parameters {
+			names[parameter.In+" "+parameter.Name] = true
+		}
+		require.Equal(t, strings.Contains(operation.Path, "{orgId}"), names["path orgId"], operation.Path)
+		require.Equal(t, operation.Method == http.MethodPost, names["header Idempotency-Key"], operation.Path)
+		require.Equal(t, operation.Method != http.MethodGet, names["header X-Actor"], operation.Path)
+	}
+	require.Contains(t, document.Paths["/operator/organizations"].Post.Responses, "200")
+	tenants, err := json.Marshal(described(t))
+	require.NoError(t, err)
+	require.NotContains(t, string(tenants), "/operator/")
+	require.NotContains(t, string(tenants), "uspensionReason")
 }

@@ -38,13 +38,30 @@ type Config struct {
 	FailureModes string
 	// Version is the program's; empty means a build without one.
 	Version string
+	// Operator: the description is of the operator's interface, under /operator/docs.
+	Operator bool
 }
+
+// path returns the path of the description.
+func (c *Config) path() string {
+	if c.Operator {
+		return operatorPath + docsPath
+	}
+	return docsPath
+}
+
+// operatorPath is the beginning of all paths of the operator's interface.
+const operatorPath = "/operator"
+
+// IsOperatorDocs reports whether a path is one of the description of the operator's interface.
+func IsOperatorDocs(path string) bool { return strings.HasPrefix(path, operatorPath+docsPath) }
 
 // Docs serves the interface description as OpenAPI 3.1 in JSON and YAML, and as a page, which loads only its own style and script.
 // The script lets a reader try a call with a key, and is not needed for anything else. Everything is rendered once. It is safe for
 // concurrent use.
 type Docs struct {
 	page, json, yaml *rendition
+	path             string
 	// assets are the files that the page loads, by paths with the content's hash, so that clients may cache them
 	// without end.
 	assets map[string]*rendition
@@ -82,12 +99,14 @@ func New(server *endpoint.Server, config Config) (*Docs, error) {
 		return nil, fmt.Errorf("writing the description as YAML: %w", err)
 	}
 	const checked, forEver = "no-cache", "public, max-age=31536000, immutable"
-	style, script := docsPath+"/"+hashOf(docsStyle)+".css", docsPath+"/"+hashOf(docsScript)+".js"
-	page, err := renderDocsPage(document, codes, style, script)
+	path := config.path()
+	style, script := path+"/"+hashOf(docsStyle)+".css", path+"/"+hashOf(docsScript)+".js"
+	page, err := renderDocsPage(document, codes, path, style, script)
 	if err != nil {
 		return nil, err
 	}
 	return &Docs{
+		path: path,
 		page: newRendition("text/html; charset=utf-8", checked, page),
 		json: newRendition("application/json", checked, text),
 		yaml: newRendition("application/yaml", checked, yamlText.Bytes()),
@@ -137,7 +156,7 @@ const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 // find returns the rendition for the path and the Accept header, or nil if there is none.
 func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
 	switch r.URL.Path {
-	case docsPath:
+	case d.path:
 		w.Header().Set("Vary", "Accept")
 		if !handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/html") {
 			return d.json
@@ -145,9 +164,9 @@ func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
 		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		return d.page
-	case docsJSONPath:
+	case d.path + jsonSuffix:
 		return d.json
-	case docsYAMLPath:
+	case d.path + yamlSuffix:
 		return d.yaml
 	default:
 		return d.assets[r.URL.Path]
@@ -166,10 +185,12 @@ var docsScript []byte
 type docsPage struct {
 	Title, Summary, Introduction string
 	BaseURL, Style, Script       string
-	Groups                       []docsGroup
-	Schemes                      []docsScheme
-	Schemas                      []docsSchema
-	Codes                        []docsCode
+	// Path is the path of the page.
+	Path    string
+	Groups  []docsGroup
+	Schemes []docsScheme
+	Schemas []docsSchema
+	Codes   []docsCode
 	// First is the shell command of the first operation that calls a model. It is empty if there is none.
 	First string
 }
@@ -254,11 +275,11 @@ type docsCode struct {
 // firstOperation is the operation that a newcomer tries first.
 const firstOperation = "createChatCompletion"
 
-// renderDocsPage renders the page of the description. style and script are the paths of the files that it loads.
-func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style, script string) ([]byte, error) {
+// renderDocsPage renders the page of the description. path is the page's, style and script are the paths of the files that it loads.
+func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, path, style, script string) ([]byte, error) {
 	page := docsPage{
-		Title: document.Info.Title, Summary: headline, Introduction: document.Info.Description,
-		BaseURL: document.Servers[0].URL, Style: style, Script: script,
+		Title: document.Info.Title, Summary: fmt.Sprint(document.Info.Extensions[summaryKey]), Introduction: document.Info.Description,
+		Path: path, BaseURL: document.Servers[0].URL, Style: style, Script: script,
 		Schemes: docsSchemes(document), Schemas: docsSchemas(document),
 	}
 	for _, code := range codes {

@@ -50,11 +50,18 @@ func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	if strings.HasPrefix(route.Path, docsPath) { // where the operator doesn't serve it
 		codes = append(codes, errcode.NotFound)
 	}
+	operator := strings.HasPrefix(route.Path, operatorPath+"/")
 	if route.Scope != "" || route.Role != "" {
-		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked, errcode.OrganizationSuspended)
+		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked)
 	}
-	if route.Scope != "" {
+	if !operator && (route.Scope != "" || route.Role != "") {
+		codes = append(codes, errcode.OrganizationSuspended)
+	}
+	if operator || route.Scope != "" {
 		codes = append(codes, errcode.InsufficientScope)
+	}
+	if operator && route.Method == http.MethodPost { // a repeated request, and one that runs
+		codes = append(codes, errcode.IdempotencyKeyReused, errcode.Conflict, errcode.InvalidRequest)
 	}
 	if route.Role != "" { // another site's request, a person without the role, an id of another organization
 		codes = append(codes, errcode.Forbidden)
@@ -121,6 +128,9 @@ var specificCodes = map[string][]errcode.Code{
 	"sendDraft": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}),
 	"handOver":  {errcode.Conflict}, "handBack": {errcode.Conflict},
 	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
+	"createOrganization": {errcode.Conflict}, "adjustWallet": {errcode.InsufficientCredits, errcode.Conflict},
+	"creditWallet": {errcode.Conflict}, "refundCall": {errcode.Conflict}, "approveChannel": {errcode.Conflict}, "retryTurn": {errcode.Conflict},
+
 	"inviteMember": {errcode.PlanLimitExceeded, errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
 }
 

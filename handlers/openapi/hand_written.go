@@ -193,9 +193,9 @@ func describeHandshake(p *platforms.Description) *huma.Operation {
 }
 
 const (
-	docsPath     = "/docs"
-	docsJSONPath = docsPath + "/openapi.json"
-	docsYAMLPath = docsPath + "/openapi.yaml"
+	docsPath   = "/docs"
+	jsonSuffix = "/openapi.json"
+	yamlSuffix = "/openapi.yaml"
 )
 
 // ownRoutes are the routes of the description itself, which exist only where `/docs` is mounted, and the addresses of the widget that
@@ -203,8 +203,8 @@ const (
 func ownRoutes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: docsPath, Public: true, Summary: "This description: a page for browsers, otherwise JSON"},
-		{Method: http.MethodGet, Path: docsJSONPath, Public: true, Summary: "This description as JSON"},
-		{Method: http.MethodGet, Path: docsYAMLPath, Public: true, Summary: "This description as YAML"},
+		{Method: http.MethodGet, Path: docsPath + jsonSuffix, Public: true, Summary: "This description as JSON"},
+		{Method: http.MethodGet, Path: docsPath + yamlSuffix, Public: true, Summary: "This description as YAML"},
 		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},
 		{Method: http.MethodGet, Path: "/widget/{channelId}/widget.js", Public: true, Summary: "The script that a site embeds"},
 	}

@@ -185,6 +185,9 @@ func docsSchemes(document *huma.OpenAPI) []docsScheme {
 	}
 	for _, id := range ids {
 		scheme := document.Components.SecuritySchemes[id]
+		if scheme == nil {
+			continue // of the other interface
+		}
 		where := "header `" + scheme.Name + "`"
 		switch {
 		case scheme.Type == "http":

@@ -197,7 +197,7 @@ func TestALongDeliveryThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, []store.Kind{inbox.Kind}, func(t *testing.T, db *store.DB) {
 		g, ring := newGate(t), handlertest.Ring(t)
-		org, err := identity.CreateOrganization(t.Context(), db, "test", "Acme", "free")
+		org, err := identity.CreateOrganization(t.Context(), db, "test", "Acme", "free", "")
 		require.NoError(t, err)
 		channel := store.Channel{
 			ID: store.NewID("chn"), OrgID: org.ID, Type: "social_messenger", Name: "Page", ExternalID: "2001", State: store.ChannelActive,

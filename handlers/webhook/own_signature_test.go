@@ -281,7 +281,7 @@ func TestOwnSecretsOutliveANewMasterKey(t *testing.T) {
 	}
 	storetest.Each(t, []store.Kind{inbox.Kind}, func(t *testing.T, db *store.DB) {
 		g, p := newGate(t), ownApplications()[2]
-		org, err := identity.CreateOrganization(t.Context(), db, "test", "Acme", "free")
+		org, err := identity.CreateOrganization(t.Context(), db, "test", "Acme", "free", "")
 		require.NoError(t, err)
 		old, both, fresh := ringOf(1), ringOf(2, 1), ringOf(2)
 		channel := store.Channel{

@@ -36,7 +36,7 @@ func eachNodes(t *testing.T, run func(t *testing.T, n *nodes)) {
 			t.Parallel()
 			location, options := storetest.Location(t, engine), store.Options{Kinds: []store.Kind{inbox.Kind}}
 			n := &nodes{gate: newGate(t), db: storetest.OpenAt(t, location, options), other: storetest.OpenAt(t, location, options)}
-			org, err := identity.CreateOrganization(t.Context(), n.other, "test", "Acme", "free")
+			org, err := identity.CreateOrganization(t.Context(), n.other, "test", "Acme", "free", "")
 			require.NoError(t, err)
 			n.org = org.ID
 			n.Webhooks = New(n.config, n.db.Routes, inbox.New(n.db, n.ring), n.ring, nil, nil)

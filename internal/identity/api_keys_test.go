@@ -16,7 +16,7 @@ import (
 
 func newOrganization(t *testing.T, db *store.DB, name string) store.Organization {
 	t.Helper()
-	organization, err := identity.CreateOrganization(t.Context(), db, "test", name, "free")
+	organization, err := identity.CreateOrganization(t.Context(), db, "test", name, "free", "")
 	require.NoError(t, err)
 	return organization
 }

@@ -62,11 +62,15 @@ type Principal struct {
 	OperatorID string
 	// NeedsCode: the second factor of the operator's session is too old to move money, or to make a key that may.
 	NeedsCode bool
+	// OnBehalfOf is the person for whom an operator's program works, as the program names them. It may be empty.
+	OnBehalfOf string
 	// Env is the key's environment; live for a user.
 	Env  store.Env
 	Plan string
 	// Suspended organizations authenticate; handlers refuse them with 402 organization_suspended.
 	Suspended bool
+	// SuspensionReason is why, for a person. Empty means that no reason is known.
+	SuspensionReason string
 	// Scopes are the key's scopes, or the scopes that the user may give to a key.
 	Scopes Scopes
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
@@ -85,8 +89,13 @@ func (p Principal) Can(scope Scope, role Role) bool {
 	return p.Operator == "" && p.Role.Has(role)
 }
 
-// Actor returns the id of the key or user, or the operator's name, for the audit log.
-func (p Principal) Actor() string { return cmp.Or(p.Operator, p.UserID, p.KeyID) }
+// Actor returns the id of the key or user, or the operator's name and the person for whom it works, for the audit log.
+func (p Principal) Actor() string {
+	if p.OnBehalfOf != "" {
+		return p.Operator + " for " + p.OnBehalfOf
+	}
+	return cmp.Or(p.Operator, p.UserID, p.KeyID)
+}
 
 // Authority returns the principal's rights over users. A key has none.
 func (p Principal) Authority() Authority {

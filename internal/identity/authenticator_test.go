@@ -107,7 +107,7 @@ func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 			organizations := here.Organizations
 			authenticator := identity.NewAuthenticator(there.APIKeys)
 
-			organization, err := identity.CreateOrganization(t.Context(), here, "test", "Acme", "free")
+			organization, err := identity.CreateOrganization(t.Context(), here, "test", "Acme", "free", "")
 			require.NoError(t, err)
 			for range 20 {
 				key, err := identity.CreateAPIKey(t.Context(), here, "test", identity.KeyRequest{OrgID: organization.ID})
@@ -126,9 +126,9 @@ func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 				require.NoError(t, organizations.SetPlan(t.Context(), "test", organization.ID, plan))
 				suspended := i%2 == 0
 				if suspended {
-					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, true))
+					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, true, ""))
 				} else {
-					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, false))
+					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, false, ""))
 				}
 				scope := identity.AllScopes()[i]
 				require.NoError(t, here.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {

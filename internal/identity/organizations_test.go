@@ -16,24 +16,24 @@ func TestOrganizations(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx, organizations := t.Context(), db.Organizations
 
-		made, err := identity.CreateOrganization(ctx, db, "cli:ann", "  Cà phê Hà Nội ", "free")
+		made, err := identity.CreateOrganization(ctx, db, "cli:ann", "  Cà phê Hà Nội ", "free", "")
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(made.ID, "org_"))
 		require.Equal(t, "Cà phê Hà Nội", made.Name)
 		require.Positive(t, made.CreatedAt)
 
-		_, err = identity.CreateOrganization(ctx, db, "cli:ann", "Cà phê Hà Nội", "free")
+		_, err = identity.CreateOrganization(ctx, db, "cli:ann", "Cà phê Hà Nội", "free", "")
 		require.ErrorIs(t, err, store.ErrConflict)
-		_, err = identity.CreateOrganization(ctx, db, "cli:ann", " ", "free")
+		_, err = identity.CreateOrganization(ctx, db, "cli:ann", " ", "free", "")
 		require.EqualError(t, err, "name: is empty")
 
-		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true))
-		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true), "twice is no fault")
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true, ""))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true, ""), "twice is no fault")
 		read, err := organizations.ByID(ctx, made.ID)
 		require.NoError(t, err)
 		require.True(t, read.SuspendedAt.Valid)
-		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false))
-		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false, ""))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false, ""))
 		require.NoError(t, organizations.SetPlan(ctx, "cli:ann", made.ID, "pro"))
 		for range 2 {
 			require.NoError(t, organizations.SetModel(ctx, "cli:ann", made.ID, "openai/a", false))
@@ -50,7 +50,7 @@ func TestOrganizations(t *testing.T) {
 		const nobody = "org_nobody"
 		_, err = organizations.ByID(ctx, nobody)
 		require.ErrorIs(t, err, store.ErrNotFound)
-		require.ErrorIs(t, organizations.SetSuspended(ctx, "cli:ann", nobody, true), store.ErrNotFound)
+		require.ErrorIs(t, organizations.SetSuspended(ctx, "cli:ann", nobody, true, ""), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetPlan(ctx, "cli:ann", nobody, "pro"), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetModel(ctx, "cli:ann", nobody, "openai/a", true), store.ErrNotFound)
 

@@ -343,12 +343,12 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	}
 	role := Role(record.Role)
 	return Principal{
-		OrgID:        record.OrgID,
-		UserID:       record.UserID,
-		Role:         role,
-		Env:          store.Live,
-		Plan:         record.Plan,
-		Suspended:    record.SuspendedAt.Valid,
+		OrgID:     record.OrgID,
+		UserID:    record.UserID,
+		Role:      role,
+		Env:       store.Live,
+		Plan:      record.Plan,
+		Suspended: record.SuspendedAt.Valid, SuspensionReason: record.SuspensionReason,
 		Scopes:       role.scopes(),
 		HasOrgModels: record.HasOrgModels,
 	}, nil

@@ -50,7 +50,7 @@ func TestSession(t *testing.T) {
 		seen, err := another.Authenticate(ctx, first)
 		require.NoError(t, err)
 		require.Equal(t, principal, seen)
-		require.NoError(t, db.Organizations.SetSuspended(ctx, "test", o.orgID, true))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "test", o.orgID, true, ""))
 		seen, err = another.Authenticate(ctx, first)
 		require.NoError(t, err)
 		require.True(t, seen.Suspended)

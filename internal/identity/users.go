@@ -155,16 +155,22 @@ func newLink(active bool) (Link, store.UserLink) {
 	return Link{Token: token, Lifetime: lifetime}, store.UserLink{Hash: hash, Purpose: purpose, Lifetime: lifetime.Milliseconds()}
 }
 
-// CreateOrganization makes an organization with a unique name of 1 to 100 code points. The caller has checked that plan is
-// configured; it is empty when no plan is. Errors are, wrapped, a [FieldError] for a refused name, [store.ErrConflict] for a name
-// that is taken, or the store's.
-func CreateOrganization(ctx context.Context, db *store.DB, actor, name, plan string) (store.Organization, error) {
+// CreateOrganization makes an organization with a unique name of 1 to 100 code points. externalID is the operator's own id of it, as unique and
+// as long; it may be empty. The caller has checked that plan is configured; it is empty when no plan is. Errors are, wrapped, a [FieldError] for
+// a refused value, [store.ErrConflict] for a name or an id that is taken, or the store's.
+func CreateOrganization(ctx context.Context, db *store.DB, actor, name, plan, externalID string) (store.Organization, error) {
 	name, err := CleanName("name", name)
 	if err != nil {
 		return store.Organization{}, err
 	}
+	if externalID != "" {
+		if externalID, err = CleanName("externalId", externalID); err != nil {
+			return store.Organization{}, err
+		}
+	}
 	organization := store.Organization{
 		ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli(), WaitingMinutes: store.DefaultWaitingMinutes,
+		ExternalID: externalID, FirstPlan: plan,
 	}
 	if err := db.Organizations.Create(ctx, actor, organization); err != nil {
 		return store.Organization{}, fmt.Errorf("creating organization %q: %w", name, err)

@@ -125,7 +125,7 @@ func TestAttentionWithoutRequest(t *testing.T) {
 		ctx := t.Context()
 		agentless := ""
 		require.NoError(t, q.db.Channels.Update(ctx, "test", "org_1", "chn_1", storeChange(&agentless)))
-		require.NoError(t, q.db.Organizations.SetSuspended(ctx, "test", "org_1", true))
+		require.NoError(t, q.db.Organizations.SetSuspended(ctx, "test", "org_1", true, ""))
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
 		work := q.open(t, lease)

@@ -285,9 +285,9 @@ func TestKeysChangeAtTheNextRequest(t *testing.T) {
 	for range 10 {
 		require.NoError(t, here.db.Organizations.SetPlan(t.Context(), "test", org, "free"))
 		require.Equal(t, "free", read(hashes[0]).Plan)
-		require.NoError(t, here.db.Organizations.SetSuspended(t.Context(), "test", org, true))
+		require.NoError(t, here.db.Organizations.SetSuspended(t.Context(), "test", org, true, ""))
 		require.True(t, read(hashes[0]).SuspendedAt.Valid)
-		require.NoError(t, here.db.Organizations.SetSuspended(t.Context(), "test", org, false))
+		require.NoError(t, here.db.Organizations.SetSuspended(t.Context(), "test", org, false, ""))
 		require.False(t, read(hashes[1]).SuspendedAt.Valid)
 		require.NoError(t, here.db.Organizations.SetPlan(t.Context(), "test", org, "open"))
 		require.Equal(t, "open", read(hashes[0]).Plan)

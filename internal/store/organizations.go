@@ -22,6 +22,12 @@ type Organization struct {
 	// WaitingMinutes is a customer's wait after which people are notified; 0 means never. It is [DefaultWaitingMinutes] in a new
 	// organization.
 	LowBalanceMicros, WaitingMinutes int64
+	// ExternalID is the operator's own id of the organization, which no other organization has. It may be empty.
+	ExternalID string
+	// FirstPlan is the plan that the organization began with.
+	FirstPlan string
+	// SuspensionReason says why a suspended organization is suspended. Empty means no reason was given.
+	SuspensionReason string
 }
 
 var organizations = newTable("organizations", func(o *Organization) []field {
@@ -34,6 +40,9 @@ var organizations = newTable("organizations", func(o *Organization) []field {
 		{"retention_days", &o.RetentionDays},
 		{"low_balance_micros", &o.LowBalanceMicros},
 		{"waiting_minutes", &o.WaitingMinutes},
+		{"external_id", nullable(&o.ExternalID)},
+		{"first_plan", &o.FirstPlan},
+		{"suspension_reason", &o.SuspensionReason},
 	}
 })
 
@@ -43,11 +52,12 @@ const DefaultWaitingMinutes = 15
 // Organizations reads and writes organizations.
 type Organizations struct{ db *DB }
 
-// Create adds an organization. It returns [ErrConflict] if the name or the id is in use.
+// Create adds an organization. It returns [ErrConflict] if the name, the id or the external id is in use.
 func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
 	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
+		organization.FirstPlan = organization.Plan
 		organizations.queueInsert(tx, &organization)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,
@@ -72,16 +82,21 @@ func (o Organizations) ByID(ctx context.Context, id string) (Organization, error
 	return ReadRow(ctx, o.db, "read an organization", organizations.scan, organizations.selected+` WHERE id = $1`, id)
 }
 
-// SetSuspended suspends or resumes an organization. It returns [ErrNotFound] if there is none. A repeated suspension keeps the time of the
-// first.
-func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspended bool) error {
+// ByExternalID reads the organization with the operator's own id. It returns [ErrNotFound] if there is none.
+func (o Organizations) ByExternalID(ctx context.Context, id string) (Organization, error) {
+	return ReadRow(ctx, o.db, "read an organization", organizations.scan, organizations.selected+` WHERE external_id = $1`, id)
+}
+
+// SetSuspended suspends or resumes an organization for a reason, which may be empty. It returns [ErrNotFound] if there is none. A repeated
+// suspension keeps the time of the first.
+func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspended bool, reason string) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		entry := AuditEntry{Actor: actor, Action: "organization.resume", Target: id, OrgID: id}
-		text, arguments := `UPDATE organizations SET suspended_at = NULL WHERE id = $1 RETURNING id`, []any{id}
+		entry := AuditEntry{Actor: actor, Action: "organization.resume", Target: id, OrgID: id, Detail: reason}
+		text, arguments := `UPDATE organizations SET suspended_at = NULL, suspension_reason = '' WHERE id = $1 RETURNING id`, []any{id}
 		if suspended {
 			entry.Action = "organization.suspend"
-			text = `UPDATE organizations SET suspended_at = COALESCE(suspended_at, $2) WHERE id = $1 RETURNING id`
-			arguments = append(arguments, tx.Now())
+			text = `UPDATE organizations SET suspended_at = COALESCE(suspended_at, $2), suspension_reason = $3 WHERE id = $1 RETURNING id`
+			arguments = append(arguments, tx.Now(), reason)
 		}
 		if err := change(ctx, tx, text, arguments...); err != nil {
 			return err

@@ -29,6 +29,7 @@ type Resources struct {
 	Logins             Logins
 	OperatorKeys       OperatorKeys
 	Operators          Operators
+	OperatorRequests   OperatorRequests
 	Organizations      Organizations
 	Processes          Processes
 	ProviderKeys       ProviderKeys
@@ -57,6 +58,7 @@ func newResources(db *DB) Resources {
 		Logins:             Logins{db},
 		OperatorKeys:       OperatorKeys{db},
 		Operators:          Operators{db},
+		OperatorRequests:   OperatorRequests{db},
 		Organizations:      Organizations{db},
 		Processes:          Processes{db},
 		ProviderKeys:       ProviderKeys{db},

@@ -39,7 +39,7 @@ func TestOrganizations(t *testing.T) {
 		none, err := db.Organizations.All(ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
-		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1, WaitingMinutes: 15}
+		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1, WaitingMinutes: 15, FirstPlan: "free"}
 		require.NoError(t, db.Organizations.Create(ctx, "cli", one))
 		require.NoError(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_2", Name: "two", Plan: "pro"}))
 		require.ErrorIs(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_3", Name: one.Name}), store.ErrConflict)
@@ -51,15 +51,15 @@ func TestOrganizations(t *testing.T) {
 		require.Equal(t, one, all[0])
 		require.Greater(t, all[1].CreatedAt, int64(1_700_000_000_000))
 
-		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true, ""))
 		first, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.True(t, first.SuspendedAt.Valid)
-		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true, ""))
 		again, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, first, again)
-		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", false))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", false, ""))
 		require.NoError(t, db.Organizations.SetPlan(ctx, "cli", "org_1", "pro"))
 		one.Plan = "pro"
 		now, err := db.Organizations.ByID(ctx, "org_1")
@@ -68,7 +68,7 @@ func TestOrganizations(t *testing.T) {
 
 		_, err = db.Organizations.ByID(ctx, "org_none")
 		require.ErrorIs(t, err, store.ErrNotFound)
-		require.ErrorIs(t, db.Organizations.SetSuspended(ctx, "cli", "org_none", true), store.ErrNotFound)
+		require.ErrorIs(t, db.Organizations.SetSuspended(ctx, "cli", "org_none", true, ""), store.ErrNotFound)
 		require.ErrorIs(t, db.Organizations.SetPlan(ctx, "cli", "org_none", "pro"), store.ErrNotFound)
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "cli organization.suspend org_1",
@@ -276,7 +276,7 @@ func TestKeyByHash(t *testing.T) {
 			}, record)
 
 			require.NoError(t, other.Organizations.SetPlan(ctx, "cli", "org_1", "pro"))
-			require.NoError(t, other.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+			require.NoError(t, other.Organizations.SetSuspended(ctx, "cli", "org_1", true, ""))
 			require.NoError(t, other.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
 			require.NoError(t, other.Organizations.SetModel(ctx, "cli", "org_1", "a/b", false))
 			record, found, err = db.APIKeys.ByHash(ctx, [32]byte{1})

@@ -134,6 +134,7 @@ var global = map[string]string{
 
 	"operators":         "operators of the service belong to no organization",
 	"operator_sessions": "the same",
+	"operator_requests": "the same",
 
 	"usage_totals":   "the sums of all organizations",
 	"usage_minutes":  "the same",

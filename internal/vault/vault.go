@@ -380,6 +380,11 @@ func Transcript(orgID, callID string) AAD {
 	return AAD{Table: "kept_answers", Column: "response", OrgID: orgID, RowID: callID}
 }
 
+// OperatorAnswer is the AAD of the kept answer to an operator's request with an Idempotency-Key. hash is the row's.
+func OperatorAnswer(hash [sha256.Size]byte) AAD {
+	return AAD{Table: "operator_requests", Column: "answer", RowID: hex.EncodeToString(hash[:])}
+}
+
 // ChannelCredentials is the AAD of a channel's sealed platform credentials.
 func ChannelCredentials(orgID, channelID string) AAD {
 	return AAD{Table: "channels", Column: "credentials", OrgID: orgID, RowID: channelID}

@@ -21,7 +21,7 @@ func TestAttention(t *testing.T) {
 		require.NoError(t, h.db.Channels.Update(t.Context(), "test", org, channel, change))
 	}
 	suspend := func(t *testing.T, h *fixture, suspended bool) {
-		require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", org, suspended))
+		require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", org, suspended, ""))
 	}
 	text := func(s string) *string { return &s }
 	tests := map[string]struct {
@@ -141,10 +141,10 @@ func (g *teller) FreeBalance(ctx context.Context, orgID string, env store.Env) (
 func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, true))
+	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, true, ""))
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
-	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
+	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false, ""))
 	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(resumeAge + time.Minute) } })
 	resumeStanding(t, tomorrow)
 	require.Zero(t, h.drain(t, tomorrow))

@@ -90,7 +90,7 @@ func (b *bank) provision(ctx context.Context) error {
 	group.SetLimit(provisioners)
 	for i := range manyOrgs {
 		group.Go(func() error {
-			org, err := identity.CreateOrganization(ctx, db, "bench", fmt.Sprintf("bench %d", i), "bench")
+			org, err := identity.CreateOrganization(ctx, db, "bench", fmt.Sprintf("bench %d", i), "bench", "")
 			var key identity.IssuedKey
 			if err == nil {
 				key, err = identity.CreateAPIKey(ctx, db, "bench", identity.KeyRequest{OrgID: org.ID})

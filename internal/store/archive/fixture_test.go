@@ -34,7 +34,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		text   string
 		values []any
 	}{
-		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15), ('org_2', '', '', 0, 1, 0, $3, $3, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15, $2, 'free', ''), ('org_2', '', '', 0, 1, 0, $3, $3, 0, NULL, '', $2)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO users (id, org_id, email, role, password, created_at, updated_at, reset_by, reset_at) VALUES ('usr_1', 'org_1', $1, 'owner', 'p', 1, 2, '', 0), ('usr_2', 'org_2', $1, 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
 		{`INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, 'usr_1', 'org_1', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
 		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
@@ -42,6 +42,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO second_factors VALUES ('', 'opr_1', $1, $2, '', 1), ('org_1', 'usr_1', $3, 0, $4, 1)`, []any{allBytes(), int64(math.MaxInt64), []byte{}, oddText}},
 		{`INSERT INTO operators VALUES ('opr_1', $1, 'viewer', 'p', NULL, $2, $3, 1, 2), ('opr_2', 'a', 'administrator', '', 1, NULL, 0, 1, 2)`, []any{oddText, hash, int64(math.MaxInt64)}},
 		{`INSERT INTO operator_keys VALUES ('opk_1', $1, 'wallet:read', $2, '', 'cli:lan', 1, NULL,NULL, NULL), ('opk_2', 'n', '', $3, 'ck_…', '', 1, 2, 3, $4)`, []any{oddText, hash, make([]byte, 32), int64(math.MaxInt64)}},
+		{`INSERT INTO operator_requests VALUES ($1, $1, 201, 5, $2), ($3, $1, 0, 5, NULL)`, []any{hash, allBytes(), make([]byte, 32)}},
 		{`INSERT INTO provider_keys VALUES ('org_1', 'openai', $1, 'h', 1), ('org_1', 'empty', $2, '', 1)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO org_models VALUES ('org_1', 'a/b', $1), ('org_1', 'c/d', $2)`, []any{true, false}},
 		{`INSERT INTO audit_log VALUES ('aud_1', $1, $2, 'a', 'b', '', '')`, []any{int64(math.MinInt64), oddText}},
@@ -50,7 +51,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO holds VALUES ('org_1', 'live', 'call_1', 5, $1), ('org_1', 'test', 'call_4', $1, 2)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO tranches VALUES ('org_1', 'live', 'trc_1', 'own_1', $1, $2, 1), ('org_1', 'test', 'trc_2', '', 0, $3, $1)`, []any{int64(math.MaxInt64), true, false}},
 		{`INSERT INTO prices VALUES (1, $1, 'p', $1, $1, 0, 1, $2, $2, 0, '[]', '[]'), ($2, '', '', '', '', $2, 0, 0, 0, $2, '', '')`, []any{oddText, int64(math.MaxInt64)}},
-		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', $1, $2, 5, 1, 'aud_1'), ('txn_2', 'org_1', 'live', 3, 'adjust', 'sys:loss', 'r', '', $3, 0, 1, '')`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64)}},
+		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', $1, $2, 5, 1, 'aud_1', ''), ('txn_2', 'org_1', 'live', 3, 'adjust', 'sys:loss', 'r', '', $3, 0, 1, '', 'txn_1')`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64)}},
 		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $1, 'completed', 1, 2, 0, 'provider', 8, 9, 1, 6, 5, 0, 2, 7, $3, NULL, 1),
 			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $2, 'completed', 1, 2, 0, 'none', 1, 9, NULL, 0, 0, $3, NULL,NULL, 1, $3, 2)`, []any{false, true, int64(math.MaxInt64)}},
 		{`INSERT INTO usage_days VALUES ('org_1', 'live', 20000, 'm', 'p', $1, 'key_1', 1, 2, 3, 4, 5, 6, $2, 8, 9, 10)`, []any{oddText, int64(math.MaxInt64)}},

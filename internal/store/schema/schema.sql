@@ -16,7 +16,8 @@
 
 -- retention_days is for how many days conversations are kept; 0 is until somebody deletes them. low_balance_micros is the balance of the
 -- live wallet below which it runs low, 0 for no bound, and low_balance_since is when it fell below, or 0. waiting_minutes is how long a
--- customer waits for an answer before people are told; 0 is never.
+-- customer waits for an answer before people are told; 0 is never. external_id is the operator's own id of the organization, and first_plan the
+-- plan that it began with.
 CREATE TABLE organizations (
 	id                 TEXT   NOT NULL PRIMARY KEY,
 	name               TEXT   NOT NULL UNIQUE,
@@ -26,7 +27,10 @@ CREATE TABLE organizations (
 	retention_days     BIGINT NOT NULL DEFAULT 0 CHECK (retention_days >= 0),
 	low_balance_micros BIGINT NOT NULL DEFAULT 0 CHECK (low_balance_micros >= 0),
 	low_balance_since  BIGINT NOT NULL DEFAULT 0,
-	waiting_minutes    BIGINT NOT NULL DEFAULT 15 CHECK (waiting_minutes >= 0)
+	waiting_minutes    BIGINT NOT NULL DEFAULT 15 CHECK (waiting_minutes >= 0),
+	external_id        TEXT   UNIQUE CHECK (external_id <> ''),
+	first_plan         TEXT   NOT NULL DEFAULT '',
+	suspension_reason  TEXT   NOT NULL DEFAULT ''
 ) {table};
 CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
 CREATE INDEX organizations_low_balance ON organizations (id) WHERE low_balance_micros > 0;
@@ -192,6 +196,17 @@ CREATE TABLE operator_keys (
 ) {table};
 CREATE UNIQUE INDEX operator_keys_name ON operator_keys (name) WHERE revoked_at IS NULL;
 
+-- A request of an operator's key with an Idempotency-Key: hash is the SHA-256 of both, fingerprint of the request. status is its answer's, 0
+-- while it runs, and answer the sealed body. A row counts until the moment until.
+CREATE TABLE operator_requests (
+	hash        BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	status      BIGINT NOT NULL CHECK (status >= 0),
+	until       BIGINT NOT NULL,
+	answer      BYTEA
+) {long table};
+CREATE INDEX operator_requests_until ON operator_requests (until);
+
 CREATE TABLE provider_keys (
 	org_id     TEXT   NOT NULL REFERENCES organizations (id),
 	provider   TEXT   NOT NULL,
@@ -271,7 +286,7 @@ CREATE TABLE prices (
 
 -- Postings: what moves a wallet beside charges. The wallet gets amount_micros, and account gives them. ref makes a posting idempotent: the
 -- call's id for a refund, the operator's reference for the others. balance_micros is the wallet's balance right after it, audit_id its row
--- in audit_log.
+-- in audit_log, and corrects the id of the posting or the charge that an adjustment corrects, '' for none.
 CREATE TABLE ledger_tx (
 	id             TEXT   NOT NULL PRIMARY KEY,
 	org_id         TEXT   NOT NULL,
@@ -285,6 +300,7 @@ CREATE TABLE ledger_tx (
 	balance_micros BIGINT NOT NULL CHECK (balance_micros >= 0),
 	created_at     BIGINT NOT NULL,
 	audit_id       TEXT   NOT NULL,
+	corrects       TEXT   NOT NULL DEFAULT '',
 	UNIQUE (org_id, env, wallet_seq),
 	UNIQUE (org_id, env, kind, ref)
 ) {table};

@@ -1,0 +1,261 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Where the operator's interface has operations on the service, and those on an organization.
+const (
+	operatorPrefix     = "/operator"
+	organizationPrefix = operatorPrefix + "/organizations/{orgId}"
+)
+
+// OwnerOfID replaces an organization's id in a path by the organization that has the id behind it.
+const OwnerOfID = "-"
+
+// operatorOperations are the operations of the operator's interface: the operator's own, and some of the organizations'.
+func operatorOperations() []Operation {
+	return []Operation{
+		CreateOrganization, ListOrganizations, ReadOrganization, SuspendOrganization, ResumeOrganization, SetPlan,
+		CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey,
+		ListOrganizationModels, EnableModel, DisableModel,
+		ListChannelStates, ApproveChannel,
+		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
+		GetWallet, ListTransactions, ListCalls, CreditWallet, AdjustWallet, RefundCall,
+		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
+		ListVendors, ListPlans, ListActions,
+		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey,
+	}
+}
+
+// NewOperator returns a server with the operator's interface. deps.Authenticator is [identity.OperatorKeys], and deps.Ring is required.
+func NewOperator(deps Deps) *endpoint.Server {
+	deps.complete()
+	s := endpoint.New(deps.Authenticator, nil, deps.Bodies)
+	s.Rates, s.Mount, s.Complete = deps.Rates, onOperatorServer, deps.operatorRequest
+	s.Repeats = &endpoint.Repeats{DB: deps.DB, Ring: deps.Ring}
+	for _, o := range operatorOperations() {
+		o.Register(s, &deps)
+	}
+	return s
+}
+
+// OperatorRoute returns the route of an operation of the operator's interface. ok is false for another operation.
+func OperatorRoute(o Operation) (route handlers.Route, ok bool) {
+	spec := o.Spec()
+	ok = slices.ContainsFunc(operatorOperations(), func(other Operation) bool { return other.Spec().ID == spec.ID })
+	return onOperatorServer(spec).Route, ok
+}
+
+// onOperatorServer returns an operation with its place in the operator's interface.
+func onOperatorServer(o endpoint.Operation) endpoint.Operation {
+	text := func(name, in, doc string) {
+		o.Parameters = append(o.Parameters, &huma.Param{
+			Name: name, In: in, Required: in == "path", Description: doc, Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	prefix := operatorPrefix
+	if o.Role != roleService {
+		prefix, o.Role = organizationPrefix, roleOperator
+		text("orgId", "path", "The organization's id")
+	}
+	if o.Method != http.MethodGet {
+		text("X-Actor", "header", "The person for whom the program works, for the audit log")
+	}
+	if o.Method == http.MethodPost {
+		text(handlers.HeaderIdempotencyKey, "header", "Makes it safe to send the request again, within 24 hours. 1 to 255 visible ASCII characters")
+	}
+	o.Path, o.Scope = strings.TrimSuffix(prefix+o.Path, "/"), noScope
+	return o
+}
+
+// Bounds of the person that a program names for the audit log, in characters, and of the whole actor in bytes.
+const (
+	maxPerson     = 100
+	maxActorBytes = 500
+)
+
+// operatorRequest returns the principal of a request with the organization in its path and the person in its X-Actor.
+func (d *Deps) operatorRequest(r *http.Request, key *identity.Principal) (*identity.Principal, error) {
+	orgID := r.PathValue("orgId")
+	if orgID == OwnerOfID {
+		group, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, operatorPrefix+"/organizations/-/"), "/")
+		kind := map[string]store.OwnedKind{
+			"api-keys": store.OwnedAPIKeys, "channels": store.OwnedChannels, "members": store.OwnedUsers, "calls": store.OwnedCalls,
+		}[group]
+		id := r.PathValue("id")
+		if kind == "" || !handlers.WellFormedID(id) {
+			return nil, handlers.NotFound("- stands for the owner of an id in the path, and this path has none.")
+		}
+		var err error
+		if orgID, err = d.DB.OwnerOf(r.Context(), kind, id); errors.Is(err, store.ErrNotFound) {
+			return nil, handlers.NotFound("There is no %s with this id.", singular(kind))
+		} else if err != nil {
+			return nil, handlers.Internal(err)
+		}
+	}
+	if orgID != "" && !handlers.WellFormedID(orgID) {
+		return nil, handlers.NotFound("There is no organization with this id.")
+	}
+	principal, err := d.Operator(r.Context(), *key, orgID)
+	if err != nil {
+		return nil, err
+	}
+	person := []rune(strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) && c != unicode.ReplacementChar {
+			return c
+		}
+		return -1
+	}, r.Header.Get("X-Actor"))))
+	person = person[:min(len(person), maxPerson)]
+	for principal.OnBehalfOf = string(person); len(principal.Actor()) > maxActorBytes; principal.OnBehalfOf = string(person) {
+		person = person[:len(person)-1]
+	}
+	return principal, nil
+}
+
+// The operations that only the operator's interface and console have.
+var (
+	ReadOrganization = operation(operators("readOrganization", "GET /", "organizations:read", "Get an organization"), (*Deps).readOrganization)
+
+	ListOrganizationModels = operation(operators("listOrganizationModels", "GET /models", "models:read",
+		"List the models of the configuration, and which the organization may call, all on one page"), (*Deps).listOrganizationModels)
+	ListChannelStates = operation(operators("listChannelStates", "GET /channels", "channels:read",
+		"List the channels and their states, oldest first"), (*Deps).listChannelStates)
+	GetQueue    = operation(service("getQueue", "GET /queue", "queue:read", "Get how many messages wait, and since when"), (*Deps).getQueue)
+	ListVendors = operation(service("listVendors", "GET /vendors", "vendors:read",
+		"List the endpoints of the models as the process that answers sees them, all on one page"), (*Deps).listVendors)
+	ListPlans = operation(service("listPlans", "GET /plans", "organizations:read", "List the plans, all on one page"), (*Deps).listPlans)
+)
+
+func (d *Deps) readOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
+	return d.changed(ctx, principal, nil)
+}
+
+// onePage is the answer of a list without a bound on its rows.
+func onePage[T any](rows []T) *pageOf[T] {
+	return endpoint.Answer(endpoint.ListObject[T]{Data: append([]T{}, rows...)})
+}
+
+func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*pageOf[modelState], error) {
+	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the models of an organization: %w", err))
+	}
+	var states []modelState
+	for _, model := range d.Models.Models() {
+		enabled, excepted := exceptions[model.ID]
+		states = append(states, modelState{model.ID, enabled || !excepted})
+	}
+	return onePage(states), nil
+}
+
+// channelStateObject is a channel in the operator's view, without credentials and texts.
+type channelStateObject struct {
+	ID                string  `json:"id"`
+	Type              string  `json:"type"`
+	Name              string  `json:"name"`
+	ExternalID        *string `json:"externalId"`
+	State             string  `json:"state"`
+	UnavailableReason *string `json:"unavailableReason"`
+	ThrottledUntil    *string `json:"throttledUntil" format:"date-time"`
+	UpdatedAt         string  `json:"updatedAt" format:"date-time"`
+}
+
+func (d *Deps) listChannelStates(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelStateObject], error) {
+	show, err := d.channelShower(ctx, principal)
+	if err != nil {
+		return nil, err
+	}
+	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID },
+		func(row *store.Channel) channelStateObject {
+			c := show(row)
+			return channelStateObject{c.ID, c.Type, c.Name, c.ExternalID, c.State, c.UnavailableReason, c.ThrottledUntil, c.UpdatedAt}
+		})
+}
+
+// queueObject is the depth of the queue, over all organizations.
+type queueObject struct {
+	Waiting       int64 `json:"waiting" doc:"Conversations that wait for a worker"`
+	OldestSeconds int64 `json:"oldestSeconds" doc:"How long the first of them has waited"`
+	Answering     int64 `json:"answering" doc:"Conversations that are with a worker"`
+	Standing      int64 `json:"standing" doc:"Turns that wait for a change, such as credits"`
+	Dead          int64 `json:"dead" doc:"Turns that were given up"`
+}
+
+func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.JSON[queueObject], error) {
+	depth, err := d.Conversations.Depth(ctx)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Answer(queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}), nil
+}
+
+// vendorObject is the state of an endpoint of a model in the process that answers.
+type vendorObject struct {
+	Provider      string  `json:"provider"`
+	UpstreamModel string  `json:"upstreamModel"`
+	State         string  `json:"state" enum:"ok,resting,probing" doc:"resting: calls go elsewhere after a failure. probing: one call finds out whether it works"` //nolint:lll // a struct tag can't be broken
+	RestSeconds   int64   `json:"restSeconds"`
+	Failure       *string `json:"failure" doc:"The class of the last failure"`
+	OtherModel    *string `json:"otherModel" doc:"The name of the model that answered, if it is another one"`
+	Attempts      int64   `json:"attempts" doc:"Calls since the process began"`
+	Failures      int64   `json:"failures" doc:"Those of them that failed"`
+}
+
+func (d *Deps) listVendors(context.Context, *identity.Principal, *struct{}) (*pageOf[vendorObject], error) {
+	var vendors []vendorObject
+	for _, e := range d.Endpoints() {
+		vendor := vendorObject{
+			Provider: e.Provider, UpstreamModel: e.Upstream, State: "ok", RestSeconds: int64(e.Cooled.Seconds()),
+			Failure: endpoint.TextOrNull(string(e.Failure)), OtherModel: endpoint.TextOrNull(e.Other),
+		}
+		switch {
+		case e.Probing:
+			vendor.State = "probing"
+		case e.Cooled > 0:
+			vendor.State = "resting"
+		}
+		for outcome, attempts := range e.Attempts {
+			vendor.Attempts += attempts
+			if outcome != gateway.AttemptAnswered && outcome != gateway.AttemptCanceled {
+				vendor.Failures += attempts
+			}
+		}
+		vendors = append(vendors, vendor)
+	}
+	return onePage(vendors), nil
+}
+
+// planObject is a plan of the configuration.
+type planObject struct {
+	Name              string `json:"name"`
+	Default           bool   `json:"default" doc:"A new organization has it"`
+	RequestsPerMinute int64  `json:"requestsPerMinute" doc:"0: without a limit"`
+	Channels          int64  `json:"channels" doc:"0: without a limit"`
+	KnowledgeBytes    int64  `json:"knowledgeBytes" doc:"Less than 0: without a limit"`
+}
+
+func (d *Deps) listPlans(context.Context, *identity.Principal, *struct{}) (*pageOf[planObject], error) {
+	var plans []planObject
+	for _, name := range d.Plans.PlanNames() {
+		plans = append(plans, planObject{
+			name, name == d.Plans.DefaultPlan(), d.Plans.RequestsPerMinute(name), d.Plans.ChannelLimit(name), d.Plans.KnowledgeLimit(name),
+		})
+	}
+	return onePage(plans), nil
+}
