@@ -188,6 +188,9 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    tranches        on | off
 //	    event_endpoints public | any
 //	    customer_files  public | any
+//	    operator_endpoint <url> {
+//	        secret <{env.NAME} or {file.PATH}>
+//	    }
 //	    memory {
 //	        gc_floor <size>
 //	    }
@@ -261,6 +264,9 @@ type App struct {
 	// is for trials with a platform of your own: the sender of a signed delivery can then read any address of your network.
 	// Default: `public`.
 	CustomerFiles string `json:"customer_files,omitempty"`
+
+	// The addresses that get an event when a condition begins or ends.
+	OperatorEndpoints []*OperatorEndpoint `json:"operator_endpoints,omitempty"`
 
 	// How the process uses its memory.
 	Memory *Memory `json:"memory,omitempty"`
@@ -363,6 +369,7 @@ func (a *App) Rules() []caddyfile.Rule {
 		caddyfile.OneOf("tranches", &a.Tranches, "on", tranchesOff),
 		caddyfile.OneOf("event_endpoints", &a.EventEndpoints, "public", anyTarget),
 		caddyfile.OneOf("customer_files", &a.CustomerFiles, "public", anyTarget),
+		caddyfile.List("operator_endpoint", &a.OperatorEndpoints, (*OperatorEndpoint).faults).As("<url>"),
 		caddyfile.Block("memory", &a.Memory),
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
+	"github.com/caddy-svc/caddy-svc/internal/events"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -104,6 +106,7 @@ func (a *App) Start() error {
 	releaseFloor := a.Memory.useFloor(a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
+	a.cleanup = append(a.cleanup, a.startWatch(a.runtime))
 	process := "server"
 	if a.worker != nil {
 		process = "worker"
@@ -199,6 +202,8 @@ type settings struct {
 	ring *vault.Ring
 	// vendors has an entry for each provider, by name.
 	vendors map[string]vendor
+	// operatorEndpoints are the operator's own endpoints of events by id.
+	operatorEndpoints map[string]events.OperatorEndpoint
 	// platforms are the options of the platforms that are configured, by name, with references resolved.
 	platforms map[string]map[string]string
 }
@@ -247,6 +252,7 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	for _, p := range a.Providers {
 		read.vendors[p.Name] = p.read(ctx, repl, &fs)
 	}
+	read.operatorEndpoints = readOperatorEndpoints(a.OperatorEndpoints, repl, &fs)
 	read.platforms = a.Platforms.read(repl, &fs)
 	return read, fs.Err()
 }
@@ -264,29 +270,12 @@ func (a *App) Ring(repl *caddy.Replacer) (*vault.Ring, error) {
 	return ring, nil
 }
 
-// ErrOtherMasterKey is the error of a master key with which none of the newest sealed values of the store was sealed.
-var ErrOtherMasterKey = errors.New("none of its keys sealed what this store holds")
-
-// CheckMasterKey fails with [ErrOtherMasterKey] when the store has sealed values and none of the newest was sealed with a key
-// of the ring. One that was is enough: after a rotation, and after a key was lost, older values stay sealed with keys that
-// are gone. It reads some dozen rows.
-func CheckMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) error {
-	values, err := db.SealedSample(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for what the master key sealed: %w", err)
-	}
-	if len(values) == 0 || slices.ContainsFunc(values, ring.Names) {
-		return nil
-	}
-	return fmt.Errorf("%w: it is another master key, or an older key is missing in it", ErrOtherMasterKey)
-}
-
-// requireMasterKey is [CheckMasterKey] for Start; its error says what to do. If the store can't be read it only logs a
+// requireMasterKey is [conditions.CheckMasterKey] for Start; its error says what to do. If the store can't be read it only logs a
 // warning, because a reload must not depend on that.
 func (a *App) requireMasterKey(ctx context.Context, db *store.DB) error {
-	err := CheckMasterKey(ctx, db, a.settings.ring)
+	err := conditions.CheckMasterKey(ctx, db, a.settings.ring)
 	switch {
-	case errors.Is(err, ErrOtherMasterKey):
+	case errors.Is(err, conditions.ErrOtherMasterKey):
 		return fmt.Errorf("svc.master_key (%s): %w (%s)\n"+
 			"Give the master key with which this store was used, behind the new one if there is a new one. If it is lost for good, "+
 			"docs/operating.md says under \"A lost master key\" how to go on with another", a.MasterKey, err, a.settings.location.Redacted())

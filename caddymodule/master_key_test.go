@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -39,7 +40,7 @@ func TestStartWithAnotherMasterKey(t *testing.T) {
 	require.NoError(t, start(testMasterKey, put("org_1")))
 
 	err := start(otherKey, nil)
-	require.ErrorIs(t, err, ErrOtherMasterKey)
+	require.ErrorIs(t, err, conditions.ErrOtherMasterKey)
 	require.ErrorContains(t, err, "svc.master_key ({file.")
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "Give the master key with which this store was used")

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -176,6 +178,8 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
 		newQueueGauges(a),
+		&conditionGauge{a, prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "condition"),
+			"Conditions that need the operator, in the whole store, by kind. `caddy svc status` has their texts.", []string{"kind"}, nil)},
 		newEndpointGauges(a),
 		gauge("build_info", "1, with the version of the program as its label.", prometheus.Labels{"version": Version()},
 			func() float64 { return 1 }),
@@ -339,6 +343,36 @@ func readQueue[T any](a *App, read func(*inbox.Queue, context.Context) (T, error
 	return read(a.runtime.queue, ctx)
 }
 
+// conditionGauge counts the conditions that hold at each scrape. It is absent if they can't be read.
+type conditionGauge struct {
+	app  *App
+	desc *prometheus.Desc
+}
+
+func (g *conditionGauge) Describe(descs chan<- *prometheus.Desc) { descs <- g.desc }
+
+func (g *conditionGauge) Collect(metrics chan<- prometheus.Metric) {
+	if !g.app.isReady() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
+	defer cancel()
+	all, err := conditions.List(ctx, g.app.runtime.shared.db)
+	if err != nil {
+		return
+	}
+	subjects := map[conditions.Kind]map[string]bool{}
+	for i := range all {
+		if subjects[all[i].Kind] == nil {
+			subjects[all[i].Kind] = map[string]bool{}
+		}
+		subjects[all[i].Kind][all[i].Subject] = true
+	}
+	for _, kind := range conditions.Kinds() {
+		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(len(subjects[kind])), string(kind))
+	}
+}
+
 // callKind is everything by which the series of calls differ. The configuration bounds it, as it bounds the labels.
 type callKind struct {
 	model, provider, vendorModel string
@@ -450,6 +484,9 @@ func (callMetrics) SettleLate() { settleLateTotal.Inc() }
 // SettledLate implements [gateway.Observer].
 func (callMetrics) SettledLate(model string, settled billing.Settled) { observeSettled(model, settled) }
 
+// writerExpected is the expected duration of the next transaction of this process, in nanoseconds.
+var writerExpected atomic.Int64
+
 // writerMetrics implements [store.WriterObserver].
 type writerMetrics struct{}
 
@@ -460,6 +497,7 @@ func (writerMetrics) ObserveBatch(batch store.Batch) {
 	writerFailed.Add(float64(batch.Failed))
 	writerRefused.Add(float64(batch.Refused))
 	writerExpectedSeconds.Set(batch.Expected.Seconds())
+	writerExpected.Store(int64(batch.Expected))
 	writerTurnSeconds.Observe(batch.Turn.Seconds())
 	writerSeconds.Observe(batch.Transaction.Seconds())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -155,6 +156,9 @@ func TestBoardAndRulesNameMetrics(t *testing.T) {
 		if !strings.HasPrefix(name, "gen_ai_") { // figures of our own under names that other boards look for
 			require.Contains(t, board, name, "the board has no panel of it")
 		}
+	}
+	for _, kind := range conditions.Kinds() {
+		require.Contains(t, rules, kind, "no alert has the kind, or names the one that has")
 	}
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
 		require.Contains(t, tests, "alertname: "+alert[1], "the alert has no test")

@@ -70,7 +70,7 @@ func TestOptionsAreFields(t *testing.T) {
 	t.Parallel()
 	for _, block := range []interface{ Rules() []caddyfile.Rule }{
 		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(EndpointCost), new(PriceTier), new(PriceHours), new(PriceRow), new(Worker), new(Timing),
-		new(Limits), new(Memory),
+		new(Limits), new(Memory), new(OperatorEndpoint),
 	} {
 		var members []string
 		of := reflect.TypeOf(block).Elem()

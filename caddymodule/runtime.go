@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -78,6 +79,9 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
+		StartDoctor: func(ctx context.Context, actor string, all bool) error {
+			return shared.doctor.Start(ctx, processName(a.worker != nil), actor, a.doctorCheck(shared, set.Catalog, all))
+		},
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
 		Book:  shared.book, Endpoints: calls.Endpoints,
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -54,6 +55,8 @@ type sharedStore struct {
 	db    *store.DB
 	book  *billing.Book
 	calls *gateway.InFlight
+	// doctor runs until the store is closed.
+	doctor *conditions.Doctor
 	// knowledge is interrupted when the store is closed.
 	knowledge *knowledge.Library
 	// streams and bodies bound all requests together, whichever configuration they began under.
@@ -119,8 +122,8 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		}
 		book := billing.NewBook(db)
 		return &sharedStore{
-			db: db, book: book, tranches: book.StartTranches(log), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
-			bodies: handlers.NewByteBudget(defaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
+			db: db, book: book, doctor: conditions.NewDoctor(db, log), tranches: book.StartTranches(log), calls: gateway.NewInFlight(),
+			knowledge: knowledge.New(db, log), bodies: handlers.NewByteBudget(defaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 			ring:       new(vault.Ring), process: store.Process{ID: rand.Text()},
 		}, nil
@@ -281,6 +284,7 @@ func (s *sharedStore) close() error {
 	for _, task := range tasks {
 		task.Stop()
 	}
+	s.doctor.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()
 	if err := s.tranches.Stop(ctx); err != nil {

@@ -1,6 +1,9 @@
 package caddymodule
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -11,8 +14,17 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
+	"github.com/caddy-svc/caddy-svc/internal/egress"
+	"github.com/caddy-svc/caddy-svc/internal/events"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // weakSecretLength is the number of bytes below which a secret could be guessed: 16 random characters have 80 bits or more.
@@ -41,6 +53,9 @@ func (a *App) secrets() []namedSecret {
 	}
 	for _, provider := range a.Providers {
 		all = append(all, provider.secrets()...)
+	}
+	for _, endpoint := range a.OperatorEndpoints {
+		all = append(all, namedSecret{path: endpoint.path() + ".secret", reference: endpoint.Secret})
 	}
 	return append(all, a.Platforms.secrets()...)
 }
@@ -141,4 +156,196 @@ func PublicHTTP(address string) bool {
 	}
 	dot := strings.LastIndexByte(host, '.')
 	return dot >= 0 && !slices.Contains([]string{"local", "internal", "localhost"}, host[dot+1:])
+}
+
+// OperatorEndpoint is an address of the operator that gets an event when a condition begins, and one when it ends.
+type OperatorEndpoint struct {
+	// The address, https, or http on this machine. Required, unique.
+	URL string `json:"url,omitempty"`
+
+	// The secret that signs the events, as those of organizations are signed: exactly one `{env.NAME}` or `{file.PATH}` that holds
+	// `whsec_` and the base64 of 32 random bytes. Required.
+	Secret config.Secret `json:"secret,omitempty"`
+}
+
+// Named returns the place of the address.
+func (e *OperatorEndpoint) Named() *string { return &e.URL }
+
+// Rules are the options of an operator's endpoint.
+func (e *OperatorEndpoint) Rules() []caddyfile.Rule {
+	return []caddyfile.Rule{caddyfile.Secret("secret", &e.Secret)}
+}
+
+func (e *OperatorEndpoint) path() string { return config.Element("operator_endpoint", e.URL) }
+
+func (e *OperatorEndpoint) faults(fs *config.Faults, path string) {
+	if _, err := operatorPolicy.Check(e.URL); err != nil {
+		fs.Addf(path, "%v", err)
+	}
+	if e.Secret == "" {
+		fs.Addf(path+".secret", "missing; give %s that holds whsec_ and the base64 of 32 random bytes", config.ReferenceForms)
+	}
+}
+
+// operatorPolicy allows the operator's own networks.
+var operatorPolicy = egress.Policy{AllowPrivate: true}
+
+// read returns the endpoints by id, with their secrets.
+func readOperatorEndpoints(all []*OperatorEndpoint, repl *caddy.Replacer, fs *config.Faults) map[string]events.OperatorEndpoint {
+	found := make(map[string]events.OperatorEndpoint, len(all))
+	for _, e := range all {
+		secret, err := e.Secret.Resolve(repl)
+		if err == nil {
+			_, err = events.Signature(secret, "", 0, nil)
+		}
+		if err != nil {
+			fs.Addf(e.path()+".secret", "%v", err)
+		}
+		id := sha256.Sum256([]byte(e.URL))
+		found["op_"+hex.EncodeToString(id[:8])] = events.OperatorEndpoint{URL: e.URL, Secret: secret}
+	}
+	return found
+}
+
+// startWatch finds conditions and delivers their events until stop is called, for a process that serves or works.
+func (a *App) startWatch(rt *runtime) (stop func() error) {
+	if !a.attached.Load() {
+		return func() error { return nil }
+	}
+	node := processName(a.worker != nil)
+	watch := conditions.Watch{
+		DB: rt.shared.db, Node: node, Logger: a.log,
+		Own: func() []conditions.Condition { return a.ownConditions(rt) },
+		Service: func(ctx context.Context) ([]conditions.Condition, error) {
+			return a.ServiceConditions(ctx, rt.shared.db)
+		},
+		Lead: func(ctx context.Context) error {
+			return rt.shared.doctor.StartDue(ctx, node, a.doctorCheck(rt.shared, rt.platforms.Catalog, false))
+		},
+	}
+	for id := range a.settings.operatorEndpoints {
+		watch.Endpoints = append(watch.Endpoints, id)
+	}
+	tasks := []*repeat.Task{repeat.Start(conditions.Interval, watch.Round)}
+	if len(watch.Endpoints) > 0 {
+		tasks = append(tasks, repeat.Start(time.Hour, events.New(events.Config{
+			DB: rt.shared.db, Policy: operatorPolicy, Operator: a.settings.operatorEndpoints, Lease: time.Duration(a.Timing.Lease), Logger: a.log,
+		}).Run))
+	}
+	return func() error {
+		for _, task := range tasks {
+			task.Stop()
+		}
+		return nil
+	}
+}
+
+// doctorCheck returns the doctor's check of recent rows, or of all.
+func (a *App) doctorCheck(shared *sharedStore, catalog *messaging.Catalog, all bool) conditions.Check {
+	check := conditions.Check{DB: shared.db, Catalog: catalog, Ring: shared.ring, SweepInterval: a.SweepInterval(), Recent: conditions.Recent}
+	if all {
+		check.Recent = 0
+	}
+	return check
+}
+
+const (
+	// slowTransaction is the expected duration of a transaction from which the store counts as slow.
+	slowTransaction = 500 * time.Millisecond
+	// longQueue is how long a conversation waits for a worker before that is a condition.
+	longQueue = time.Minute
+	// oldBackup is the age of the last backup that is a condition: a daily job may take an hour.
+	oldBackup = 25 * time.Hour
+	// certificateShare is the part of a certificate's life that is left when its renewal has failed for long: Caddy renews at a third.
+	certificateShare = 6
+)
+
+// ownConditions are the conditions that this process sees.
+func (a *App) ownConditions(rt *runtime) (found []conditions.Condition) {
+	add := func(kind conditions.Kind, subject, format string, args ...any) {
+		found = append(found, conditions.Condition{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, e := range rt.calls.Endpoints() {
+		name := e.Provider + "/" + e.Upstream
+		if e.Failing {
+			add(conditions.VendorFailing, name, "The endpoint %s fails (%s) and is asked less often.", name, e.Failure)
+		}
+		if e.Other != "" {
+			add(conditions.OtherModel, name, "The endpoint %s answers with another model: %s.", name, e.Other)
+		}
+	}
+	if expected := time.Duration(writerExpected.Load()); expected >= slowTransaction {
+		add(conditions.StoreSlow, "", "The store's transactions take half a second or longer.")
+	}
+	if host, end := a.certificate(time.Now()); !end.IsZero() {
+		add(conditions.CertificateEnds, host, "The certificate of %s ends on %s.", host, end.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	return found
+}
+
+// certificate returns the host of base_url and the end of its certificate, if this process has one and it should have been renewed.
+func (a *App) certificate(now time.Time) (host string, end time.Time) {
+	defer func() { _ = recover() }() //nolint:errcheck // Caddy has no certificates before its TLS app starts and after that stops
+	base, err := url.Parse(a.BaseURL)
+	if err != nil {
+		return "", end
+	}
+	due := false
+	for _, c := range caddytls.AllMatchingCertificates(base.Hostname()) {
+		if c.Leaf != nil && c.Leaf.NotAfter.After(end) {
+			end = c.Leaf.NotAfter
+			due = end.Sub(now) < end.Sub(c.Leaf.NotBefore)/certificateShare
+		}
+	}
+	if !due {
+		end = time.Time{}
+	}
+	return base.Hostname(), end
+}
+
+// ServiceConditions returns the conditions of the whole service, by the store and the configuration. The defaults must be filled in.
+func (a *App) ServiceConditions(ctx context.Context, db *store.DB) (found []conditions.Condition, err error) {
+	add := func(holds bool, kind conditions.Kind, subject, format string, args ...any) {
+		if holds {
+			found = append(found, conditions.Condition{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)})
+		}
+	}
+	depth, err := inbox.New(db, nil).Depth(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the queue: %w", err)
+	}
+	add(depth.OldestDue >= longQueue, conditions.QueueWaits, "", "The first of %d conversations has waited for a worker for %s.",
+		depth.Due, depth.OldestDue.Truncate(time.Second))
+	add(depth.Attention > 0, conditions.TurnsStalled, "", "Answers that wait for a change: %d.", depth.Attention)
+	add(depth.Dead > 0, conditions.TurnsDead, "", "Answers that were given up: %d.", depth.Dead)
+	now, err := db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	channels, err := db.Channels.Troubles(ctx, now, conditions.Most/2)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range channels {
+		of := fmt.Sprintf("The channel %s (%s) of organization %s ", c.ID, c.Type, c.OrgID)
+		add(c.State == store.ChannelPending, conditions.ChannelPending, c.ID, "%swaits for approval.", of)
+		add(c.State == store.ChannelNeedsReauth, conditions.ChannelReauth, c.ID, "%sneeds new credentials.", of)
+		add(c.State == store.ChannelActive, conditions.ChannelExpiring, c.ID, "%shas a token that ends on %s.", of, store.EventTime(c.ExpiresAt))
+	}
+	backup, err := db.LastBackup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	add(backup > 0 && now-backup > oldBackup.Milliseconds(), conditions.BackupOld, "", "The last backup was made on %s.", store.EventTime(backup))
+	ending, ended := a.endingModels(time.UnixMilli(now))
+	for _, sentence := range slices.Concat(ending, ended) {
+		subject, text, _ := strings.Cut(sentence, ": ")
+		add(true, conditions.ModelEnds, subject, "%s: %s.", subject, text)
+	}
+	for _, sentence := range a.ComingPrices(time.UnixMilli(now)) {
+		subject, text, _ := strings.Cut(sentence, ": ")
+		add(true, conditions.PriceChanges, subject, "%s: %s.", subject, text)
+	}
+	findings, err := conditions.DoctorConditions(ctx, db)
+	return append(found, findings...), err
 }

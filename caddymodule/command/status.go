@@ -18,7 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -28,8 +28,6 @@ const (
 	probeWait = 3 * time.Second
 	// mostStalled limits the stalled turns that are read to report their reasons.
 	mostStalled = 1000
-	// longQueue is how long a conversation waits for a worker before status calls it wrong.
-	longQueue = time.Minute
 	// localReadiness is where the Caddyfile of a new installation has its readiness.
 	localReadiness = "http://127.0.0.1:8081/health/ready"
 )
@@ -40,8 +38,8 @@ type statusAnswer struct {
 	Stored  storedAnswer   `json:"stored"`
 	Waiting waitingAnswer  `json:"waiting"`
 	Stalled map[string]int `json:"stalled"`
-	// Wrong has a sentence for everything that needs the operator; none is empty, not null.
-	Wrong []string `json:"wrong"`
+	// Conditions are everything that needs the operator; none is empty, not null.
+	Conditions []conditions.Object `json:"conditions"`
 }
 
 // partAnswer is a part of the service that was tried.
@@ -93,24 +91,26 @@ func (a statusAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "WAITING\n  conversations\t%d, the first for %s; %d with a worker\n", q.Conversations,
 		time.Duration(q.OldestSeconds)*time.Second, q.Answering)
 	fmt.Fprintf(w, "  answers\t%d wait for a change, %d given up\n  calls\t%d with an open hold\n", q.Attention, q.GivenUp, q.OpenHolds)
-	fmt.Fprintln(w, "WRONG")
-	for _, wrong := range a.Wrong {
-		fmt.Fprintf(w, "  %s\n", wrong)
+	fmt.Fprintln(w, "CONDITIONS")
+	for i := range a.Conditions {
+		c := &a.Conditions[i]
+		fmt.Fprintf(w, "  %s\tsince %s\t%s\n  \t%s\t%s\n", c.Severity, c.Since[:len("2006-01-02T15:04")], c.Text, c.Node, c.Action)
 	}
-	if len(a.Wrong) == 0 {
-		fmt.Fprintln(w, "  nothing that status sees; `caddy svc doctor` checks the books")
+	if len(a.Conditions) == 0 {
+		fmt.Fprintln(w, "  none; `caddy svc doctor` checks the books")
 	}
 }
 
 func statusCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Shows on one screen what runs, what is stored, who waits, and what is wrong",
-		Long: `Shows on one screen what runs, what is stored, who waits, and what is wrong.
+		Short: "Shows on one screen what runs, what is stored, who waits, and what needs you",
+		Long: `Shows on one screen what runs, what is stored, who waits, and what needs you.
 
 What runs is tried from this machine: the addresses that the sites of the configuration listen on, base_url as a client reaches
-it, and the worker's probe (worker { listen … }). What is wrong is also a sentence each in the member "wrong" of --json; the
-exit status doesn't depend on it. It changes nothing and doesn't read the ledger, which doctor does.`,
+it, and the worker's probe (worker { listen … }). The conditions that need you are those that servers and workers have found, with
+what this command sees itself; the exit status doesn't depend on them. It changes nothing and doesn't read the ledger, which
+doctor does.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		adapted, err := f.adapt()
@@ -121,16 +121,12 @@ exit status doesn't depend on it. It changes nothing and doesn't read the ledger
 		if err != nil {
 			return nil, err
 		}
-		metrics, err := e.metricsAddresses(adapted)
-		if err != nil {
-			return nil, err
-		}
-		return e.status(ctx, listeners, metrics)
+		return e.status(ctx, listeners)
 	})
 }
 
-// status tries the parts of the service and reads the store. metrics are the addresses of metrics.
-func (e *commandEnv) status(ctx context.Context, listeners, metrics []string) (answer, error) {
+// status tries the parts of the service and reads the store.
+func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, error) {
 	counts, err := e.db.Counts(ctx)
 	if err != nil {
 		return nil, err
@@ -164,45 +160,43 @@ func (e *commandEnv) status(ctx context.Context, listeners, metrics []string) (a
 	for _, turn := range turns {
 		a.Stalled[turn.Code]++
 	}
-	a.Wrong = a.judge(counts, e.masterKeyFault(ctx))
-	for _, coming := range e.app.ComingPrices(time.Now()) {
-		a.Wrong = append(a.Wrong, coming+".")
-	}
-	endpoints, _ := readEndpoints(ctx, metrics) // a process that doesn't respond is a part of the service
-	for i := range endpoints {
-		a.Wrong = append(a.Wrong, endpoints[i].wrong()...)
-	}
+	found := a.judge(counts, e.masterKeyFault(ctx))
 	if slices.ContainsFunc(a.Running, func(part partAnswer) bool { return !part.ok }) {
 		for _, missing := range e.app.MissingSecrets(e.repl) {
-			a.Wrong = append(a.Wrong, missing+". A server or worker with this environment doesn't start.")
+			found = append(found, conditions.Condition{
+				Kind: conditions.PartDown, Text: missing + ". A server or worker with this environment doesn't start.",
+			})
 		}
+	}
+	now, err := e.app.ServiceConditions(ctx, e.db)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := conditions.List(ctx, e.db)
+	if err != nil {
+		return nil, err
+	}
+	a.Conditions = []conditions.Object{}
+	for _, c := range conditions.Merge(append(found, now...), stored) {
+		a.Conditions = append(a.Conditions, c.Show())
 	}
 	return a, nil
 }
 
-// judge returns the problems that need the operator, never nil. masterKey is the problem with the master key, or empty.
-func (a statusAnswer) judge(counts store.Counts, masterKey string) []string {
-	found := []string{}
-	wrong := func(condition bool, format string, args ...any) {
-		if condition {
-			found = append(found, fmt.Sprintf(format, args...))
+// judge returns the conditions that only this command sees. masterKey is the problem with the master key, or empty.
+func (a statusAnswer) judge(counts store.Counts, masterKey string) (found []conditions.Condition) {
+	add := func(holds bool, kind conditions.Kind, format string, args ...any) {
+		if holds {
+			found = append(found, conditions.Condition{Kind: kind, Text: fmt.Sprintf(format, args...)})
 		}
 	}
 	for _, part := range a.Running {
-		wrong(!part.ok, "%s (%s): %s", part.Part, part.Address, part.State)
+		add(!part.ok, conditions.PartDown, "%s (%s): %s", part.Part, part.Address, part.State)
 	}
-	wrong(masterKey != "", "master_key: %s", masterKey)
-	wrong(counts.Organizations == 0, "There is no organization: `caddy svc org create`.")
-	wrong(counts.Organizations > 0 && counts.Keys == 0, "There is no API key: `caddy svc key create`.")
-	wrong(a.Stored.Models == 0, "The configuration has no model.")
-	wrong(counts.Pending > 0, "Channels that wait for approval (`caddy svc channel approve`): %d.", counts.Pending)
-	wrong(counts.NeedReauth > 0, "Channels that need new credentials before they can send: %d.", counts.NeedReauth)
-	oldest := time.Duration(a.Waiting.OldestSeconds) * time.Second
-	wrong(oldest >= longQueue, "The first conversation has waited for a worker for %s: too few workers, or none.", oldest)
-	for _, code := range slices.Sorted(maps.Keys(a.Stalled)) {
-		wrong(true, "Answers that wait because of %[2]s: %[1]d.", a.Stalled[code], code)
-	}
-	wrong(a.Waiting.GivenUp > 0, "Answers that were given up (`caddy svc queue dead` shows why): %d.", a.Waiting.GivenUp)
+	add(masterKey != "", conditions.PartDown, "master_key: %s", masterKey)
+	add(counts.Organizations == 0, conditions.Setup, "There is no organization: `caddy svc org create`.")
+	add(counts.Organizations > 0 && counts.Keys == 0, conditions.Setup, "There is no API key: `caddy svc key create`.")
+	add(a.Stored.Models == 0, conditions.Setup, "The configuration has no model.")
 	return found
 }
 
@@ -210,7 +204,7 @@ func (a statusAnswer) judge(counts store.Counts, masterKey string) []string {
 func (e *commandEnv) masterKeyFault(ctx context.Context) string {
 	ring, err := e.app.Ring(e.repl)
 	if err == nil {
-		err = caddymodule.CheckMasterKey(ctx, e.db, ring)
+		err = conditions.CheckMasterKey(ctx, e.db, ring)
 	}
 	if err != nil {
 		return err.Error()

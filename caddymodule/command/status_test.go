@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -60,7 +61,7 @@ func testStatus(t *testing.T, c *commandLine) {
 	service, worker := scriptedService(t, http.StatusOK), scriptedService(t, http.StatusOK)
 	c.serve(service.URL, worker.URL)
 	c.json("migrate")
-	require.Equal(t, []any{"There is no organization: `caddy svc org create`."}, c.json("status")["wrong"])
+	require.Equal(t, []string{"There is no organization: `caddy svc org create`."}, conditionsOf(c.json("status")))
 
 	org := c.newOrg("Acme")
 	c.json("key", "create", "--org", org)
@@ -68,14 +69,14 @@ func testStatus(t *testing.T, c *commandLine) {
 	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
 	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
 	status := c.json("status")
-	require.Equal(t, []any{}, status["wrong"])
+	require.Equal(t, []any{}, status["conditions"])
 	served, err := os.ReadFile(c.path("Caddyfile"))
 	require.NoError(t, err)
 	before := string(served)
 	from := time.Now().Add(13 * 24 * time.Hour).UTC().Truncate(time.Minute)
 	c.write("Caddyfile", strings.Replace(before, "price_input", "price "+from.Format(time.RFC3339)+" {\n\t\t\t\tinput 7\n\t\t\t\toutput 9\n\t\t\t}\n\t\t\tprice_input", 1))
 	coming := "from " + from.Format("2006-01-02 15:04") + " UTC on, input costs 7 instead of "
-	require.Contains(t, c.json("status")["wrong"].([]any)[0], coming)
+	require.Contains(t, conditionsOf(c.json("status"))[0], coming)
 	require.Contains(t, c.json("doctor")["warnings"].([]any)[0], coming)
 	c.write("Caddyfile", before)
 	address, workerAddress := strings.TrimPrefix(service.URL, "http://"), strings.TrimPrefix(worker.URL, "http://")
@@ -94,7 +95,7 @@ func testStatus(t *testing.T, c *commandLine) {
 	}, status["waiting"])
 	text := c.run("", "status")
 	require.NoError(t, text.err)
-	require.Regexp(t, `(?s)RUNNING\n.*is ready\nSTORED\n.*organizations +1, suspended 0\n.*WAITING\n.*WRONG\n  nothing that status sees`, text.stdout)
+	require.Regexp(t, `(?s)RUNNING\n.*is ready\nSTORED\n.*organizations +1, suspended 0\n.*WAITING\n.*CONDITIONS\n  none;`, text.stdout)
 	require.Less(t, strings.Count(text.stdout, "\n"), 25, "one screen")
 
 	c.giveUp(channel)
@@ -104,16 +105,38 @@ func testStatus(t *testing.T, c *commandLine) {
 	worker.Close()
 	status = c.json("status")
 	require.Equal(t, json.Number("1"), status["waiting"].(map[string]any)["givenUp"])
-	wrong := status["wrong"].([]any)
+	wrong := conditionsOf(status)
 	for i, want := range []string{
 		"site (" + address + "): doesn't listen: nobody listens there", "service (" + service.URL + "): doesn't respond: nobody listens there",
 		"worker (" + workerAddress + "): doesn't respond: nobody listens there",
-		"master_key: none of its keys sealed what this store holds", "Channels that need new credentials before they can send: 1.", "Answers that were given up",
+		"master_key: none of its keys sealed what this store holds",
 		`svc.provider[openai].api_key: {env.SVC_TEST_NEVER_SET} is not set. A server or worker with this environment doesn't start.`,
+		"Answers that were given up: 1.", "The channel " + channel + " (bot) of organization " + org + " needs new credentials.",
 	} {
 		require.Contains(t, wrong[i], want)
 	}
 	require.Len(t, wrong, 7)
+
+	// A service has seen the channel's condition first, and one of its own.
+	db := c.db()
+	for _, row := range [][]any{{"channel_needs_reauth", channel, "", 1, ""}, {"other_model", "local/echo", "worker, process 1 on a", 2, "Another."}} {
+		require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(1, `INSERT INTO conditions (kind, subject, node, since, text) VALUES ($1, $2, $3, $4, $5)`, row...)
+			return nil
+		}))
+	}
+	found := c.json("status")["conditions"].([]any)
+	require.Equal(t, "1970-01-01T00:00:00.001Z", found[6].(map[string]any)["since"])
+	require.Equal(t, "worker, process 1 on a", found[7].(map[string]any)["node"])
+	require.Regexp(t, `warning +since 1970-01-01T00:00 +Another\.\n +worker, process 1 on a +Compare`, c.run("", "status").stdout)
+}
+
+// conditionsOf returns the texts of the conditions in an answer.
+func conditionsOf(status map[string]any) (texts []string) {
+	for _, one := range status["conditions"].([]any) {
+		texts = append(texts, one.(map[string]any)["text"].(string))
+	}
+	return texts
 }
 
 // TestStatusOfStrangers guarantees that neither another program on the service's address nor a worker that isn't ready passes

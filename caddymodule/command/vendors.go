@@ -17,18 +17,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// wrong returns a sentence for everything about the endpoint that needs the operator.
-func (e *endpointAnswer) wrong() (found []string) {
-	if e.State != "ok" {
-		found = append(found, fmt.Sprintf("The endpoint %s/%s isn't asked (%s; last failure: %s): `caddy svc vendors`.",
-			e.Provider, e.Upstream, e.until(), e.Failure))
-	}
-	if e.Other != "" {
-		found = append(found, fmt.Sprintf("The endpoint %s/%s answers with another model: %s.", e.Provider, e.Upstream, e.Other))
-	}
-	return found
-}
-
 // vendorsAnswer are the endpoints of all models at each server or worker of this machine.
 type vendorsAnswer struct {
 	Data []endpointAnswer `json:"data"`

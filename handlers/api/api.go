@@ -67,6 +67,8 @@ type Deps struct {
 	// Chat streams the answers of agents in the playground, and PlaygroundCall makes the calls for them.
 	Chat           *v1.Chat
 	PlaygroundCall PlaygroundCall
+	// StartDoctor starts the doctor in the background for an actor, on recent rows or on all. Commands have none.
+	StartDoctor func(ctx context.Context, actor string, all bool) error
 	// EventTargets decides which addresses event endpoints may have.
 	EventTargets egress.Policy
 	// Providers are the names of the configuration's providers. An organization may have a key of its own for each.

@@ -80,7 +80,7 @@ func TestOperatorsOperations(t *testing.T) {
 var operatorsOperations = []Operation{
 	CreateOrganization, ListOrganizations, ListActions, ListDeadTurns, RetryTurn, SuspendOrganization, ResumeOrganization, SetPlan, EnableModel,
 	DisableModel, CreditWallet, AdjustWallet, RefundCall, ConnectChannel, ApproveChannel, ListAttention,
-	CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey,
+	CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListConditions, GetDoctor, RunDoctor,
 }
 
 // TestScopesOfOperators: every operation of operators × kinds of credentials, over HTTP and as a function. An operator needs exactly the scope of

@@ -20,6 +20,8 @@ const (
 	// permanentCool is the cool-down after a fault that waiting doesn't remove and for which the dialect has no time: a wrong key, an
 	// unknown model, an account without money. A configuration with another key or address ends it.
 	permanentCool = 10 * time.Minute
+	// failingFaults are the faults in a row after which an endpoint counts as failing.
+	failingFaults = 3
 	// maxCool limits the cool-down that an adapter sets, because adapters other than [providers.HTTP] may set any.
 	maxCool = 24 * time.Hour
 	// maxOwnHealth limits the organizations whose own keys are cooling at an endpoint. The cool-down of a further one is not kept.
@@ -257,6 +259,8 @@ type EndpointState struct {
 	Cooled time.Duration
 	// Probing means that the cool-down is over and one call finds out whether the endpoint works again.
 	Probing bool
+	// Failing means that no call with the operator's key has succeeded since several faults in a row, or since one with a long cool-down.
+	Failing bool
 	// Failure is the class of the last fault. It may be empty.
 	Failure providers.Failure
 	// Other is the vendor's name of the model that gave the last answer, if it is another model than Upstream. It may be empty.
@@ -279,6 +283,7 @@ func (g *Gateway) Endpoints() []EndpointState {
 		}
 		h.mu.Lock()
 		s.Cooled, s.Probing, s.Failure = max(0, h.until.Sub(now)), h.probing, h.last
+		s.Failing = !h.until.IsZero() && (h.faults >= failingFaults || h.until.Sub(h.since) > longestCool)
 		h.mu.Unlock()
 		states = append(states, s)
 	}

@@ -84,14 +84,17 @@ var sentences = []sentence{
 // Check looks for rows that break the queue's invariants: every text is answered by one turn of its own conversation only, an answered turn
 // has its parts and no other has any, unfinished work is due, and no part has been sending for more than 15 minutes without a worker. It
 // reads page by page while the database is in use, writes nothing, and reports up to 20 findings of each sort. The error is one of reading.
-func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
+func Check(ctx context.Context, db *store.DB) ([]Finding, error) { return CheckSince(ctx, db, 0) }
+
+// CheckSince is [Check] of rows from a moment on, in epoch milliseconds, and of unfinished rows. 0 means all rows.
+func CheckSince(ctx context.Context, db *store.DB, since int64) ([]Finding, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the queue: %w", err)
 	}
 	var findings []Finding
 	for _, s := range sentences {
-		found, err := s.search(ctx, db, now)
+		found, err := s.search(ctx, db, now, since)
 		if err != nil {
 			return nil, fmt.Errorf("check the queue: %w", err)
 		}
@@ -100,12 +103,19 @@ func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
 	return findings, nil
 }
 
-func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Finding, error) {
+func (s sentence) search(ctx context.Context, db *store.DB, now, since int64) ([]Finding, error) {
 	if s.table == "" {
 		return store.ReadRows(ctx, db, "look at unfinished rows", scanFinding, s.text+fmt.Sprintf(" LIMIT %d", findingLimit), now)
 	}
 	var findings []Finding
 	after := ""
+	if since > 0 {
+		prefix := "msg"
+		if s.table == "turns" {
+			prefix = "trn"
+		}
+		after = store.FirstID(prefix, since)
+	}
 	err := store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
 		ids, err := store.ReadRows(ctx, db, "turn a page of "+s.table, store.ScanValue[string],
 			`SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)

@@ -53,14 +53,23 @@ var selectBroken = `SELECT f.id, CASE
 // it is tried, and none outlives its message except for some seconds, for which Check waits. It writes nothing. The error is one of
 // reading.
 func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
+	return CheckSince(ctx, db, 0)
+}
+
+// CheckSince is [Check] of files that came from a moment on, in epoch milliseconds, and of files without a message. 0 means all files.
+func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []Finding, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the files: %w", err)
 	}
-	findings, err = broken(ctx, db, "media", selectBroken, now-lateWaiting)
+	from := func(string) string { return "" }
+	if since > 0 {
+		from = func(prefix string) string { return store.FirstID(prefix, since) }
+	}
+	findings, err = broken(ctx, db, "media", from("med"), selectBroken, now-lateWaiting)
 	var sent, left []Finding
 	if err == nil {
-		sent, err = broken(ctx, db, "sent_files", selectBrokenSent)
+		sent, err = broken(ctx, db, "sent_files", from("fil"), selectBrokenSent)
 	}
 	if err == nil {
 		left, err = unswept(ctx, db)
@@ -84,9 +93,8 @@ var selectBrokenSent = `SELECT f.id, CASE WHEN m.org_id <> f.org_id OR m.file_id
 	WHERE p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes OR m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
 	ORDER BY f.id`
 
-// broken reads a table page by page, and returns the files that a statement for a page selects.
-func broken(ctx context.Context, db *store.DB, table, statement string, arguments ...any) (found []Finding, err error) {
-	after := ""
+// broken reads a table page by page, from the id after another one on, and returns the files that a statement for a page selects.
+func broken(ctx context.Context, db *store.DB, table, after, statement string, arguments ...any) (found []Finding, err error) {
 	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
 		ids, err := store.ReadRows(ctx, db, "turn a page of "+table, store.ScanValue[string],
 			`SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)

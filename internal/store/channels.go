@@ -165,6 +165,7 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 		state = CASE WHEN $7 AND lost_external_id = '' THEN $8 ELSE state END,
 		credentials = CASE WHEN $9 THEN $10 ELSE credentials END,
 		credentials_version = CASE WHEN $9 THEN credentials_version + 1 ELSE credentials_version END,
+		expiry_told = CASE WHEN $9 THEN 0 ELSE expiry_told END,
 		updated_at = CASE WHEN $11 THEN $12 ELSE updated_at END
 		WHERE id = $1 AND org_id = $2 RETURNING id`, arguments, strings.Join(names, " ")
 }
@@ -265,6 +266,24 @@ type ChannelTypes struct {
 	Channels int64
 }
 
+// ChannelTrouble is a channel that needs a person.
+type ChannelTrouble struct {
+	ID, OrgID, Type, State string
+	// ExpiresAt is the end of a token that isn't renewed, in epoch milliseconds, of which people were told. 0 means none.
+	ExpiresAt int64
+}
+
+// Troubles reads up to limit channels, in order of id, that aren't active or whose token ends after now, in epoch milliseconds, and isn't renewed.
+func (c Channels) Troubles(ctx context.Context, now int64, limit int) ([]ChannelTrouble, error) {
+	return ReadRows(ctx, c.db, "look for channels that need a person", func(row Row) (one ChannelTrouble, err error) {
+		err = row.Scan(&one.ID, &one.OrgID, &one.Type, &one.State, &one.ExpiresAt)
+		return one, err
+	}, selectTroubles, now, limit)
+}
+
+const selectTroubles = `SELECT id, org_id, type, state, expiry_told FROM channels WHERE (state <> 'active' OR expiry_told > 0)
+	AND (state <> 'active' OR expiry_told > $1) ORDER BY id LIMIT $2`
+
 // ClosedUntil reads until when platforms take no messages, because they have asked for a pause that isn't over: in epoch milliseconds,
 // by the id of the organization's channel.
 func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int64, error) {
@@ -350,7 +369,7 @@ type ChannelCredentials struct{ db *DB }
 // Replace replaces a channel's sealed credentials with refreshed ones if their version is still oldVersion, and increments the version. It
 // reports false if they have another version or the channel is gone. It keeps updated_at and writes no audit entry.
 func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
-	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
+	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1, expiry_told = 0
 		WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
 }
 

@@ -178,8 +178,21 @@ func (db *DB) Queued() int { return db.writer.Queued() }
 func (db *DB) WALBytes() int64 { return db.driver.WALBytes() }
 
 // BackupTo writes a consistent copy of a SQLite database in use to a new file, readable by this user only. It fails if the file exists, and
-// with [ErrUnsupported] on PostgreSQL, which has pg_dump.
-func (db *DB) BackupTo(ctx context.Context, path string) error { return db.driver.BackupTo(ctx, path) }
+// with [ErrUnsupported] on PostgreSQL, which has pg_dump. [DB.LastBackup] is the time.
+func (db *DB) BackupTo(ctx context.Context, path string) error {
+	if err := db.driver.BackupTo(ctx, path); err != nil {
+		return err
+	}
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO marks (name, node, at) VALUES ('backup', '', $1) ON CONFLICT (name) DO UPDATE SET at = excluded.at`, tx.Now())
+		return nil
+	})
+}
+
+// LastBackup reads when [DB.BackupTo] last succeeded, in epoch milliseconds. 0 means never.
+func (db *DB) LastBackup(ctx context.Context) (int64, error) {
+	return ReadRow(ctx, db, "read the time of the last backup", ScanValue[int64], `SELECT coalesce(max(at), 0) FROM marks WHERE name = 'backup'`)
+}
 
 // Snapshot reads the database as of now, until done is called, while others work on it. On SQLite it reads a copy in a new folder beside
 // the database, so that no read stays open on the database itself; the copy needs the space of the database. On PostgreSQL it reads one

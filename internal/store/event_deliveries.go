@@ -54,6 +54,20 @@ func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string,
 	return pendingEvents.Due(ctx, d.db, cursor)
 }
 
+// OperatorDue is [EventDeliveries.Due] for the operator's own events, whose rows belong to no organization.
+func (d EventDeliveries) OperatorDue(ctx context.Context, _ string) (orgs []string, next string, empty bool, err error) {
+	now, err := d.db.Now(ctx)
+	if err != nil {
+		return nil, "", false, err
+	}
+	first, found, err := orAbsent(ReadRow(ctx, d.db, "look for the operator's events", ScanValue[int64],
+		`SELECT run_at FROM event_deliveries WHERE org_id = '' AND state = 'pending' ORDER BY run_at LIMIT 1`))
+	if found && first <= now {
+		orgs = []string{""}
+	}
+	return orgs, "", !found, err
+}
+
 // Lease leases up to limit due events of an organization, longest due first. Other processes skip them for life milliseconds. Each try is
 // counted, so that [EventDeliveries.Finish] of an older try changes nothing.
 func (d EventDeliveries) Lease(ctx context.Context, orgID string, limit int, life int64) ([]EventDelivery, error) {

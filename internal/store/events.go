@@ -63,14 +63,25 @@ func QueueEvent(tx Tx, event *Event) {
 		NewID("evt"), event.OrgID, string(event.Type), event.payload(tx.Now()), tx.Now())
 }
 
+// QueueOperatorEvent writes an event for each of the operator's own endpoints, in the transaction of its cause. Its rows belong to no organization.
+func QueueOperatorEvent(tx Tx, endpoints []string, kind EventType, data any) {
+	id, payload := NewID("evt"), payloadOf(kind, tx.Now(), "", data)
+	for _, endpoint := range endpoints {
+		tx.Queue(1, `INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at,
+			updated_at) VALUES ($1, $2, '', $3, $4, 'pending', 0, $5, '', 0, $5, $5)`, id, endpoint, string(kind), payload, tx.Now())
+	}
+}
+
 // payload returns the body that endpoints get.
-func (e *Event) payload(now int64) string {
+func (e *Event) payload(now int64) string { return payloadOf(e.Type, now, e.OrgID, e) }
+
+func payloadOf(kind EventType, now int64, orgID string, data any) string {
 	text, err := json.Marshal(struct {
 		Type      EventType `json:"type"`
 		Timestamp string    `json:"timestamp"`
-		OrgID     string    `json:"organizationId"`
-		Data      *Event    `json:"data"`
-	}{e.Type, EventTime(now), e.OrgID, e})
+		OrgID     string    `json:"organizationId,omitempty"`
+		Data      any       `json:"data"`
+	}{kind, EventTime(now), orgID, data})
 	if err != nil {
 		panic(fmt.Sprintf("store: an event can't be written: %v", err)) // it consists of strings
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
@@ -212,7 +213,11 @@ const fewestRows = 60
 // page or of ctx.
 func ReadPages(ctx context.Context, rows int, read func(rows int) (more bool, err error)) error {
 	for {
+		began := time.Now()
 		more, err := read(rows)
+		if ctx.Value(pacedKey{}) != nil {
+			_ = repeat.Pause(ctx, pacedShare*time.Since(began))
+		}
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && rows >= 2*fewestRows:
 			rows /= 2
@@ -221,6 +226,14 @@ func ReadPages(ctx context.Context, rows int, read func(rows int) (more bool, er
 		}
 	}
 }
+
+type pacedKey struct{}
+
+// pacedShare is how many times as long as a page a paced reader rests after it.
+const pacedShare = 3
+
+// Paced returns a context in which [ReadPages] rests after each page, so that it uses at most a quarter of a connection and of a processor.
+func Paced(ctx context.Context) context.Context { return context.WithValue(ctx, pacedKey{}, true) }
 
 // walkLength is how many organizations one look at [DueWork] visits.
 const walkLength = 256

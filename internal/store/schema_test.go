@@ -130,6 +130,9 @@ var global = map[string]string{
 	"id_keys":       "keys of the program",
 	"operator_keys": "operators of the service belong to no organization",
 	"processes":     "processes serve all organizations",
+	"conditions":    "the operator's view of the whole service",
+	"doctor_runs":   "the doctor checks the whole store",
+	"marks":         "moments that processes share",
 	"prices":        "a price is the same for all organizations",
 
 	"operators":         "operators of the service belong to no organization",

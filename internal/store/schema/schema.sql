@@ -618,6 +618,7 @@ CREATE TABLE channels (
 ) {table};
 CREATE UNIQUE INDEX channels_external ON channels (type, external_id) WHERE external_id <> '';
 CREATE INDEX channels_agent ON channels (agent_id) WHERE agent_id IS NOT NULL;
+CREATE INDEX channels_trouble ON channels (id) WHERE state <> 'active' OR expiry_told > 0;
 
 -- What a web widget may do. origins is a JSON array. daily_spend_micros bounds what the answers of one UTC day cost; null is no bound.
 CREATE TABLE widget_settings (
@@ -944,6 +945,35 @@ CREATE TABLE processes (
 	key_ids TEXT   NOT NULL,
 	seen_at BIGINT NOT NULL
 ) {table};
+
+-- What the operator must know of, for package conditions. node is the name of the process that sees a condition, '' for one of the whole service;
+-- since is when the first process saw it.
+CREATE TABLE conditions (
+	kind    TEXT   NOT NULL CHECK (kind <> ''),
+	subject TEXT   NOT NULL,
+	node    TEXT   NOT NULL,
+	since   BIGINT NOT NULL,
+	text    TEXT   NOT NULL,
+	PRIMARY KEY (kind, subject, node)
+) {table};
+
+-- Runs of the doctor. report is JSON, '' until the run has ended; ended_at is 0 until then, and also after a process that died.
+CREATE TABLE doctor_runs (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	node       TEXT   NOT NULL,
+	started_by TEXT   NOT NULL,
+	started_at BIGINT NOT NULL,
+	ended_at   BIGINT NOT NULL,
+	state      TEXT   NOT NULL CHECK (state IN ('running', 'ok', 'findings', 'unfinished')),
+	report     TEXT   NOT NULL
+) {long table};
+
+-- Moments that all processes share: until when a process has the duty of the conditions or of the doctor, and when the last backup was made.
+CREATE TABLE marks (
+	name TEXT   NOT NULL PRIMARY KEY,
+	node TEXT   NOT NULL,
+	at   BIGINT NOT NULL
+) {hot table};
 
 -- The books only grow. REPLACE fires the triggers, too, because SQLite's connections set recursive_triggers; PostgreSQL's also refuse a
 -- statement that would touch no row.
