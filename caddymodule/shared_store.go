@@ -123,7 +123,8 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		book := billing.NewBook(db)
 		return &sharedStore{
 			db: db, book: book, doctor: conditions.NewDoctor(db, log), tranches: book.StartTranches(log), calls: gateway.NewInFlight(),
-			knowledge: knowledge.New(db, log), bodies: handlers.NewByteBudget(defaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
+			knowledge: knowledge.New(db, log), bodies: handlers.NewByteBudget(defaultBufferedBytes), newest: newest, log: log,
+			windows:    limit.NewMemory(time.Now),
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 			ring:       new(vault.Ring), process: store.Process{ID: rand.Text()},
 		}, nil
