@@ -163,7 +163,7 @@ type OperatorEndpoint struct {
 	// The address, https, or http on this machine. Required, unique.
 	URL string `json:"url,omitempty"`
 
-	// The secret that signs the events, as those of organizations are signed: exactly one `{env.NAME}` or `{file.PATH}` that holds
+	// The secret that signs the events, as events of organizations are signed: exactly one `{env.NAME}` or `{file.PATH}` that holds
 	// `whsec_` and the base64 of 32 random bytes. Required.
 	Secret config.Secret `json:"secret,omitempty"`
 }
@@ -260,7 +260,7 @@ const (
 	certificateShare = 6
 )
 
-// ownConditions are the conditions that this process sees.
+// ownConditions are the conditions that this process has observed.
 func (a *App) ownConditions(rt *runtime) (found []conditions.Condition) {
 	add := func(kind conditions.Kind, subject, format string, args ...any) {
 		found = append(found, conditions.Condition{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)})

@@ -183,7 +183,7 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 	return a, nil
 }
 
-// judge returns the conditions that only this command sees. masterKey is the problem with the master key, or empty.
+// judge returns the conditions that only this command finds. masterKey is the problem with the master key, or empty.
 func (a statusAnswer) judge(counts store.Counts, masterKey string) (found []conditions.Condition) {
 	add := func(holds bool, kind conditions.Kind, format string, args ...any) {
 		if holds {

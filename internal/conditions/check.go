@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// Check is what the doctor checks, and with what.
+// Check has the invariants that the doctor checks.
 type Check struct {
 	DB      *store.DB
 	Catalog *messaging.Catalog
@@ -23,11 +23,11 @@ type Check struct {
 	Ring *vault.Ring
 	// SweepInterval is the configured interval of the sweeper.
 	SweepInterval time.Duration
-	// Recent limits the check of books, queue and files to what was written in this time or is still open. 0 means all rows.
+	// Recent limits the check of books, queue and files to rows that were written in this time or are still open. 0 means all rows.
 	Recent time.Duration
 }
 
-// Examine checks all invariants. It changes nothing in what it checks. The error is one of reading.
+// Examine checks all invariants. It only reads. The error is one of reading.
 func (c Check) Examine(ctx context.Context) (billing.Report, error) {
 	report, err := billing.Checker{SweepInterval: c.SweepInterval, Recent: c.Recent}.Check(ctx, c.DB)
 	if err != nil {

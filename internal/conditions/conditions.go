@@ -1,9 +1,9 @@
-// Package conditions keeps the one list of conditions that need the operator: a failing vendor, an old queue, a finding of the doctor. Status, the
+// Package conditions keeps the list of all conditions that need the operator: a failing vendor, an old queue, a finding of the doctor. Status, the
 // operator's API, the console, metrics, alerts and the operator's events show this list.
 //
 // # Invariants
 //
-//   - A condition is a row from when the first process sees it until no process does. So its beginning survives restarts, and each change is one
+//   - A condition is a row from when the first process observes it until none does. So its beginning survives restarts, and each change is one
 //     event over all processes, written in the transaction of the change.
 //   - Conditions of the whole service are found by one process at a time. Those of a process carry its name and end with it.
 //   - A condition that comes and goes between two rounds is ignored: two rounds in a row must agree on each change.
@@ -28,9 +28,9 @@ const (
 	Interval = 30 * time.Second
 	// agreeing is how many rounds in a row must see a condition before it begins, or miss it before it ends.
 	agreeing = 2
-	// duty is the time after which another process watches the whole service if the one with the duty is silent.
+	// duty is the time after which another process watches the whole service if the last one is silent.
 	duty = 4 * Interval
-	// Most limits the conditions of the whole service, and those of a process.
+	// Most limits the conditions of the whole service, and of each process.
 	Most = 1000
 )
 
@@ -59,7 +59,7 @@ const (
 	Setup    Kind = "setup"
 )
 
-// kinds has the severity of each kind and what to do about it. The severities are those of the alerts.
+// kinds has the severity of each kind and what to do about it. The alerts have the same severities.
 var kinds = map[Kind]struct{ severity, action string }{
 	VendorFailing:   {"warning", "Read `caddy svc vendors` and the vendor's status page. Give the model another endpoint."},
 	OtherModel:      {"warning", "Compare the answering model's quality and price. Change upstream_model, or ask the vendor."},
@@ -94,9 +94,9 @@ func Kinds() (all []Kind) {
 // Condition is a condition that holds.
 type Condition struct {
 	Kind Kind
-	// Subject is what the condition is about, such as a model or the id of an organization. It may be empty.
+	// Subject names a thing, such as a model or the id of an organization. It may be empty.
 	Subject string
-	// Node is the name of the process that sees the condition. Empty means the whole service.
+	// Node is the name of the process that has observed the condition. Empty means the whole service.
 	Node string
 	// Since is when the first process saw it, in epoch milliseconds. 0 means that it isn't stored.
 	Since int64
@@ -181,7 +181,7 @@ type Watch struct {
 	Node string
 	// Endpoints are the ids of the operator's own endpoints, which get an event of each change.
 	Endpoints []string
-	// Own returns the conditions that this process sees, and Service those of the whole service. After an error of Service its conditions stay.
+	// Own returns the conditions of this process, and Service the conditions of the whole service. After an error of Service its conditions stay.
 	Own     func() []Condition
 	Service func(ctx context.Context) ([]Condition, error)
 	// Lead is called in each round of the process that has the duty of the whole service. Nil means no more duties.
@@ -231,7 +231,7 @@ func (w *Watch) round(ctx context.Context) error {
 	return errors.Join(err, w.store(ctx, w.changes(seen, stored)))
 }
 
-// ended returns the nodes of conditions, but for living processes: the whole service, and processes that have ended.
+// ended returns the nodes of conditions that aren't living processes: the whole service, and processes that have ended.
 func (w *Watch) ended(ctx context.Context, stored []Condition) ([]string, error) {
 	living, err := w.DB.Processes.Living(ctx)
 	if err != nil {
@@ -286,7 +286,7 @@ func (w *Watch) changes(seen, stored []Condition) (found changes) {
 	return found
 }
 
-// store writes changes, in transactions of one change each. Another process that sees the same condition waits at the lock, and so only the first
+// store writes changes, in transactions of one change each. Another process with the same condition waits at the lock, and so only the first
 // and the last make events.
 func (w *Watch) store(ctx context.Context, found changes) error {
 	for kind, all := range map[string][]Condition{"begin": found.begin, "end": found.end, "rename": found.rename} {
