@@ -75,7 +75,9 @@ func (s *OperatorSessions) Session(r *http.Request) (identity.OperatorSession, e
 	}
 	token := s.token(r)
 	if token == "" {
-		return identity.OperatorSession{}, &Error{Code: errcode.Unauthenticated, Message: "There is no login session. Sign in.", Cause: identity.ErrNoSession}
+		return identity.OperatorSession{}, &Error{
+			Code: errcode.Unauthenticated, Message: "There is no login session. Sign in.", Cause: identity.ErrNoSession,
+		}
 	}
 	session, err := s.operators.Session(r.Context(), token)
 	if err != nil {

@@ -284,20 +284,21 @@ func codeRefusal(err error) error {
 	clock, isClock := errors.AsType[*identity.ClockError](err)
 	switch {
 	case isClock:
-		where := "ahead"
+		message := "These digits are right for a clock that is about %d minutes ahead. Have the device that shows them set its time automatically, " +
+			"and try again."
 		if clock.Ahead < 0 {
-			where = "behind"
+			message = "These digits are right for a clock that is about %d minutes behind. Have the device that shows them set its time automatically, " +
+				"and try again."
 		}
-		refused.Message = fmt.Sprintf("The code is right for a clock that is about %.0f minutes %s. Have the device that shows the codes set its time "+
-			"automatically, and try again.", math.Ceil(clock.Ahead.Abs().Minutes()), where)
+		refused.Message = fmt.Sprintf(message, int(math.Ceil(clock.Ahead.Abs().Minutes())))
 	case errors.Is(err, identity.ErrCodeNeeded):
 		refused.Message = "Enter the six digits that your authenticator app shows, or a recovery code."
 	case errors.Is(err, identity.ErrWrongCode):
-		refused.Message = "The code is wrong. Enter the six digits that your authenticator app shows now, or a recovery code that wasn't used."
+		refused.Message = "This is wrong. Enter the six digits that your authenticator app shows now, or an unused recovery code."
 	case errors.Is(err, identity.ErrCodeUsed):
-		refused.Message = "This code was used already. Wait for the next one, up to 30 seconds."
+		refused.Message = "These digits were used already. Wait for the next ones, up to 30 seconds."
 	case errors.Is(err, identity.ErrNoRecoveryCodes):
-		refused.Message = "This is no code of the authenticator app, and all recovery codes are used. Have your second factor reset."
+		refused.Message = "The authenticator app doesn't show this, and all recovery codes are used. Have your second factor reset."
 	case errors.Is(err, identity.ErrNoSecondFactor):
 		return &Error{Code: errcode.Conflict, Message: "There is no second factor. Set one up.", Cause: err}
 	case errors.Is(err, store.ErrConflict):

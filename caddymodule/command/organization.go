@@ -188,7 +188,8 @@ Roles: viewer (reads), support (also organizations, API keys, users, channels, t
 		},
 		operation{Operation: api.ListOperators, verb: "list", columns: []string{"id", "email", "role", "state", "secondFactor", "createdAt"}},
 		operation{
-			Operation: api.UpdateOperator, verb: "set", example: "  $ caddy svc operator set opr_… --role support\n  $ caddy svc operator set opr_… --disabled",
+			Operation: api.UpdateOperator, verb: "set",
+			example: "  $ caddy svc operator set opr_… --role support\n  $ caddy svc operator set opr_… --disabled",
 		},
 		operation{Operation: api.RemoveOperator, verb: "remove", example: "  $ caddy svc operator remove opr_…", done: "Operator %s is removed."},
 		operation{

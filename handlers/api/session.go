@@ -240,26 +240,27 @@ func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Princi
 	return &endpoint.Empty{}, nil
 }
 
-// secondFactorState is whether a person gives a code beside the password.
-type secondFactorState struct {
+// SecondFactorState is whether a person gives a code beside the password.
+type SecondFactorState struct {
 	Enabled       bool `json:"enabled"`
 	RecoveryCodes int  `json:"recoveryCodes" maximum:"10" doc:"How many recovery codes are left"`
 }
 
-func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[secondFactorState], error) {
+func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SecondFactorState], error) {
 	factor, err := d.DB.SecondFactors.Of(ctx, principal.OrgID, principal.UserID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(secondFactorState{err == nil, len(factor.Recovery)}), nil
+	return endpoint.Answer(SecondFactorState{err == nil, len(factor.Recovery)}), nil
 }
 
-type secondFactorSecret struct {
+// SecondFactorSecret is a new secret for an authenticator app.
+type SecondFactorSecret struct {
 	Secret string `json:"secret" doc:"To type into the authenticator app, and to send back with a code of it"`
 	URI    string `json:"uri"    doc:"otpauth://…, for a link or a QR code"`
 }
 
-func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[secondFactorSecret], error) {
+func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SecondFactorSecret], error) {
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
@@ -269,7 +270,7 @@ func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Princi
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(secondFactorSecret(secret)), nil
+	return endpoint.Answer(SecondFactorSecret(secret)), nil
 }
 
 type secondFactorEnabling struct {
@@ -277,20 +278,21 @@ type secondFactorEnabling struct {
 	Code   string `json:"code"   minLength:"1" maxLength:"40" doc:"The six digits that the app shows"`
 }
 
-type enabledSecondFactor struct {
-	secondFactorState
+// EnabledSecondFactor is a second factor that was just switched on.
+type EnabledSecondFactor struct {
+	SecondFactorState
 
 	Codes []string `json:"codes" doc:"The recovery codes, each for one sign-in without the app. They are shown this once"`
 }
 
 func (d *Deps) enableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorEnabling },
-) (*endpoint.JSON[enabledSecondFactor], error) {
+) (*endpoint.JSON[EnabledSecondFactor], error) {
 	codes, err := d.Sessions.EnableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Secret, in.Body.Code)
 	if err != nil {
 		return nil, err
 	}
-	return endpoint.Answer(enabledSecondFactor{secondFactorState{true, len(codes)}, codes}), nil
+	return endpoint.Answer(EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}), nil
 }
 
 type secondFactorDisabling struct {
@@ -299,9 +301,9 @@ type secondFactorDisabling struct {
 
 func (d *Deps) disableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorDisabling },
-) (*endpoint.JSON[secondFactorState], error) {
+) (*endpoint.JSON[SecondFactorState], error) {
 	if err := d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code); err != nil {
 		return nil, err
 	}
-	return endpoint.Answer(secondFactorState{}), nil
+	return endpoint.Answer(SecondFactorState{}), nil
 }

@@ -393,7 +393,7 @@ func TestSecondFactorOverHTTP(t *testing.T) {
 	refused("There is no second factor", http.StatusConflict, http.MethodPost, off, `{"code":"123456"}`)
 	secret := ask(http.StatusOK, http.MethodPost, path, "")["secret"]
 	enable := func(code string) string { return fmt.Sprintf(`{"secret":%q,"code":%q}`, secret, code) }
-	refused("The code is wrong", http.StatusBadRequest, http.MethodPut, path, enable("12345"))
+	refused("This is wrong", http.StatusBadRequest, http.MethodPut, path, enable("12345"))
 	refused("about 5 minutes behind", http.StatusBadRequest, http.MethodPut, path, enable(code(-5*time.Minute, secret)))
 	require.Equal(t, map[string]any{"enabled": false, "recoveryCodes": 0.0}, ask(http.StatusOK, http.MethodGet, path, ""))
 	codes := ask(http.StatusOK, http.MethodPut, path, enable(code(0, secret)))["codes"].([]any)
@@ -405,7 +405,7 @@ func TestSecondFactorOverHTTP(t *testing.T) {
 	refused("Enter the six digits", http.StatusBadRequest, http.MethodPost, "/session", signIn(""))
 	lan = setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", signIn(codes[0].(string)))))
 	require.Equal(t, map[string]any{"enabled": true, "recoveryCodes": 9.0}, ask(http.StatusOK, http.MethodGet, path, ""))
-	refused("used already", http.StatusBadRequest, http.MethodPost, off, `{"code":"`+code(0, secret)+`"}`)
+	refused("were used already", http.StatusBadRequest, http.MethodPost, off, `{"code":"`+code(0, secret)+`"}`)
 	require.Equal(t, map[string]any{"enabled": false, "recoveryCodes": 0.0}, ask(http.StatusOK, http.MethodPost, off, `{"code":"`+code(30*time.Second, secret)+`"}`))
 	require.Equal(t, "owner", ask(http.StatusCreated, http.MethodPost, "/session", signIn(""))["role"])
 }

@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"encoding/base64"
+	"html/template"
 	"net/url"
 	"path"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -43,31 +46,39 @@ func (req *pageRequest) signInPage(f form) (any, error) {
 	return signInPage{Form: req.form(f)}, nil
 }
 
-// organizationName is the field of the sign-in that is shown to a person of several organizations.
-const organizationName = "organization"
+// lateFields are the fields of signing in that are shown once the API has asked for them: to a person of several organizations, and to one with a
+// second factor.
+var lateFields = []string{"organization", "code"}
+
+// withLate returns a form with those of its late fields that were asked for or filled in.
+func (req *pageRequest) withLate(f form) form {
+	for _, name := range lateFields {
+		if (req.refused == nil || req.refused.Field != name) && req.text(name) == "" {
+			f = f.Without(name)
+		}
+	}
+	return f
+}
+
+var codeField = field{
+	Name: "code", Label: "Code", Required: true, Autocomplete: "one-time-code",
+	Hint: "The six digits that your authenticator app shows, or a recovery code.",
+}
 
 var loginForm = ui.FormOf(
 	api.SignIn, form{ID: "login", Submit: "Sign in"},
 	field{Name: "email", Kind: ui.EmailField, Label: "E-mail address", Autocomplete: "username"},
 	field{Name: "password", Kind: ui.SecretField, Label: "Password", Autocomplete: "current-password"},
-	field{Name: organizationName, Label: "Organization", Required: true, Autocomplete: "organization"},
+	field{Name: "organization", Label: "Organization", Required: true, Autocomplete: "organization"},
+	codeField,
 )
 
 func loginPage() page {
 	return page{
 		path: loginPath, template: "login", title: "Sign in", public: true,
-		show: func(req *pageRequest) (any, error) {
-			if req.refused != nil && req.refused.Field == organizationName || req.text(organizationName) != "" {
-				return req.signInPage(loginForm)
-			}
-			return req.signInPage(loginForm.Without(organizationName))
-		},
-		actions: []action{{form: "login", secrets: []string{"password"}, do: func(req *pageRequest) (outcome, error) {
-			sent := loginForm
-			if req.text(organizationName) == "" {
-				sent = sent.Without(organizationName)
-			}
-			return goTo(req.next()), req.submit(api.SignIn, sent, values{})
+		show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(loginForm)) },
+		actions: []action{{form: "login", secrets: []string{"password", "code"}, do: func(req *pageRequest) (outcome, error) {
+			return goTo(req.next()), req.submit(api.SignIn, req.withLate(loginForm), values{})
 		}}},
 	}
 }
@@ -91,6 +102,7 @@ var welcomeForm = ui.FormOf(
 		Hint: "The part of your link after the #. It works once.",
 	},
 	field{Name: "password", Kind: ui.SecretField, Label: "New password", Autocomplete: "new-password", Hint: "At least 12 characters."},
+	codeField,
 )
 
 // welcomePage accepts a one-time link. Browsers don't send the part behind its #. The script puts it into the form; without the script the
@@ -98,9 +110,12 @@ var welcomeForm = ui.FormOf(
 func welcomePage() page {
 	return page{
 		path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
-		show: func(req *pageRequest) (any, error) { return req.signInPage(welcomeForm) },
-		actions: []action{{form: "welcome", secrets: []string{"password"}, do: func(req *pageRequest) (outcome, error) {
+		show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(welcomeForm)) },
+		actions: []action{{form: "welcome", secrets: []string{"password", "code"}, do: func(req *pageRequest) (outcome, error) {
 			in := values{"token": strings.TrimSpace(req.text("token")), "password": req.text("password")}
+			if code := req.text("code"); code != "" {
+				in["code"] = code
+			}
 			return goTo(root), req.run(api.SetPassword, in)
 		}}},
 	}
@@ -118,7 +133,33 @@ func signOutPage() page {
 type accountData struct {
 	Sessions                  []api.LiveSession
 	Password, Language, Leave form
+
+	secondFactor
 }
+
+// secondFactor is the part of the page about the second factor.
+type secondFactor struct {
+	// CodesLeft is the number of recovery codes. Codes are new ones.
+	CodesLeft int
+	Codes     []string
+	// Secret is a new secret for an authenticator app, and QR its picture, which is empty after a wrong code.
+	Secret string
+	QR     template.URL
+	// Factor is the form of the next step: to make a secret, to switch on with a code of it, or to switch off.
+	Factor form
+}
+
+var (
+	enableForm = ui.FormOf(
+		api.EnableSecondFactor, form{ID: "account-enable", Submit: "Switch on"},
+		field{Name: "secret", Kind: ui.HiddenField},
+		field{Name: "code", Label: "Code", Autocomplete: "one-time-code", Hint: "The six digits that the app shows."},
+	)
+	disableForm = ui.FormOf(
+		api.DisableSecondFactor, form{ID: "account-disable", Submit: "Switch off"},
+		field{Name: "code", Label: "Code", Autocomplete: "one-time-code", Hint: codeField.Hint},
+	)
+)
 
 var passwordForm = ui.FormOf(
 	api.ChangePassword, form{ID: "account-password", Submit: "Change password"},
@@ -150,11 +191,13 @@ func accountPage() page {
 			if err != nil {
 				return nil, err
 			}
+			factor, err := req.secondFactor()
 			return accountData{
 				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
-				Language: req.form(languageForm.With("language", ui.Choices(languages(), text(req.session.User.Language))).Of(accountPath+"/language", nil)),
-				Leave:    req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
-			}, nil
+				Language:     req.form(languageForm.With("language", ui.Choices(languages(), text(req.session.User.Language))).Of(accountPath+"/language", nil)),
+				Leave:        req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+				secondFactor: factor,
+			}, err
 		},
 		actions: []action{
 			{
@@ -162,6 +205,23 @@ func accountPage() page {
 				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession,
 				do: func(req *pageRequest) (outcome, error) {
 					return goTo(accountPath), req.submit(api.ChangePassword, passwordForm, values{})
+				},
+			},
+			{verb: "begin", form: "account-begin", do: func(req *pageRequest) (outcome, error) {
+				made, err := ask(req, api.BeginSecondFactor, nil)
+				return reveal(made), err
+			}},
+			{
+				verb: "enable", form: "account-enable", done: "From now on you sign in with a code, too.", secrets: []string{"code"},
+				do: func(req *pageRequest) (outcome, error) {
+					made, err := askForm(req, api.EnableSecondFactor, enableForm, values{})
+					return reveal(made), err
+				},
+			},
+			{
+				verb: "disable", form: "account-disable", done: "You sign in without a code again.", secrets: []string{"code"},
+				do: func(req *pageRequest) (outcome, error) {
+					return goTo(accountPath), req.submit(api.DisableSecondFactor, disableForm, values{})
 				},
 			},
 			{
@@ -176,4 +236,31 @@ func accountPage() page {
 			},
 		},
 	}
+}
+
+func (req *pageRequest) secondFactor() (shown secondFactor, err error) {
+	state, err := ask(req, api.GetSecondFactor, nil)
+	if err != nil {
+		return shown, err
+	}
+	if state.Enabled {
+		shown.CodesLeft, shown.Factor = state.RecoveryCodes, req.form(disableForm.Of(accountPath+"/disable", nil))
+		if enabled, ok := req.once.(*api.EnabledSecondFactor); ok {
+			shown.Codes = enabled.Codes
+		}
+		return shown, nil
+	}
+	made, begun := req.once.(*api.SecondFactorSecret)
+	if begun {
+		picture, err := identity.QR(made.URI)
+		shown.Secret, shown.QR = made.Secret, template.URL("data:image/png;base64,"+base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // ours
+		shown.Factor = req.form(enableForm.Of(accountPath+"/enable", made))
+		return shown, err
+	}
+	if shown.Secret = req.text("secret"); shown.Secret != "" {
+		shown.Factor = req.form(enableForm.Of(accountPath+"/enable", nil))
+		return shown, nil
+	}
+	shown.Factor = req.form(ui.Button("account-begin", accountPath+"/begin", "Set up", ""))
+	return shown, nil
 }

@@ -41,8 +41,11 @@ func (m oneModel) Model(id string) (*gateway.Model, bool) {
 }
 
 func (oneModel) ChannelLimit(string) int64 { return 0 }
-func (oneModel) PlanNames() []string       { return nil }
-func (oneModel) DefaultPlan() string       { return "" }
+
+func (oneModel) RequestsPerMinute(string) int64 { return 0 }
+
+func (oneModel) PlanNames() []string { return nil }
+func (oneModel) DefaultPlan() string { return "" }
 
 func (oneModel) KnowledgeLimit(string) int64 { return -1 }
 

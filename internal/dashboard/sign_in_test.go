@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,4 +135,48 @@ func TestSignInAsksForTheOrganization(t *testing.T) {
 	require.Equal(t, "B", r.asked[len(r.asked)-1].body["organization"])
 	r.refuse("POST /session", http.StatusUnauthorized, "unauthenticated", "", "The e-mail address or the password is wrong.")
 	holds(t, r.submit(t, "/dashboard/login", typed).Body.String(), "login-organization", "B")
+}
+
+// A person with a second factor is asked for a code once the password is right, also behind a one-time link.
+func TestSignInAsksForTheCode(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	for _, c := range []struct{ path, form, asked string }{
+		{"/dashboard/login", "login", "POST /session"}, {"/dashboard/welcome", "welcome", "POST /session/password"},
+	} {
+		require.NotContains(t, r.see(t, c.path), c.form+"-code")
+		typed := url.Values{"email": {"lan@shop.example"}, "token": {"t"}, "password": {"correct horse"}}
+		r.refuse(c.asked, http.StatusBadRequest, "invalid_request", "code", "Enter the six digits.")
+		requireErrorAt(t, r.submit(t, c.path, typed).Body.String(), c.form+"-code", "Enter the six digits.")
+		typed.Set("code", "123456")
+		r.answer(c.asked, http.StatusCreated, `{}`)
+		require.Equal(t, http.StatusSeeOther, r.submit(t, c.path, typed).Code)
+		require.Equal(t, "123456", r.asked[len(r.asked)-1].body["code"])
+	}
+}
+
+// On the account page a person switches the second factor on with the code of a new secret, sees the recovery codes once, and switches it off.
+func TestSecondFactorOfTheAccount(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	const path = "/dashboard/account"
+	r.answer("GET /session/second-factor", http.StatusOK, `{"enabled":false,"recoveryCodes":0}`)
+	require.Contains(t, r.see(t, path), `action="/dashboard/account/begin"`)
+	r.answer("POST /session/second-factor", http.StatusOK, `{"secret":"JBSWY3DP","uri":"otpauth://totp/svc:lan?secret=JBSWY3DP&issuer=svc"}`)
+	page := r.submit(t, path+"/begin", nil).Body.String()
+	require.Contains(t, page, `<img src="data:image/png;base64,iVBOR`)
+	require.Equal(t, 2, strings.Count(page, "JBSWY3DP"), "for people, and in the form")
+	typed := url.Values{"secret": {"JBSWY3DP"}, "code": {"123456"}}
+	r.refuse("PUT /session/second-factor", http.StatusBadRequest, "invalid_request", "code", "The code is wrong.")
+	page = r.submit(t, path+"/enable", typed).Body.String()
+	requireErrorAt(t, page, "account-enable-code", "The code is wrong.")
+	require.Equal(t, 2, strings.Count(page, "JBSWY3DP"))
+	r.answer("PUT /session/second-factor", http.StatusOK, `{"enabled":true,"recoveryCodes":10,"codes":["aaaa-bbbb"]}`)
+	r.answer("GET /session/second-factor", http.StatusOK, `{"enabled":true,"recoveryCodes":10}`)
+	require.Contains(t, r.submit(t, path+"/enable", typed).Body.String(), "<code>aaaa-bbbb</code>")
+	page = r.see(t, path)
+	require.NotContains(t, page, "aaaa-bbbb")
+	require.Contains(t, page, "Recovery codes left: 10.")
+	r.answer("POST /session/second-factor/disable", http.StatusOK, `{}`)
+	requireTo(t, r.submit(t, path+"/disable", url.Values{"code": {"123456"}}), path, "account-disable")
 }

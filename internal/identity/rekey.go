@@ -17,8 +17,8 @@ type Rekeyed struct {
 	Overtaken int `json:"overtaken"` // replaced by another writer meanwhile; run again to be sure
 }
 
-// Rekey seals every provider key, the credentials of every channel, the secrets of every event endpoint, every second factor and the store's key of ids again
-// that aren't sealed under the ring's first key; after it older keys may be removed from master_key. Values that don't open stay as they
+// Rekey seals every provider key, the credentials of every channel, the secrets of every event endpoint, every second factor and the store's key of
+// ids again that aren't sealed under the ring's first key; after it older keys may be removed from master_key. Values that don't open stay as they
 // are and are reported together in the error, except keys of ids that were lost and replaced. Rekey may be interrupted and repeated, and
 // runs beside a working server. It writes an entry to the audit log for each of the five sorts of which it changed something.
 func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (Rekeyed, error) {

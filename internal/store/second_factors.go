@@ -42,7 +42,8 @@ func (s SecondFactors) Of(ctx context.Context, orgID, personID string) (SecondFa
 // code. It returns [ErrConflict] if the person has a second factor already, and [ErrNotFound] if the session has ended.
 func (s SecondFactors) Add(ctx context.Context, actor string, factor SecondFactor, kept [32]byte) error {
 	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		ended, seen := `DELETE FROM sessions WHERE user_id = $1 AND hash <> $2`, `SELECT user_id FROM sessions WHERE hash = $1 AND user_id = $2 AND created_at <= $3`
+		ended := `DELETE FROM sessions WHERE user_id = $1 AND hash <> $2`
+		seen := `SELECT user_id FROM sessions WHERE hash = $1 AND user_id = $2 AND created_at <= $3`
 		if factor.OrgID == "" {
 			ended = `DELETE FROM operator_sessions WHERE operator_id = $1 AND hash <> $2`
 			seen = `UPDATE operator_sessions SET second_factor_at = $3 WHERE hash = $1 AND operator_id = $2 RETURNING operator_id`
