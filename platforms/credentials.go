@@ -248,19 +248,14 @@ type RefreshErrors struct {
 	Temporary []string
 }
 
-// CheckRefreshToken returns an error if the credentials contain no usable refresh token.
-func CheckRefreshToken(c Credentials) *Error {
-	if problem := CheckToken(c[RefreshToken]); problem != "" {
-		return Unauthorized(false, &FieldError{RefreshToken, problem})
-	}
-	return nil
-}
-
-// RefreshTokens makes the request of a refresh and returns the credentials that replace old. The answer has the form of OAuth:
-// access_token, refresh_token (if it changes) and expires_in or expire_in, in seconds. The error is an [*Error].
+// RefreshTokens makes the request of a refresh and returns the credentials that replace old, which must have a refresh token. The answer has
+// the form of OAuth: access_token, refresh_token (if it changes) and expires_in or expire_in, in seconds. The error is an [*Error].
 func (c *Client) RefreshTokens(
 	ctx context.Context, request *Request, old Credentials, now time.Time, known RefreshErrors,
 ) (Credentials, error) {
+	if problem := CheckToken(old[RefreshToken]); problem != "" {
+		return nil, Unauthorized(false, &FieldError{RefreshToken, problem})
+	}
 	r, failure := c.Do(ctx, request)
 	if failure != nil {
 		return nil, failure

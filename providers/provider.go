@@ -33,6 +33,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,20 +258,11 @@ type Timeouts struct {
 }
 
 func (t Timeouts) orDefaults() Timeouts {
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&t.Connect, 5 * time.Second},
-		{&t.FirstByte, 60 * time.Second},
-		{&t.Idle, 60 * time.Second},
-		{&t.Response, 300 * time.Second},
-		{&t.MaxDuration, 10 * time.Minute},
-	} {
-		if *f.field <= 0 {
-			*f.field = f.value
-		}
-	}
+	t.Connect = cmp.Or(max(t.Connect, 0), 5*time.Second)
+	t.FirstByte = cmp.Or(max(t.FirstByte, 0), 60*time.Second)
+	t.Idle = cmp.Or(max(t.Idle, 0), 60*time.Second)
+	t.Response = cmp.Or(max(t.Response, 0), 300*time.Second)
+	t.MaxDuration = cmp.Or(max(t.MaxDuration, 0), 10*time.Minute)
 	return t
 }
 

@@ -232,9 +232,6 @@ func untilMorning(now time.Time) time.Duration {
 var refreshErrors = platforms.RefreshErrors{Member: "error", Operator: []string{"-14002", "-14003"}, Temporary: []string{"-32"}}
 
 func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
-	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
-		return nil, failure
-	}
 	id, secret := l.config.Options["app_id"], l.config.Options["app_secret"]
 	if own := channel.Credentials; own[appID] != "" {
 		id, secret = own[appID], own[appSecret]
@@ -270,7 +267,7 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	case e.name == "user_send_text":
 		in = in.WithContent(e.text, "")
 	case fromCustomer:
-		in = in.AsEvent(mediaOf(kind))
+		in = in.AsEvent(mediaNames[kind])
 	case strings.HasPrefix(e.name, "oa_send_") && !strings.HasPrefix(e.name, "oa_send_group_"):
 		account, customer = customer, account
 		if media := strings.TrimPrefix(e.name, "oa_send_"); e.admin != "" {
@@ -329,16 +326,8 @@ func (e *event) read(body []byte) error {
 	return nil
 }
 
-// mediaOf returns the short name of a message without text. It returns "" if the event isn't a message of one customer.
-func mediaOf(kind string) string {
-	switch kind {
-	case "image", "audio", "video", "sticker", "location", "file", "link":
-		return kind
-	case "gif":
-		return "image"
-	case "business_card":
-		return "contact"
-	default:
-		return ""
-	}
+// mediaNames are the short names of messages without text. Other events are no messages of one customer.
+var mediaNames = map[string]string{
+	"image": "image", "audio": "audio", "video": "video", "sticker": "sticker", "location": "location", "file": "file", "link": "link",
+	"gif": "image", "business_card": "contact",
 }

@@ -325,9 +325,6 @@ var refreshErrors = platforms.RefreshErrors{
 
 func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	const path = "/api/v2/auth/access_token/get"
-	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
-		return nil, failure
-	}
 	if !platforms.IsDigits(channel.ExternalID) {
 		return nil, errShopID()
 	}

@@ -233,9 +233,6 @@ var refreshErrors = platforms.RefreshErrors{
 
 func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	const path = "/auth/token/refresh"
-	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
-		return nil, failure
-	}
 	params := url.Values{"refresh_token": {channel.Credentials[platforms.RefreshToken]}}
 	query, failure := m.sign(path, url.Values{}, params)
 	if failure != nil {
@@ -343,7 +340,7 @@ func (m *message) inbound(shop string) platforms.Inbound {
 	if m.template == "1" {
 		text = m.content.Nested().Member("txt").Text(platforms.MaxText)
 	} else {
-		media = mediaOf(m.template)
+		media = cmp.Or(mediaNames[m.template], "attachment")
 	}
 	const customer, seller = "1", "2"
 	switch {
@@ -372,22 +369,5 @@ func (m *message) attachment() (a platforms.Attachment) {
 	return a
 }
 
-// mediaOf returns the name of the content of a message with the template.
-func mediaOf(template string) string {
-	switch template {
-	case "3":
-		return "image"
-	case "4":
-		return "sticker"
-	case "6":
-		return "video"
-	case "10006":
-		return "item"
-	case "10007":
-		return "order"
-	case "10008":
-		return "voucher"
-	default:
-		return "attachment"
-	}
-}
+// mediaNames are the names of the contents of messages by their template.
+var mediaNames = map[string]string{"3": "image", "4": "sticker", "6": "video", "10006": "item", "10007": "order", "10008": "voucher"}

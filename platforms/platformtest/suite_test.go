@@ -221,9 +221,6 @@ func (f *fake) Identify(ctx context.Context, channel *platforms.Channel) (ids []
 }
 
 func (f *fake) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
-	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
-		return nil, failure
-	}
 	next, err := f.config.Client.RefreshTokens(ctx, &platforms.Request{
 		Name: "fake", Base: f.base, Method: http.MethodPost, Path: "/token", Form: url.Values{"token": {channel.Credentials[platforms.RefreshToken]}},
 	}, channel.Credentials, f.config.Now(), platforms.RefreshErrors{Member: "error"})
