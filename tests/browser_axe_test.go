@@ -23,10 +23,11 @@ const (
 	dark  scheme = "dark"
 )
 
-// The widths of screens in CSS pixels. Narrow is what WCAG 1.4.10 asks pages to fit in; axe looks at phone and desk.
+// The widths of screens in CSS pixels. Narrow is what WCAG 1.4.10 asks pages to fit in; axe looks at phone and desk; a finger presses on touch.
 const (
 	narrow = 320
 	phone  = 360
+	touch  = 390
 	desk   = 1280
 )
 
@@ -93,6 +94,46 @@ func (p *tab) faults() (all []string) {
 	p.as(light, desk)
 	return all
 }
+
+// requireTouchable requires that a finger can press everything on a phone.
+func (p *tab) requireTouchable() {
+	p.t.Helper()
+	if small := p.tooSmall(); len(small) > 0 {
+		p.picture("too small")
+		p.t.Errorf("%s has targets too small for a finger:\n%s", p.address(), strings.Join(small, "\n"))
+	}
+}
+
+func (p *tab) tooSmall() []string {
+	p.t.Helper()
+	p.as(light, touch)
+	defer p.as(light, desk)
+	return js[[]string](p, tooSmall)
+}
+
+// tooSmall lists the targets that are not 44 px wide and high, and have another target within 44 px around their middle. A link in a sentence is
+// none, and a box is one with its label.
+const tooSmall = `(() => {
+	const finger = 44
+	const targets = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")]
+		.filter(element => element.checkVisibility({visibilityProperty: true}) && !element.closest(".skip, dialog:not([open])"))
+		.filter(element => !(element.matches("a") && getComputedStyle(element).display === "inline" && element.closest("p, li, dd, td, caption") &&
+			element.closest("p, li, dd, td, caption").innerText.trim() !== element.innerText.trim()))
+		.map(element => {
+			const rects = [element, ...(element.type === "checkbox" ? element.labels : [])].map(one => one.getBoundingClientRect())
+			const left = Math.min(...rects.map(r => r.left)), right = Math.max(...rects.map(r => r.right))
+			const top = Math.min(...rects.map(r => r.top)), bottom = Math.max(...rects.map(r => r.bottom))
+			return {element, left, right, top, bottom, layer: element.closest(".bar, .side")}
+		}).filter(t => t.right > t.left && t.bottom > t.top)
+	const near = (t, other) => {
+		const x = (t.left + t.right) / 2, y = (t.top + t.bottom) / 2
+		const w = Math.max(finger, t.right - t.left) / 2 - 0.5, h = Math.max(finger, t.bottom - t.top) / 2 - 0.5
+		return other !== t && other.layer === t.layer && other.left < x + w && other.right > x - w && other.top < y + h && other.bottom > y - h
+	}
+	return targets.filter(t => t.right - t.left < finger - 0.5 || t.bottom - t.top < finger - 0.5)
+		.filter(t => targets.some(other => near(t, other)))
+		.map(t => Math.round(t.right - t.left) + " × " + Math.round(t.bottom - t.top) + " " + t.element.outerHTML.slice(0, 120))
+})()`
 
 // tooWide lists what sticks out of the page, if the page as a whole can be moved sideways.
 const tooWide = `(() => {

@@ -99,6 +99,14 @@ func TestBrowserHarness(t *testing.T) {
 			p.watcher.forgive()
 		})
 	}
+	t.Run("too small for a finger", func(t *testing.T) {
+		t.Parallel()
+		p := openTab(t, startPage(t, `<p><a href="/">in a sentence</a> it may be small</p><a id="small" href="/">alone</a>`, "", `input, select, button { min-height: 44px; min-width: 44px }`))
+		p.open("/")
+		require.Empty(t, p.tooSmall(), "nothing is near")
+		js[bool](p, `document.querySelector("#small").after(document.createElement("button")) ?? true`)
+		require.Len(t, p.tooSmall(), 1)
+	})
 	for name, c := range map[string]struct{ main, style, fault string }{
 		"a field without a label":   {main: `<input name="x">`, fault: "critical: label"},
 		"pale text":                 {main: `<p class="pale">pale</p>`, style: `.pale { color: #ccc; background: #fff }`, fault: "serious: color-contrast"},

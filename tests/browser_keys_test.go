@@ -55,11 +55,11 @@ func TestBrowserKeys(t *testing.T) {
 	day := time.UnixMilli(ended).UTC().Format(time.DateOnly)
 	p.open("/dashboard/wallet")
 	require.Equal(t, strconv.Itoa(1_000_000-usualCharge), js[string](p.tab, `document.querySelector("#balance").dataset.micros`))
-	bars := js[[]string](p.tab, `[...document.querySelectorAll("svg#spend-plot rect[data-model]")]
-		.filter(bar => bar.dataset.micros !== "0").map(bar => bar.dataset.model + " " + bar.dataset.micros)`)
+	bars := js[[]string](p.tab, `[...document.querySelectorAll("svg#spend-plot rect[data-series]")]
+		.map(bar => bar.dataset.series + " " + bar.dataset.value)`)
 	require.Equal(t, []string{fmt.Sprintf("%s %d", modelStd, usualCharge)}, bars)
-	require.True(t, p.has(fmt.Sprintf(`svg#spend-plot rect[data-day="%s"][data-micros="%d"]`, day, usualCharge)), "the bar of the call's day")
-	require.Positive(t, js[float64](p.tab, `document.querySelector("svg#spend-plot rect[data-micros='25']").getBoundingClientRect().height`))
+	require.True(t, p.has(fmt.Sprintf(`svg#spend-plot rect[data-step="%s"][data-value="%d"]`, day, usualCharge)), "the bar of the call's day")
+	require.Positive(t, js[float64](p.tab, `document.querySelector("svg#spend-plot rect[data-value='25']").getBoundingClientRect().height`))
 	p.picture("the wallet")
 
 	p.open("/dashboard/keys")

@@ -13,8 +13,8 @@ import (
 )
 
 // TestBrowserPages guarantees for every page that a link leads to, and for those of errors and of signing in, that it loads
-// without a complaint, that axe-core finds no serious fault in light and dark, on a phone and on a desk, and that
-// it fits a narrow screen.
+// without a complaint, that axe-core finds no serious fault in light and dark, on a phone and on a desk, that
+// it fits a narrow screen, and that a finger can press everything; and that on a phone every section is behind its bar.
 func TestBrowserPages(t *testing.T) {
 	t.Parallel()
 	c := startWithPages(t)
@@ -35,7 +35,10 @@ func TestBrowserPages(t *testing.T) {
 		p.openAny(path)
 		p.requireAccessible()
 	}
-	visited := p.crawl("/dashboard", func() { p.requireAccessible() })
+	visited := p.crawl("/dashboard", func() {
+		p.requireAccessible()
+		p.requireTouchable()
+	})
 	for _, path := range []string{
 		"/dashboard", "/dashboard/keys", "/dashboard/provider-keys", "/dashboard/events", "/dashboard/members", "/dashboard/audit", "/dashboard/wallet",
 		"/dashboard/organization", "/dashboard/agents", "/dashboard/agents/{id}", "/dashboard/agents/{id}/playground", "/dashboard/knowledge",
@@ -44,6 +47,20 @@ func TestBrowserPages(t *testing.T) {
 	} {
 		require.Contains(t, visited, path)
 	}
+
+	p.as(dark, touch)
+	p.open("/dashboard")
+	require.Equal(t, []string{"Overview", "Inbox", "Assistants", "Wallet", "More"}, p.texts(".bar a"))
+	require.False(t, js[bool](p.tab, `document.querySelector("#menu").checkVisibility()`))
+	p.click(`.bar a[href="#menu"]`)
+	p.await("the menu", `document.querySelector("#menu").checkVisibility()`)
+	require.Empty(t, p.tooSmall())
+	p.as(dark, touch)
+	p.picture("the menu on a phone")
+	p.follow(`#menu a[href="/dashboard/organization"]`)
+	p.follow(`.tabs a[href="/dashboard/audit"]`)
+	p.picture("the audit log on a phone")
+	p.as(light, desk)
 
 	p.submit("form#logout")
 	for _, path := range []string{"/dashboard/login", "/dashboard/welcome"} {

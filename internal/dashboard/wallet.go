@@ -40,7 +40,7 @@ type callsData struct {
 
 func walletPage() page {
 	return page{
-		path: walletPath, template: "wallet", title: "Wallet",
+		path: walletPath, template: "wallet", title: "Wallet & usage",
 		show: showWallet,
 		relays: []relay{
 			{method: http.MethodGet, name: "transactions.csv", ask: tableFile("/wallet/transactions")},

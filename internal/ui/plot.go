@@ -96,10 +96,11 @@ type Line struct {
 	Dashed       bool
 }
 
-// Mark is a text at a place. Anchor is that of SVG.
+// Mark is a text at a place. A narrow plot has no room for Middle marks.
 type Mark struct {
-	At           int64
-	Text, Anchor string
+	At     int64
+	Text   string
+	Middle bool
 }
 
 // Row is a row of a plot's table.
@@ -128,7 +129,7 @@ func (p Plot) Draw() *Drawing {
 	every := max((len(p.Steps)+mostLabels-1)/mostLabels, 1)
 	for i, step := range p.Steps {
 		if i%every == 0 {
-			d.Labels = append(d.Labels, Mark{At: plotLeft + slot*int64(i) + slot/2, Text: p.Name(step), Anchor: "middle"})
+			d.Labels = append(d.Labels, Mark{At: plotLeft + slot*int64(i) + slot/2, Text: p.Name(step), Middle: i > 0 && i+every < len(p.Steps)})
 		}
 		d.addStep(i, step, plotLeft+slot*int64(i), slot, most)
 	}
