@@ -71,6 +71,36 @@ func TestBrowserPages(t *testing.T) {
 	p.requireAccessible()
 }
 
+// TestBrowserVietnamese guarantees that a person who chooses Vietnamese has every page in it, and that no label of the sidebar, a tab or a button
+// needs a second line at 1440.
+func TestBrowserVietnamese(t *testing.T) {
+	t.Parallel()
+	c := startWithPages(t)
+	b := c.business(t, 1_000_000, c.up.script(replying), nil)
+	l := b.line(t, bot.Type)
+	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
+	c.awaitSent(l.from(1), 1)
+	p := b.person(t, "owner")
+	p.open("/dashboard/account")
+	p.fill("#account-language-language", "vi")
+	p.submit("form#account-language")
+	require.Equal(t, "Các trang của bạn dùng ngôn ngữ này.", p.text("#notice"))
+	p.requireAccessible()
+	p.as(light, 1440)
+	p.crawl("/dashboard", func() {
+		require.Equal(t, "vi", js[string](p.tab, `document.documentElement.lang`), p.address())
+		require.Empty(t, js[[]string](p.tab, `[...document.querySelectorAll(".side nav a .label, .tabs a, button, a.button")].filter(label => {
+			const lines = new Set(), walk = document.createTreeWalker(label, NodeFilter.SHOW_TEXT)
+			for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+				const range = document.createRange()
+				range.selectNodeContents(text)
+				for (const part of range.getClientRects()) if (part.width > 1) lines.add(Math.round(part.top))
+			}
+			return lines.size > 1
+		}).map(label => label.textContent)`), p.address())
+	})
+}
+
 // crawl visits one page of each kind that links lead to from a page, and gives the kinds: the path with {id} for ids, and
 // the names of its parameters.
 func (p *person) crawl(from string, visit func()) (kinds []string) {
