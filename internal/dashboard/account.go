@@ -175,12 +175,12 @@ var languageForm = ui.FormOf(
 )
 
 // languages returns the languages of pages as options of a select.
-func languages() []option {
+func languages(chosen string) []option {
 	options := []option{{Label: "The browser's"}}
 	for _, language := range words.Languages() {
 		options = append(options, option{Value: string(language), Label: ui.Text(language.Name()), Named: true})
 	}
-	return options
+	return ui.Choices(options, chosen)
 }
 
 func accountPage() page {
@@ -194,7 +194,7 @@ func accountPage() page {
 			factor, err := req.secondFactor()
 			return accountData{
 				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
-				Language:     req.form(languageForm.With("language", ui.Choices(languages(), text(req.session.User.Language))).Of(accountPath+"/language", nil)),
+				Language:     req.form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
 				Leave:        req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 				secondFactor: factor,
 			}, err

@@ -150,7 +150,8 @@ func showAgent(req *pageRequest) (any, error) {
 		options := make([]option, len(bases))
 		for i, base := range bases {
 			options[i] = option{
-				Value: base.ID, Label: ui.Text(base.Name), Hint: ui.Text(base.Description), Named: true, Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
+				Value: base.ID, Label: ui.Text(base.Name), Hint: ui.Text(base.Description), Named: true,
+				Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
 			}
 		}
 		edit = edit.With("knowledgeBaseIds", options)

@@ -94,7 +94,9 @@ func channelPages(types []channelType) []page {
 
 // agentOptions returns the assistants as options of a select; none is the label of the first.
 func (req *pageRequest) agentOptions(none ui.Text) ([]option, error) {
-	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option { return option{Value: a.ID, Label: ui.Text(a.Name), Named: true} })
+	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option {
+		return option{Value: a.ID, Label: ui.Text(a.Name), Named: true}
+	})
 }
 
 func showChannels(req *pageRequest) (any, error) {
@@ -269,7 +271,8 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 	}
 	for _, c := range t.Credentials {
 		f := field{
-			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: ui.Text(c.Label), Required: !c.Optional, Hint: ui.Text(c.Hint), MaxLength: c.MaxLength,
+			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: ui.Text(c.Label), Hint: ui.Text(c.Hint), Required: !c.Optional,
+			MaxLength: c.MaxLength,
 		}
 		if c.Proposed {
 			f.Kind, of.proposed[f.Name] = ui.TextField, true

@@ -182,6 +182,9 @@ func sendTemplate(req *pageRequest) (outcome, error) {
 	return goTo(conversationsPath + "/" + req.id()), templateRefusal(err, names...)
 }
 
+const templatesRefused ui.Text = "The platform refuses the channel's token, or doesn't let it read templates. " +
+	"Reconnect the channel with another one."
+
 // templateRefusal returns a refusal with words for people, at the field of the variable that the operation names by its index in names.
 func templateRefusal(err error, names ...string) error {
 	refused, ok := errors.AsType[*handlers.Error](err)
@@ -190,7 +193,7 @@ func templateRefusal(err error, names ...string) error {
 	}
 	f := *refused
 	if f.Code == errcode.ChannelNeedsReauth {
-		f.Message = string(ui.Text("The platform refuses the channel's token, or doesn't let it read templates. Reconnect the channel with another one."))
+		f.Message = string(templatesRefused)
 	}
 	_, after, _ := strings.Cut(f.Field, "template.variables[")
 	number, _, _ := strings.Cut(after, "]")

@@ -43,8 +43,8 @@
 //	    <div data-live="{{.Path}}?fragment=messages" aria-live="polite">{{template "messages" .}}</div>. The script requests it every
 //	    2 s while the page is visible. Without the script the page doesn't change.
 //	  - A [relay] passes a response of the API's handler through as it arrives: a stream, a download.
-//	  - Every text goes through the catalogue of internal/ui/text: {{t "Save"}}, {{tf "%d calls" .Calls}}, and constants of the type [ui.Text] in Go.
-//	    Templates also have the functions of [parseTemplates], such as amount (micros as money), moment, day and asset
+//	  - Every text goes through the catalogue of internal/ui/text: {{t "Save"}}, {{tf "%d calls" .Calls}}, and constants of the type
+//	    [ui.Text] in Go. Templates also have the functions of [parseTemplates], such as amount (micros as money), moment, day and asset
 //	    (the address of a file in static/), and the templates of parts.html: form, moment (a time element), pager ([pageRequest.pager]) and
 //	    copy (a button that copies the text of the element with a selector). Data attributes control the script: data-copy="#id",
 //	    data-confirm (a form's Confirm), data-live. The script of one page is a file in static/ that page.scripts names.

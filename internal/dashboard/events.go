@@ -91,7 +91,8 @@ func showEvents(req *pageRequest) (any, error) {
 		}
 		shown.Endpoints = append(shown.Endpoints, eventEndpointRow{
 			EventEndpointObject: endpoint, Test: row("test", "Send a test", ""), Activate: row("activate", "Activate", ""),
-			Delete: row("delete", "Delete", req.phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
+			Delete: row("delete", "Delete",
+				req.phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
 		})
 	}
 	return shown, nil

@@ -74,8 +74,10 @@ func keysPage() page {
 			}
 			shown := keysData{Pager: req.pager(keys.NextCursor), Create: req.form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
-				shown.Keys = append(shown.Keys, keyRow{key, req.form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke",
-					req.phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint), "id", key.ID))})
+				question := req.phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
+				shown.Keys = append(shown.Keys, keyRow{
+					key, req.form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
+				})
 			}
 			return shown, nil
 		},
@@ -143,8 +145,10 @@ func showProviderKeys(req *pageRequest) (any, error) {
 	}
 	var shown providerKeysData
 	for _, key := range keys.Data {
-		shown.Keys = append(shown.Keys, providerKeyRow{key, req.form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete",
-			req.phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider), "provider", key.Provider))})
+		question := req.phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider)
+		shown.Keys = append(shown.Keys, providerKeyRow{
+			key, req.form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete", question, "provider", key.Provider)),
+		})
 	}
 	var providers []option
 	for _, name := range req.d.config.Providers {

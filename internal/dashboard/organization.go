@@ -126,7 +126,8 @@ func showMember(req *pageRequest) (any, error) {
 	}
 	shown := memberData{
 		Member: member, Edit: req.form(memberForm.With("role", req.roles(member.Role))),
-		Remove: req.form(ui.Button("member-remove", req.path()+"/remove", "Remove member", req.phrase("Remove %s? They are signed out at once.", member.Email))),
+		Remove: req.form(ui.Button("member-remove", req.path()+"/remove", "Remove member",
+			req.phrase("Remove %s? They are signed out at once.", member.Email))),
 	}
 	if member.State != "active" || req.session.has(member.Role) && req.session.Role != member.Role {
 		shown.Link = req.form(ui.Button("member-link", req.path()+"/link", "Make a new link", ""))

@@ -182,8 +182,9 @@ type view struct {
 func (req *pageRequest) view(shown any) *view {
 	made := &view{
 		Shell: ui.Shell{
-			Lang: string(req.say.Language), Title: req.say.T(req.page.title), Product: "caddy-svc", Home: root, Sections: req.session.sections(req.say),
-			Section: cmp.Or(req.page.section, req.page.path), SignOut: ui.Button("logout", logoutPath, "Sign out", "").Shown(req.say),
+			Lang: string(req.say.Language), Title: req.say.T(req.page.title), Product: "caddy-svc", Home: root,
+			Sections: req.session.sections(req.say),
+			Section:  cmp.Or(req.page.section, req.page.path), SignOut: ui.Button("logout", logoutPath, "Sign out", "").Shown(req.say),
 		},
 		Path: req.path(), Session: req.session, Data: shown, Once: req.once, RequestID: handlers.RequestIDFrom(req.r.Context()),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -27,13 +28,20 @@ func parseTemplates(pages []page, assets *ui.Assets, say *ui.Printer) map[string
 	functions := say.Functions()
 	maps.Copy(functions, template.FuncMap{
 		"text": text, "next": func(position int64) int64 { return position + 1 },
-		"word": func(word any) string { return say.T(ui.Text(fmt.Sprint(word))) },
+		"word": func(word any) string {
+			text := fmt.Sprint(word)
+			if slices.Contains(names, ui.Text(text)) {
+				return say.T(ui.Text(text))
+			}
+			return text
+		},
 		"size": func(bytes int64) string { return size(say, bytes) }, "mediaType": mediaTypeName,
 		"channelState": channelStateLabel, "works": channelWorks,
 		"customer": customer, "conversationState": conversationState, "paused": paused, "waits": waits, "attention": attention,
 		"need":     func(c *api.ConversationObject) string { return need(say, c) },
 		"handover": func(reason *string) ui.Text { return handoverReasons[text(reason)] },
-		"author":   author, "delivery": func(state string) ui.Text { return cmp.Or(deliveryTexts[state], ui.Text(state)) }, "undelivered": undelivered,
+		"author":   author, "undelivered": undelivered,
+		"delivery":    func(state string) ui.Text { return cmp.Or(deliveryTexts[state], ui.Text(state)) },
 		"fileLabel":   func(f *api.FileObject) string { return fileLabel(say, f) },
 		"fileSize":    func(bytes *int64) string { return fileSize(say, bytes) },
 		"missingFile": func(f *api.FileObject) string { return missingFile(say, f) },

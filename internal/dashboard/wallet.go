@@ -104,7 +104,8 @@ func showWallet(req *pageRequest) (any, error) {
 // balance is the card of what is left in a wallet.
 func (req *pageRequest) balance(wallet *api.WalletObject, path string) ui.Figure {
 	return ui.Figure{
-		ID: "balance", Label: req.say.T("Balance"), Icon: "wallet", Path: path, Value: req.say.Amount(wallet.BalanceMicros), Micros: wallet.BalanceMicros,
+		ID: "balance", Label: req.say.T("Balance"), Icon: "wallet", Path: path,
+		Value: req.say.Amount(wallet.BalanceMicros), Micros: wallet.BalanceMicros,
 	}
 }
 
