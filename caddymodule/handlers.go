@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -172,22 +171,11 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 func (a *App) newDashboard(
 	server *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
 ) *dashboard.Dashboard {
-	failed := func(r *http.Request, err error) *handlers.Error {
-		answer := publicError(err)
-		attrs := append([]slog.Attr{
-			slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
-			slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
-			slog.Any("error", answer),
-		}, callerFields(answer.Caller)...)
-		a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
-		countFailure(answer)
-		return answer
-	}
 	return dashboard.New(dashboard.Config{
 		Person: func(r *http.Request) (*identity.Principal, error) {
 			person, err := server.Person(r)
 			if err != nil {
-				return nil, failed(r, err)
+				return nil, a.failedPage(r, err)
 			}
 			return person, nil
 		},
@@ -195,13 +183,13 @@ func (a *App) newDashboard(
 			w http.ResponseWriter, r *http.Request, person *identity.Principal, o api.Operation, in endpoint.Values,
 		) (answer any, err error) {
 			if answer, err = server.Ask(w, r, person, o.Spec().ID, in); err != nil {
-				return nil, failed(r, err)
+				return nil, a.failedPage(r, err)
 			}
 			return answer, nil
 		},
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := server.Serve(w, r); err != nil {
-				handlers.WriteError(w, r, failed(r, err), "")
+				handlers.WriteError(w, r, a.failedPage(r, err), "")
 			}
 		}),
 		BaseURL: a.BaseURL, ChannelTypes: catalog.Declared(),
@@ -215,6 +203,19 @@ func (a *App) newDashboard(
 		Bodies: bodies,
 		Logger: a.log,
 	})
+}
+
+// failedPage counts and logs an error of an operation that a page runs, as svc_error does.
+func (a *App) failedPage(r *http.Request, err error) *handlers.Error {
+	answer := publicError(err)
+	attrs := append([]slog.Attr{
+		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
+		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
+		slog.Any("error", answer),
+	}, callerFields(answer.Caller)...)
+	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
+	countFailure(answer)
+	return answer
 }
 
 // Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
@@ -253,44 +254,11 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 //	svc_operator [<matcher>] {
 //	    confirm public
 //	}
-type Operator struct {
-	// Also serve it on a listener that isn't private.
-	ConfirmPublic bool `json:"confirm_public,omitempty"`
-
-	inApp
-
-	public bool
-}
+type Operator struct{ private }
 
 // CaddyModule returns the Caddy module information.
 func (*Operator) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.svc_operator", New: func() caddy.Module { return new(Operator) }}
-}
-
-// UnmarshalCaddyfile reads the directive.
-func (h *Operator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.NextArg() {
-		return d.Errf("svc_operator takes no arguments, found %s", config.Quoted(d.Val()))
-	}
-	for d.NextBlock(0) {
-		line := append([]string{d.Val()}, d.RemainingArgs()...)
-		if !slices.Equal(line, []string{"confirm", "public"}) {
-			return d.Errf("svc_operator: %s is not an option; allowed: confirm public", config.Quoted(strings.Join(line, " ")))
-		}
-		h.ConfirmPublic = true
-	}
-	return nil
-}
-
-// Provision finds the app and refuses a public listener.
-func (h *Operator) Provision(ctx caddy.Context) error {
-	address := publicListener(ctx)
-	if h.public = address != ""; h.public && !h.ConfirmPublic {
-		return fmt.Errorf("svc_operator: other machines may reach %s. Give its site `bind 127.0.0.1` or an address of a private network, "+
-			"or write `confirm public` into its block", address)
-	}
-	return h.inApp.Provision(ctx)
 }
 
 // ServeHTTP responds to the request. No handler after it runs.

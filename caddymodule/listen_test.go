@@ -112,6 +112,7 @@ func TestOperatorsListener(t *testing.T) {
 		require.Equal(t, public, found != "", listen)
 		if public {
 			require.ErrorContains(t, new(Operator).Provision(ctx), "other machines may reach "+listen)
+			require.ErrorContains(t, new(Console).Provision(ctx), "other machines may reach "+listen)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/widget"
+	"github.com/caddy-svc/caddy-svc/internal/console"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -42,6 +43,8 @@ type runtime struct {
 	operator     func() *endpoint.Server
 	operatorDocs func() (*openapi.Docs, error)
 	widget       *widget.Widget
+	// console is built like dashboard.
+	console func() *console.Console
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -107,6 +110,10 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		operatorDocs: sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(operator(), set.Catalog, true) }),
 		webhooks:     a.webhooks(set, shared, queue),
 	}
+	rt.console = sync.OnceValue(func() *console.Console {
+		operators := identity.NewOperators(shared.db, shared.ring, shared.processors)
+		return a.newConsole(operator(), &deps, handlers.NewOperatorSessions(operators, a.BaseURL))
+	})
 	// This process answers the widget's waiting visitors with a worker that leases no other conversations.
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()

@@ -92,7 +92,7 @@ func sameToken(a, b caddytokens.Token) bool {
 // directives.
 var responders = []string{
 	"abort", "error", "respond", "redir", "metrics", "reverse_proxy", "php_fastcgi", "file_server",
-	"svc_health", "svc_operator", "svc_models", "svc_chat", "svc_api", "svc_docs", "svc_dashboard", "svc_widget", "svc_webhook",
+	"svc_health", "svc_operator", "svc_console", "svc_models", "svc_chat", "svc_api", "svc_docs", "svc_dashboard", "svc_widget", "svc_webhook",
 }
 
 // takesAll reports whether a directive responds to every request of its site.

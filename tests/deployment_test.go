@@ -253,6 +253,9 @@ http://:{{.Port}} {
 	handle /operator* {
 		svc_operator
 	}
+	handle /console* {
+		svc_console
+	}
 	handle_errors {
 		svc_error
 	}

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
+)
+
+// move is a change of a wallet. Its form leads to a page that shows the balance before and after, whose form does it.
+type move struct {
+	op   api.Operation
+	form ui.Form
+	// submit is the text of the second button, done the notice afterwards.
+	submit, done text.Text
+	// change returns the amount of what the wallet gets, for the confirmation, and completes the input of the operation.
+	change func(req *request, in values) (micros int64, err error)
+}
+
+var (
+	amountField    = ui.Field{Name: "amountMicros", Label: "Amount", Micros: true, Required: true}
+	referenceField = ui.Field{Name: "reference", Label: "Reference", Hint: "The same reference never moves money twice."}
+)
+
+// moves are the changes of wallets. Their forms stand on the page of an organization.
+var moves = []*move{
+	{
+		op: api.CreditWallet, submit: "Add credit", done: "The wallet has the credit.", change: given,
+		form: ui.FormOf(api.CreditWallet, ui.Form{ID: "credit", Submit: "Add credit…"}, amountField, referenceField),
+	},
+	{
+		op: api.AdjustWallet, submit: "Take back", done: "The wallet was corrected.", change: taken,
+		form: ui.FormOf(api.AdjustWallet, ui.Form{ID: "take", Submit: "Take back…", Danger: true}, amountField, referenceField,
+			ui.Field{Name: "reason", Label: "Reason", Hint: "The organization can read it."}),
+	},
+	{
+		op: api.AdjustWallet, submit: "Undo", done: "The credit was undone.", change: taken,
+		form: ui.FormOf(api.AdjustWallet, ui.Form{ID: "undo", Submit: "Undo…"},
+			ui.Field{Name: "amountMicros", Kind: ui.HiddenField, Micros: true}, ui.Field{Name: "reference", Kind: ui.HiddenField},
+			ui.Field{Name: "reason", Kind: ui.HiddenField}, ui.Field{Name: "corrects", Kind: ui.HiddenField}),
+	},
+	{
+		op: api.RefundCall, submit: "Refund", done: "The call was refunded.", change: func(req *request, _ values) (int64, error) {
+			return amountIn(values{"amountMicros": req.sent.Text("charged")}) // only shown: the operation reads the charge
+		},
+		form: ui.FormOf(api.RefundCall, ui.Form{ID: "refund", Submit: "Refund…", Fields: []ui.Field{{Name: "charged", Kind: ui.HiddenField}}},
+			ui.Field{Name: "id", Kind: ui.HiddenField}),
+	},
+}
+
+func amountIn(in values) (micros int64, err error) {
+	amount, _ := in["amountMicros"].(string)
+	if micros, err = strconv.ParseInt(amount, 10, 64); err != nil || micros <= 0 {
+		err = handlers.InvalidRequest("amountMicros", "Enter an amount above 0.")
+	}
+	return micros, err
+}
+
+// given is the amount of a form that the wallet gets.
+func given(_ *request, in values) (int64, error) { return amountIn(in) }
+
+// taken turns the amount of a form into one that the wallet gives.
+func taken(_ *request, in values) (int64, error) {
+	micros, err := amountIn(in)
+	in["amountMicros"] = strconv.FormatInt(-micros, 10)
+	return -micros, err
+}
+
+// confirmation shows what a move does to the wallet.
+type confirmation struct {
+	// Now and After are balances, Amount is the difference, in micros.
+	Now, Amount, After string
+	Below              bool
+	Form               ui.Form
+}
+
+// moneyActions are both steps of each move.
+func moneyActions() (actions []action) {
+	for _, m := range moves {
+		actions = append(actions,
+			action{verb: m.form.ID, form: m.form.ID, do: func(req *request) (string, error) {
+				_, err := req.confirm(m)
+				return "", err
+			}},
+			action{verb: m.form.ID + "-confirmed", form: m.form.ID + "-confirm", done: m.done, do: func(req *request) (string, error) {
+				in, err := req.confirm(m)
+				if err == nil {
+					err = req.proveForMoney()
+				}
+				if err == nil {
+					_, err = req.run(m.op, in)
+				}
+				return req.path(), err
+			}},
+		)
+	}
+	return actions
+}
+
+// confirm reads the form of a move and sets the confirmation.
+func (req *request) confirm(m *move) (values, error) {
+	in, err := m.form.Read(req.sent, values{})
+	if err != nil {
+		return nil, err
+	}
+	amount, err := m.change(req, in)
+	if err != nil {
+		return nil, err
+	}
+	wallet, err := ask(req, api.GetWallet, nil)
+	if err != nil {
+		return nil, err
+	}
+	now, err := strconv.ParseInt(wallet.BalanceMicros, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	f := ui.Form{ID: m.form.ID + "-confirm", Action: req.path() + "/" + m.form.ID + "-confirmed", Submit: m.submit, Danger: m.form.Danger}
+	for _, one := range m.form.Fields {
+		f.Fields = append(f.Fields, ui.Field{Name: one.Name, Kind: ui.HiddenField, Value: req.sent.Text(one.Name)})
+	}
+	if !req.session.Fresh(identity.MoneyFactorLifetime) {
+		f.Fields = append(f.Fields, codeField)
+	}
+	req.once = &confirmation{
+		Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10), Below: now+amount < 0, Form: f,
+	}
+	return in, nil
+}

@@ -1,0 +1,310 @@
+package console
+
+import (
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
+)
+
+const organizationsPath = root + "/organizations"
+
+var createForm = ui.FormOf(
+	api.CreateOrganization, ui.Form{ID: "organization-create", Submit: "Create organization"},
+	ui.Field{Name: "name", Label: "Name"}, ui.Field{Name: "plan", Kind: ui.SelectField, Label: "Plan"},
+)
+
+func organizationPages() []page {
+	pages := []page{{
+		path: organizationsPath, template: "organizations", title: "Organizations", show: showOrganizations,
+		actions: []action{{form: "organization-create", done: "The organization was created.", do: func(req *request) (string, error) {
+			in, err := createForm.Read(req.sent, values{})
+			if err != nil {
+				return "", err
+			}
+			made, err := askMade(req, api.CreateOrganization, in)
+			if err != nil {
+				return "", err
+			}
+			return organizationPath(made.ID), nil
+		}}},
+	}}
+	for _, tab := range tabs {
+		pages = append(pages, page{
+			path: organizationPath("{id}") + tab.path, template: tab.template, title: tab.label, section: organizationsPath,
+			show: func(req *request) (any, error) { return req.organizationPage(tab.show) }, actions: tab.actions,
+		})
+	}
+	return pages
+}
+
+func organizationPath(id string) string { return organizationsPath + "/" + id }
+
+type organizationsData struct {
+	Search        ui.Form
+	Organizations any
+	Pager         pager
+	Create        ui.Form
+}
+
+func showOrganizations(req *request) (any, error) {
+	list, err := ask(req, api.ListOrganizations, values{"cursor": req.query("cursor"), "limit": "100"})
+	if err != nil {
+		return nil, err
+	}
+	plans, err := req.plans("")
+	if err != nil {
+		return nil, err
+	}
+	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
+		{Name: "q", Label: "Name, id or your own id", Value: req.query("q")},
+	}}
+	return organizationsData{
+		Search: req.form(search), Organizations: list.Data, Pager: req.pager(list.NextCursor), Create: req.form(createForm.With("plan", plans)),
+	}, nil
+}
+
+// plans returns the configured plans as options.
+func (req *request) plans(chosen string) (options []ui.Option, err error) {
+	list, err := ask(req, api.ListPlans, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, plan := range list.Data {
+		options = append(options, ui.Option{Value: plan.Name, Label: text.Text(plan.Name), Named: true, Selected: plan.Name == chosen || chosen == "" && plan.Default})
+	}
+	return options, nil
+}
+
+// tab is a page of one organization.
+type tab struct {
+	path, template string
+	label          text.Text
+	scope          identity.OperatorScope
+	show           func(req *request, shown *organizationData) error
+	actions        []action
+}
+
+var tabs = []tab{
+	{"", "organization", "Summary", "organizations:read", showSummary, append(moneyActions(),
+		simple("plan", api.SetPlan, planForm, "The organization has another plan."),
+		simple("suspend", api.SuspendOrganization, suspendForm, "The organization is suspended."),
+		simple("resume", api.ResumeOrganization, resumeForm, "The organization is served again."),
+	)},
+	{"/ledger", "ledger", "Ledger", "wallet:read", showLedger, moneyActions()},
+	{"/calls", "calls", "Calls", "wallet:read", showCalls, moneyActions()},
+	{"/keys", "keys", "Keys", "api_keys:read", showKeys, []action{
+		{form: "key-create", done: "The key was made.", do: func(req *request) (_ string, err error) {
+			req.once, err = reveal(req, api.CreateAPIKey, keyForm)
+			return "", err
+		}},
+		simple("revoke", api.RevokeAPIKey, rowForm("key-revoke", api.RevokeAPIKey, "id"), "The key was revoked."),
+	}},
+	{"/models", "models", "Models", "models:read", showModels, []action{
+		simple("enable", api.EnableModel, rowForm("model", api.EnableModel, "model"), "The model is enabled."),
+		simple("disable", api.DisableModel, rowForm("model", api.DisableModel, "model"), "The model is switched off."),
+	}},
+	{"/people", "members", "People", "users:read", showMembers, []action{
+		{form: "member-invite", do: func(req *request) (_ string, err error) {
+			req.once, err = reveal(req, api.InviteMember, inviteForm)
+			return "", err
+		}},
+	}},
+	{"/channels", "channels", "Channels", "channels:read", showChannels, []action{
+		simple("approve", api.ApproveChannel, rowForm("channel-approve", api.ApproveChannel, "id"), "The channel is active."),
+	}},
+}
+
+// reveal runs an operation with the input of a form, and returns its answer, which the page shows once.
+func reveal[I, T any](req *request, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], f ui.Form) (any, error) {
+	in, err := f.Read(req.sent, values{})
+	if err != nil {
+		return nil, err
+	}
+	return ask(req, o, in)
+}
+
+// simple is an action that runs an operation with the input of a form, and shows the page again.
+func simple(verb string, o api.Operation, f ui.Form, done text.Text) action {
+	return action{verb: verb, form: f.ID, done: done, do: func(req *request) (string, error) { return req.path(), req.change(o, f, values{}) }}
+}
+
+// rowForm reads the buttons of rows, which have one hidden field.
+func rowForm(id string, o api.Operation, field string) ui.Form {
+	return ui.FormOf(o, ui.Form{ID: id}, ui.Field{Name: field, Kind: ui.HiddenField})
+}
+
+// organizationData is the data of all pages of one organization.
+type organizationData struct {
+	// Organization is the answer of api.ReadOrganization, Title its name.
+	Organization any
+	Title, plan  string
+	suspended    bool
+	Tabs         []ui.Link
+	// List holds the rows of the page.
+	List  any
+	Pager pager
+	// File is the address of the list as CSV.
+	File   string
+	Wallet *api.WalletObject
+	// Forms are the forms of the page by their ids.
+	Forms map[string]*ui.Form
+}
+
+// PageTitle is the organization's name.
+func (d *organizationData) PageTitle() string { return d.Title }
+
+func (req *request) organizationPage(show func(*request, *organizationData) error) (any, error) {
+	organization, err := ask(req, api.ReadOrganization, nil)
+	if err != nil {
+		return nil, err
+	}
+	shown := &organizationData{
+		Organization: organization, Title: organization.Name, plan: organization.Plan, suspended: organization.Suspended, Forms: map[string]*ui.Form{},
+	}
+	for _, tab := range tabs {
+		if req.may(tab.scope) {
+			shown.Tabs = append(shown.Tabs, ui.Link{Path: organizationPath(req.id()) + tab.path, Label: req.printer.T(tab.label)})
+		}
+	}
+	return shown, show(req, shown)
+}
+
+// may adds a form to the page if the operator has a scope.
+func (d *organizationData) may(req *request, scope identity.OperatorScope, f ui.Form) {
+	if req.may(scope) {
+		d.Forms[f.ID] = new(req.form(f))
+	}
+}
+
+var (
+	keyForm = ui.FormOf(api.CreateAPIKey, ui.Form{ID: "key-create", Submit: "Create key"},
+		ui.Field{Name: "name", Label: "Name"},
+		ui.Field{Name: "environment", Label: "Environment", Options: []ui.Option{{Value: "live", Label: "Live"}, {Value: "test", Label: "Test"}}},
+		ui.Field{Name: "scopes", Kind: ui.ChecksField, Label: "Scopes", Missing: "Choose at least one scope.", Options: []ui.Option{
+			{Value: string(identity.ModelsRead), Label: "models:read", Hint: "List the models", Selected: true},
+			{Value: string(identity.ChatWrite), Label: "chat:write", Hint: "Ask models", Selected: true},
+		}},
+	)
+	inviteForm = ui.FormOf(api.InviteMember, ui.Form{ID: "member-invite", Submit: "Invite"},
+		ui.Field{Name: "email", Kind: ui.EmailField, Label: "E-mail address", Hint: "They sign in with it. No e-mail is sent."},
+		ui.Field{Name: "role", Kind: ui.SelectField, Label: "Role", Options: []ui.Option{
+			{Value: "member", Label: "Member"}, {Value: "administrator", Label: "Administrator"}, {Value: "owner", Label: "Owner", Selected: true},
+		}},
+	)
+	planForm    = ui.FormOf(api.SetPlan, ui.Form{ID: "plan-set", Submit: "Change"}, ui.Field{Name: "plan", Kind: ui.SelectField, Label: "Plan"})
+	suspendForm = ui.FormOf(api.SuspendOrganization, ui.Form{ID: "organization-suspend", Submit: "Suspend", Danger: true},
+		ui.Field{Name: "reason", Label: "Reason, shown to the owner"})
+	resumeForm = ui.FormOf(api.ResumeOrganization, ui.Form{ID: "organization-resume", Submit: "Resume"},
+		ui.Field{Name: "reason", Label: "Reason, for the audit log"})
+)
+
+func showSummary(req *request, shown *organizationData) (err error) {
+	here := organizationPath(req.id())
+	plans, err := req.plans(shown.plan)
+	if err != nil {
+		return err
+	}
+	shown.may(req, "organizations:write", planForm.With("plan", plans).Of(here+"/plan", nil))
+	if shown.suspended {
+		shown.may(req, "organizations:write", resumeForm.Of(here+"/resume", nil))
+	} else {
+		shown.may(req, "organizations:write", suspendForm.Of(here+"/suspend", nil))
+	}
+	for _, m := range moves[:2] {
+		shown.may(req, "wallet:write", m.form.Of(here+"/"+m.form.ID, nil))
+	}
+	shown.Wallet, err = ask(req, api.GetWallet, nil)
+	return err
+}
+
+// listed returns the input of a list: at most 100 rows from the cursor of the page's address.
+func (req *request) listed() values {
+	return values{"environment": req.query("environment"), "cursor": req.query("cursor"), "limit": "100"}
+}
+
+func showLedger(req *request, shown *organizationData) error {
+	list, err := askTable[api.TransactionObject](req, api.ListTransactions, req.listed())
+	if err != nil {
+		return err
+	}
+	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	for _, t := range list.Data {
+		if t.Kind == "credit" && t.Reference != nil {
+			shown.may(req, "wallet:write", ui.Button("undo-"+t.ID, req.path()+"/undo", "Undo…", "", "amountMicros", ui.Credits(t.AmountMicros),
+				"reference", "undo "+t.ID, "reason", "Undo of "+*t.Reference, "corrects", t.ID))
+		}
+	}
+	return nil
+}
+
+func showCalls(req *request, shown *organizationData) error {
+	list, err := askTable[api.CallObject](req, api.ListCalls, req.listed())
+	if err != nil {
+		return err
+	}
+	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	for _, call := range list.Data {
+		if call.ChargedMicros != "0" {
+			shown.may(req, "wallet:write", ui.Button("refund-"+call.ID, req.path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros))
+		}
+	}
+	return nil
+}
+
+func showKeys(req *request, shown *organizationData) error {
+	list, err := ask(req, api.ListAPIKeys, req.listed())
+	if err != nil {
+		return err
+	}
+	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.may(req, "api_keys:write", keyForm)
+	for _, key := range list.Data {
+		if key.RevokedAt == nil {
+			shown.may(req, "api_keys:write", ui.Button("key-revoke-"+key.ID, req.path()+"/revoke", "Revoke",
+				"Revoke this key? Programs with it are refused from now on.", "id", key.ID))
+		}
+	}
+	return nil
+}
+
+func showModels(req *request, shown *organizationData) error {
+	list, err := ask(req, api.ListOrganizationModels, nil)
+	if err != nil {
+		return err
+	}
+	shown.List = list.Data
+	for _, model := range list.Data {
+		verb, label := "enable", text.Text("Enable")
+		if model.Enabled {
+			verb, label = "disable", "Switch off"
+		}
+		shown.may(req, "models:write", ui.Button("model-"+model.Model, req.path()+"/"+verb, label, "", "model", model.Model))
+	}
+	return nil
+}
+
+func showMembers(req *request, shown *organizationData) error {
+	list, err := ask(req, api.ListMembers, req.listed())
+	if err != nil {
+		return err
+	}
+	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.may(req, "users:write", inviteForm)
+	return nil
+}
+
+func showChannels(req *request, shown *organizationData) error {
+	list, err := ask(req, api.ListChannelStates, req.listed())
+	if err != nil {
+		return err
+	}
+	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	for _, channel := range list.Data {
+		if channel.State == "pending" {
+			shown.may(req, "channels:write", ui.Button("channel-approve-"+channel.ID, req.path()+"/approve", "Approve", "", "id", channel.ID))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
+)
+
+func pages() []page {
+	return slices.Concat(signInPages(), organizationPages(), []page{
+		{path: root, template: "overview", title: "Overview", show: showOverview},
+		{
+			path: root + "/queue", template: "queue", title: "Queue", show: showQueue,
+			actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
+		},
+		{path: root + "/vendors", template: "vendors", title: "Vendors & health", show: showVendors},
+		{path: root + "/audit-log", template: "audit-log", title: "Audit log", show: showActions},
+	})
+}
+
+type queueData struct {
+	Figures []ui.Figure
+	Dead    any
+	Forms   map[string]*ui.Form
+}
+
+func showQueue(req *request) (any, error) {
+	dead, err := ask(req, api.ListDeadTurns, values{"limit": "100"})
+	if err != nil {
+		return nil, err
+	}
+	figures, err := req.queueFigures()
+	if err != nil {
+		return nil, err
+	}
+	shown := queueData{Figures: figures, Dead: dead.Data, Forms: map[string]*ui.Form{}}
+	for _, turn := range dead.Data {
+		f := ui.Button("turn-retry-"+turn.ID, req.path()+"/retry", "Run again", "", "id", turn.ID)
+		if req.may("queue:write") {
+			shown.Forms[f.ID] = new(req.form(f))
+		}
+	}
+	return shown, nil
+}
+
+type actionsData struct {
+	Filter  ui.Form
+	Entries any
+	Pager   pager
+}
+
+func showActions(req *request) (any, error) {
+	list, err := ask(req, api.ListActions, values{"orgId": req.query("orgId"), "cursor": req.query("cursor"), "limit": "100"})
+	if err != nil {
+		return nil, err
+	}
+	filter := ui.Form{ID: "audit-filter", Submit: "Show", Get: true, Fields: []ui.Field{
+		{Name: "orgId", Label: "Only of the organization with this id", Value: req.query("orgId")},
+	}}
+	return actionsData{Filter: req.form(filter), Entries: list.Data, Pager: req.pager(list.NextCursor)}, nil
+}
+
+type vendorsData struct{ Vendors any }
+
+func showVendors(req *request) (any, error) {
+	vendors, err := ask(req, api.ListVendors, nil)
+	if err != nil {
+		return nil, err
+	}
+	return vendorsData{Vendors: vendors.Data}, nil
+}
+
+// queueFigures returns the numbers of the queue.
+func (req *request) queueFigures() ([]ui.Figure, error) {
+	queue, err := ask(req, api.GetQueue, nil)
+	if err != nil {
+		return nil, err
+	}
+	const path = root + "/queue"
+	figures := []ui.Figure{
+		req.figure("waiting", "Conversations wait for an answer", queue.Waiting, path), req.figure("answering", "Are being answered", queue.Answering, path),
+		req.figure("standing", "Turns wait for a change, such as credits", queue.Standing, path),
+		req.figure("given-up", "Turns were given up", queue.Dead, path+"#dead"),
+	}
+	figures[0].Note = req.printer.Tf("the oldest for %d s", queue.OldestSeconds)
+	return figures, nil
+}
+
+// figure is a card with a number.
+func (req *request) figure(id string, label text.Text, number int64, path string) ui.Figure {
+	return ui.Figure{ID: id, Label: req.printer.T(label), Value: req.printer.Number(number), Path: path}
+}

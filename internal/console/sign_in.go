@@ -1,0 +1,138 @@
+package console
+
+import (
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
+)
+
+var signInForm = ui.Form{ID: "sign-in", Submit: "Sign in", Fields: []ui.Field{
+	{Name: "email", Kind: ui.EmailField, Label: "E-mail address", Required: true, Autocomplete: "username"},
+	{Name: "password", Kind: ui.SecretField, Label: "Password", Required: true, Autocomplete: "current-password"},
+}}
+
+var welcomeForm = ui.Form{ID: "welcome", Submit: "Set the password", Fields: []ui.Field{
+	{Name: "token", Label: "Code of the link", Required: true, Autocomplete: "off", Hint: "The part of your link after the #. It works once."},
+	{Name: "password", Kind: ui.SecretField, Label: "New password", Required: true, Autocomplete: "new-password", Hint: "At least 12 characters."},
+}}
+
+// codeField is the field of a code.
+var codeField = ui.Field{
+	Name: "code", Kind: ui.NumberField, Label: "Code of your second factor", Required: true, Autocomplete: "one-time-code",
+	Hint: "Six digits of your authenticator app, or a recovery code.",
+}
+
+// factorData is the data of the page of the second factor.
+type factorData struct {
+	// QR is a picture of the secret, which an operator without a second factor reads into an app. Secret is for typing.
+	QR     template.URL
+	Secret string
+	Form   ui.Form
+	Next   string
+}
+
+func signInPages() []page {
+	operators := func(req *request) *handlers.OperatorSessions { return req.c.config.Operators }
+	return []page{
+		forward(root + "/{$}"),
+		{
+			path: root + "/sign-in", template: "sign-in", title: "Sign in as an operator", public: true,
+			show: func(req *request) (any, error) { return req.form(signInForm), operators(req).Allowed(req.r) },
+			actions: []action{{form: "sign-in", do: func(req *request) (string, error) {
+				_, err := operators(req).SignIn(req.w, req.r, req.sent.Text("email"), req.sent.Text("password"))
+				return root + "/second-factor?next=" + url.QueryEscape(req.next()), err
+			}}},
+		},
+		{
+			path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
+			show: func(req *request) (any, error) { return req.form(welcomeForm), operators(req).Allowed(req.r) },
+			actions: []action{{form: "welcome", do: func(req *request) (string, error) {
+				_, err := operators(req).UseLink(req.w, req.r, strings.TrimSpace(req.sent.Text("token")), req.sent.Text("password"))
+				return root + "/second-factor", err
+			}}},
+		},
+		{
+			path: root + "/second-factor", template: "second-factor", title: "Second factor", halfway: true, show: showFactor,
+			actions: []action{{form: "second-factor", do: func(req *request) (_ string, err error) {
+				code := strings.TrimSpace(req.sent.Text("code"))
+				if secret := req.sent.Text("secret"); secret == "" {
+					return req.next(), operators(req).SecondFactor(req.r, code)
+				} else if req.once, err = operators(req).EnableSecondFactor(req.r, secret, code); err != nil {
+					req.once = nil
+					return "", err
+				}
+				return "", req.enter() // the session as it is now
+			}}},
+		},
+		{
+			path: root + "/sign-out", public: true, show: forward("").show,
+			actions: []action{{form: "sign-out", done: "You are signed out.", do: func(req *request) (string, error) {
+				return root + "/sign-in", operators(req).SignOut(req.w, req.r)
+			}}},
+		},
+	}
+}
+
+// forward returns an address that leads to the overview.
+func forward(path string) page {
+	return page{path: path, public: true, show: func(req *request) (any, error) {
+		http.Redirect(req.w, req.r, root, http.StatusSeeOther)
+		return nil, errAnswered
+	}}
+}
+
+// next returns the page that was requested before signing in. It is always one of ours, whatever the address contains.
+func (req *request) next() string {
+	next, err := url.Parse(req.query("next"))
+	if err != nil || next.Host != "" || next.Scheme != "" || next.Path != path.Clean(next.Path) {
+		return root
+	}
+	if next.Path != root && !strings.HasPrefix(next.Path, root+"/") {
+		return root
+	}
+	return next.RequestURI()
+}
+
+func showFactor(req *request) (any, error) {
+	form := ui.Form{ID: "second-factor", Action: req.r.URL.RequestURI(), Submit: "Continue", Fields: []ui.Field{codeField}}
+	shown := factorData{Next: req.next()}
+	if !req.session.SecondFactor {
+		enrolment := identity.Enrolment{Secret: req.sent.Text("secret")}
+		issuer, _, _ := strings.Cut(req.r.Host, ":")
+		fresh, err := identity.NewEnrolment(issuer, req.session.Email)
+		if err != nil {
+			return nil, err
+		}
+		if enrolment.Secret == "" {
+			enrolment = fresh
+		} else { // the secret of the page that was sent
+			enrolment.URI = strings.Replace(fresh.URI, "secret="+fresh.Secret, "secret="+url.QueryEscape(enrolment.Secret), 1)
+		}
+		picture, err := identity.QR(enrolment.URI)
+		if err != nil {
+			return nil, err
+		}
+		shown.Secret, shown.QR = enrolment.Secret, template.URL("data:image/png;base64,"+base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // G203: our own picture
+		form.Fields = append(form.Fields, ui.Field{Name: "secret", Kind: ui.HiddenField, Value: enrolment.Secret})
+	}
+	shown.Form = req.form(form)
+	return shown, nil
+}
+
+// proveForMoney checks the code in the form, unless the second factor was checked a few minutes ago.
+func (req *request) proveForMoney() error {
+	if req.session.Fresh(identity.MoneyFactorLifetime) {
+		return nil
+	}
+	if err := req.c.config.Operators.SecondFactor(req.r, strings.TrimSpace(req.sent.Text(codeField.Name))); err != nil {
+		return err
+	}
+	return req.enter()
+}
