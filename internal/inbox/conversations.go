@@ -393,11 +393,6 @@ func (m placedMessage) before(other placedMessage) int {
 	return cmp.Or(cmp.Compare(m.placedAt, other.placedAt), cmp.Compare(m.ID, other.ID))
 }
 
-// saidBefore orders waiting texts as [Work.Waiting].
-func (m placedMessage) saidBefore(other placedMessage) int {
-	return cmp.Or(cmp.Compare(m.At, other.At), m.before(other))
-}
-
 // UnreadableText replaces a message that doesn't open: it is damaged, or its key is not in the vault's ring.
 const UnreadableText = "[This message can't be decrypted.]"
 

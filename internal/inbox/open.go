@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -284,7 +285,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) 
 	}
 	quiet := r.runAt.Valid && r.runAt.Int64 > work.ReadAt
 	if !quiet && !work.Conversation.silent(work.ReadAt) && len(r.waiting) > 0 {
-		slices.SortFunc(r.waiting, placedMessage.saidBefore)
+		slices.SortFunc(r.waiting, func(a, b placedMessage) int { return cmp.Or(cmp.Compare(a.At, b.At), a.before(b)) })
 		work.Waiting = messages(r.waiting)
 		work.WaitingSince = slices.MinFunc(r.waiting, placedMessage.before).placedAt
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -98,7 +99,7 @@ func (d *dialect) Header(h http.Header, req *providers.Request) {
 // else has a text; later ones, and messages of tools, are turns of the user.
 func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 	leading := 0
-	for leading < len(req.Messages) && isSystem(req.Messages[leading].Role) {
+	for leading < len(req.Messages) && slices.Contains([]string{"system", "developer"}, req.Messages[leading].Role) {
 		leading++
 	}
 	system, turns := req.Messages[:leading], req.Messages[leading:]
@@ -157,8 +158,6 @@ func addTurns(b *providers.Body, messages []providers.Message) {
 	}
 	b.Add(`}]`)
 }
-
-func isSystem(role string) bool { return role == "system" || role == "developer" }
 
 // lastText returns the index of the last message that has more than white space, or -1.
 func lastText(messages []providers.Message) int {

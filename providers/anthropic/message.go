@@ -72,7 +72,11 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 		piece.Model = doc.model.Text()
 		doc.tokens.output = jsonscan.NoCount // here it is a placeholder
 	case "content_block_start", "content_block_delta":
-		e.remember(data, &doc)
+		// The next event with the same beginning is compared instead of parsed. The ends aren't compared, because the API pads its events with
+		// blanks.
+		if doc.text != nil && doc.textAt <= maxHead && endsEvent(data[doc.textAt+len(doc.text):]) {
+			e.head = append(e.head[:0], data[:doc.textAt]...)
+		}
 		piece.Text = doc.text
 	case "message_delta":
 		if doc.stop != nil {
@@ -92,14 +96,6 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 
 // maxHead limits the bytes of an event that a stream remembers.
 const maxHead = 1 << 10
-
-// remember keeps the beginning of an event that ends after its text. The next event with the same beginning is compared instead of
-// parsed. The ends aren't compared, because the API pads its events with blanks.
-func (e *events) remember(data []byte, doc *document) {
-	if doc.text != nil && doc.textAt <= maxHead && endsEvent(data[doc.textAt+len(doc.text):]) {
-		e.head = append(e.head[:0], data[:doc.textAt]...)
-	}
-}
 
 // textOf returns the literal of an event's text, or nil if the event must be parsed.
 func (e *events) textOf(data []byte) providers.JSONString {
