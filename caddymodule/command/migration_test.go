@@ -18,6 +18,9 @@ import (
 // workingCommands need a store of this program's version. Together with those of TestCommandsThatMayMigrate and withoutStore they are all.
 var workingCommands = []string{
 	"org create --name Acme", "org list", "org suspend org_1 --reason unpaid", "org resume org_1", "org set-plan org_1 --plan pro",
+	"org show org_1", "user reset-second-factor --org org_1 --email a@b.vn",
+	"operator add --email a@b.vn --role viewer", "operator list", "operator set opr_1", "operator remove opr_1", "operator reset-password opr_1",
+	"operator reset-second-factor opr_1", "operator key list",
 	"user invite --org org_1 --email a@b.vn --role owner", "user reset --org org_1 --email a@b.vn", "user list --org org_1",
 	"user set --org org_1 --email a@b.vn --role owner", "user remove --org org_1 --email a@b.vn",
 	"key create --org org_1", "key list --org org_1", "key revoke key_1",

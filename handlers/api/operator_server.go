@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -37,7 +41,7 @@ func operatorOperations() []Operation {
 		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
 		GetWallet, ListTransactions, ListCalls, CreditWallet, AdjustWallet, RefundCall,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
-		ListVendors, ListPlans, ListActions,
+		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
 		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey,
 	}
 }
@@ -136,7 +140,11 @@ var (
 		"List the models of the configuration, and which the organization may call, all on one page"), (*Deps).listOrganizationModels)
 	ListChannelStates = operation(operators("listChannelStates", "GET /channels", "channels:read",
 		"List the channels and their states, oldest first"), (*Deps).listChannelStates)
-	GetQueue    = operation(service("getQueue", "GET /queue", "queue:read", "Get how many messages wait, and since when"), (*Deps).getQueue)
+	GetQueue  = operation(service("getQueue", "GET /queue", "queue:read", "Get how many messages wait, and since when"), (*Deps).getQueue)
+	GetStatus = operation(service("getStatus", "GET /status", "status:read",
+		"Get which servers and workers run, and when the store was backed up last"), (*Deps).getStatus)
+	StartBackup = operation(service("startBackup", "POST /backup", "backup:write",
+		"Write a whole copy of a SQLite store into the folder backups beside it"), (*Deps).startBackup)
 	ListVendors = operation(service("listVendors", "GET /vendors", "vendors:read",
 		"List the endpoints of the models as the process that answers sees them, all on one page"), (*Deps).listVendors)
 	ListPlans = operation(service("listPlans", "GET /plans", "organizations:read", "List the plans, all on one page"), (*Deps).listPlans)
@@ -203,6 +211,75 @@ func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{})
 		return nil, handlers.Internal(err)
 	}
 	return endpoint.Answer(queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}), nil
+}
+
+// statusObject is the state of the service.
+type statusObject struct {
+	Engine       string   `json:"engine" enum:"sqlite,postgres"`
+	Processes    []string `json:"processes" nullable:"false" doc:"The servers and workers that showed a sign of life within a minute"`
+	LastBackupAt *string  `json:"lastBackupAt" format:"date-time" doc:"null: no backup was made with caddy svc backup or here"`
+}
+
+func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.JSON[statusObject], error) {
+	status := statusObject{Engine: string(d.DB.Engine()), Processes: []string{}}
+	living, err := d.DB.Processes.Living(ctx)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	for _, process := range living {
+		status.Processes = append(status.Processes, process.Name)
+	}
+	backup, err := d.DB.LastBackup(ctx)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	status.LastBackupAt = endpoint.TimestampOrNull(backup)
+	return endpoint.Answer(status), nil
+}
+
+// maxBackups bounds the copies in the folder, because an operator's key could fill the disk.
+const maxBackups = 30
+
+// backupObject is a copy of the store.
+type backupObject struct {
+	Name  string `json:"name" doc:"The file in the folder backups beside the store"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[backupObject], error) {
+	refused := func(message string, cause error) error {
+		return &handlers.Error{Code: errcode.Conflict, Message: message, Cause: cause}
+	}
+	if d.DB.Engine() != store.SQLite {
+		return nil, refused("The store is PostgreSQL, which is backed up with pg_dump.", nil)
+	}
+	folder := filepath.Join(filepath.Dir(d.DB.Location().DSN), "backups")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, handlers.Internal(fmt.Errorf("making the folder of backups: %w", err))
+	}
+	copies, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the folder of backups: %w", err))
+	}
+	if len(copies) >= maxBackups {
+		return nil, refused(fmt.Sprintf("The folder of backups has %d files. Move old ones elsewhere.", len(copies)), nil)
+	}
+	name := "svc-" + d.Now().UTC().Format("20060102-150405") + ".db"
+	path := filepath.Join(folder, name)
+	if err := d.DB.BackupTo(ctx, path); errors.Is(err, fs.ErrExist) {
+		return nil, refused("A backup of this second is there already.", err)
+	} else if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("backing up the store: %w", err))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading a backup: %w", err))
+	}
+	err = d.DB.AuditLog.Add(ctx, store.AuditEntry{Actor: principal.Actor(), Action: "store.backup", Target: name})
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("recording a backup: %w", err))
+	}
+	return endpoint.Answer(backupObject{name, info.Size()}), nil
 }
 
 // vendorObject is the state of an endpoint of a model in the process that answers.

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +39,7 @@ func (o *fixture) serveOperator(db *store.DB) {
 	deps.Endpoints = func() []gateway.EndpointState {
 		return []gateway.EndpointState{{Provider: "echo", Upstream: "a", Cooled: time.Minute, Attempts: map[string]int64{"answered": 2, "failed": 1}}}
 	}
+	deps.StartDoctor = func(context.Context, string, bool) error { return nil }
 	o.Server = NewOperator(deps)
 }
 
@@ -58,7 +61,7 @@ var operatorBodies = map[string]string{
 	"/models/enable": `{"model":"echo/a"}`, "/models/disable": `{"model":"echo/a"}`, "/api-keys": `{}`,
 	"/members": `{"email":"new@example.com","role":"member"}`, "/members/{id}": `{"role":"member"}`,
 	"/wallet/credits": `{"amountMicros":"1","reference":"r"}`, "/wallet/adjustments": `{"amountMicros":"1","reference":"r","reason":"r"}`,
-	"/calls/{id}/refund": `{}`, "/operator-keys": `{"name":"new","scopes":["operator_keys:write"]}`,
+	"/calls/{id}/refund": `{}`, "/doctor": `{}`, "/operator-keys": `{"name":"new","scopes":["operator_keys:write"]}`,
 }
 
 // TestOperatorsRights: every route × every kind of credentials. Only an operator's key with the scope of the operation gets in.
@@ -306,6 +309,13 @@ func TestStateOfTheService(t *testing.T) {
 	require.Equal(t, []any{map[string]any{"model": "echo/a", "enabled": true}, map[string]any{"model": "echo/b", "enabled": false}},
 		o.ask(t, http.StatusOK, http.MethodGet, "/operator/organizations/org_1/models", key, "")["data"])
 	require.Equal(t, 0.0, o.ask(t, http.StatusOK, http.MethodGet, "/operator/queue", key, "")["waiting"])
+	require.Equal(t, map[string]any{"engine": "sqlite", "processes": []any{}, "lastBackupAt": nil},
+		o.ask(t, http.StatusOK, http.MethodGet, "/operator/status", key, ""))
+	backup := o.ask(t, http.StatusCreated, http.MethodPost, "/operator/backup", key, "")
+	require.Equal(t, "svc-20261121-100000.db", backup["name"])
+	require.FileExists(t, filepath.Join(filepath.Dir(o.DB.Location().DSN), "backups", "svc-20261121-100000.db"))
+	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, "/operator/status", key, "")["lastBackupAt"])
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/operator/backup", key, "")
 }
 
 // TestChannelStates: the operator sees the state of channels, and nothing of their credentials.
