@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/conditions"
@@ -256,6 +257,8 @@ const (
 	longQueue = time.Minute
 	// oldBackup is the age of the last backup that is a condition: a daily job may take an hour.
 	oldBackup = 25 * time.Hour
+	// walletsInterval is the time between two reads of the spending of all wallets.
+	walletsInterval = 10 * time.Minute
 	// certificateShare is the part of a certificate's life that is left when its renewal has failed for long: Caddy renews at a third.
 	certificateShare = 6
 )
@@ -303,7 +306,8 @@ func (a *App) certificate(now time.Time) (host string, end time.Time) {
 	return base.Hostname(), end
 }
 
-// ServiceConditions returns the conditions of the whole service, by the store and the configuration. The defaults must be filled in.
+// ServiceConditions returns the conditions of the whole service, by the store and the configuration. The defaults must be filled in. It is for one
+// goroutine.
 func (a *App) ServiceConditions(ctx context.Context, db *store.DB) (found []conditions.Condition, err error) {
 	add := func(holds bool, kind conditions.Kind, subject, format string, args ...any) {
 		if holds {
@@ -331,6 +335,15 @@ func (a *App) ServiceConditions(ctx context.Context, db *store.DB) (found []cond
 		add(c.State == store.ChannelPending, conditions.ChannelPending, c.ID, "%swaits for approval.", of)
 		add(c.State == store.ChannelNeedsReauth, conditions.ChannelReauth, c.ID, "%sneeds new credentials.", of)
 		add(c.State == store.ChannelActive, conditions.ChannelExpiring, c.ID, "%shas a token that ends on %s.", of, store.EventTime(c.ExpiresAt))
+	}
+	if now-a.walletsRead >= walletsInterval.Milliseconds() {
+		if a.endingWallets, err = billing.NewBook(db).EndingWallets(ctx, conditions.Most/4); err != nil {
+			return nil, err
+		}
+		a.walletsRead = now
+	}
+	for _, org := range a.endingWallets {
+		add(true, conditions.WalletEnds, org, "The wallet of organization %s lasts for less than two days at its present spending.", org)
 	}
 	backup, err := db.LastBackup(ctx)
 	if err != nil {

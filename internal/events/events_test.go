@@ -467,3 +467,44 @@ func TestRotation(t *testing.T) {
 		require.Equal(t, expected(r.all()[2], newer), r.all()[2].Signature)
 	})
 }
+
+// TestOperatorsEvents guarantees that the operator's events reach the addresses of the configuration once, signed with their secrets and retried,
+// that an organization's deliverer leaves them alone, and that an address which a process doesn't have waits for another process.
+func TestOperatorsEvents(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		operator := receive(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		secret := events.NewSecret()
+		require.NoError(t, f.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			store.QueueOperatorEvent(tx, []string{"op_1", "op_2"}, "condition.began", map[string]string{"kind": "queue_waits"})
+			return nil
+		}))
+		f.start(events.Config{Policy: open})
+		stop := f.start(events.Config{Policy: open, Operator: map[string]events.OperatorEndpoint{"op_1": {URL: operator.URL, Secret: secret}}})
+		f.await("the event", func() bool { return f.deliveries("", "op_1")[0].Attempts == 1 && f.deliveries("", "op_1")[0].Outcome != "" })
+		require.Equal(t, store.DeliveryPending, f.deliveries("", "op_1")[0].State)
+		require.NoError(t, f.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(1, `UPDATE event_deliveries SET run_at = 0 WHERE endpoint_id = 'op_1'`)
+			return nil
+		}))
+		f.await("the event", func() bool { return f.deliveries("", "op_1")[0].State == store.DeliveryDelivered })
+		stop()
+		got := operator.all()
+		require.Len(t, got, 2)
+		require.Equal(t, got[0].ID, got[1].ID)
+		at, err := strconv.ParseInt(got[1].Timestamp, 10, 64)
+		require.NoError(t, err)
+		signature, err := events.Signature(secret, got[1].ID, at, []byte(got[1].Body))
+		require.NoError(t, err)
+		require.Equal(t, signature, got[1].Signature)
+		require.JSONEq(t, `{"type":"condition.began","timestamp":"`+store.EventTime(f.deliveries("", "op_1")[0].CreatedAt)+`","data":{"kind":"queue_waits"}}`, got[1].Body)
+		other := f.deliveries("", "op_2")[0]
+		require.Equal(t, store.DeliveryPending, other.State)
+		require.Equal(t, store.OutcomeDisabled, other.Outcome)
+	})
+}
