@@ -287,8 +287,8 @@ func codeRefusal(err error) error {
 		message := "These digits are right for a clock that is about %d minutes ahead. Have the device that shows them set its time automatically, " +
 			"and try again."
 		if clock.Ahead < 0 {
-			message = "These digits are right for a clock that is about %d minutes behind. Have the device that shows them set its time automatically, " +
-				"and try again."
+			message = "These digits are right for a clock that is about %d minutes behind. Have the device that shows them set its time " +
+				"automatically, and try again."
 		}
 		refused.Message = fmt.Sprintf(message, int(math.Ceil(clock.Ahead.Abs().Minutes())))
 	case errors.Is(err, identity.ErrCodeNeeded):

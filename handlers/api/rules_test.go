@@ -412,7 +412,9 @@ func TestPageParameters(t *testing.T) {
 	encoded := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, route := range o.Routes() {
 		if route.Method != http.MethodGet || strings.Contains(route.Path, "{") ||
-			slices.Contains([]string{"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/provider-keys", "/agents/models"}, route.Path) {
+			slices.Contains([]string{
+				"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/session/second-factor", "/provider-keys", "/agents/models",
+			}, route.Path) {
 			continue
 		}
 		principal := someoneFor(route, "owner")

@@ -50,7 +50,7 @@ func (req *pageRequest) signInPage(f form) (any, error) {
 // second factor.
 var lateFields = []string{"organization", "code"}
 
-// withLate returns a form with those of its late fields that were asked for or filled in.
+// withLate returns a form without the late fields that were neither asked for nor filled in.
 func (req *pageRequest) withLate(f form) form {
 	for _, name := range lateFields {
 		if (req.refused == nil || req.refused.Field != name) && req.text(name) == "" {

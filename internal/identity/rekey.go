@@ -56,8 +56,7 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 
 	factors := rekeying{ring: ring}
 	err = db.SecondFactors.Each(ctx, func(f store.SecondFactor) error {
-		name := fmt.Sprintf("second factor of %s", f.PersonID)
-		return factors.renew(name, f.Secret, vault.SecondFactor(f.OrgID, f.PersonID), func(fresh []byte) (bool, error) {
+		return factors.renew("second factor of "+f.PersonID, f.Secret, vault.SecondFactor(f.OrgID, f.PersonID), func(fresh []byte) (bool, error) {
 			return db.SecondFactors.Reseal(ctx, f.OrgID, f.PersonID, f.Secret, fresh)
 		})
 	})

@@ -96,7 +96,7 @@ func matchCode(secret, code string, now, used int64) (step int64, err error) {
 	current := now / 1000 / stepSeconds
 	for away := int64(0); away <= clockSteps; away++ {
 		for _, step := range []int64{current - away, current + away} {
-			right, err := hotp.GenerateCodeCustom(secret, uint64(max(step, 0)), hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+			right, err := hotp.GenerateCode(secret, uint64(max(step, 0))) // six digits of SHA-1
 			switch {
 			case err != nil:
 				return 0, fmt.Errorf("computing a code: %w", err)
@@ -137,15 +137,6 @@ type person struct{ orgID, id, actor string }
 type secondFactors struct {
 	db   *store.DB
 	ring *vault.Ring
-}
-
-// has reports whether a person has a second factor.
-func (f secondFactors) has(ctx context.Context, who person) (bool, error) {
-	_, err := f.db.SecondFactors.Of(ctx, who.orgID, who.id)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // enable stores the secret of an [Enrolment] after a code of it, and returns the recovery codes, which are shown this once. The person's
@@ -204,37 +195,40 @@ func (f secondFactors) check(ctx context.Context, who person, code string) error
 }
 
 func (f secondFactors) use(ctx context.Context, who person, factor store.SecondFactor, code string) error {
-	var first bool
+	use := f.useRecovery
 	if len(code) == codeDigits {
-		secret, err := f.ring.Open(factor.Secret, vault.SecondFactor(who.orgID, who.id))
-		if err != nil {
-			return fmt.Errorf("opening a second factor: %w", err)
-		}
-		now, err := f.db.Now(ctx)
-		if err != nil {
-			return err
-		}
-		step, err := matchCode(string(secret), code, now, factor.Step)
-		if err != nil {
-			return err
-		}
-		if first, err = f.db.SecondFactors.UseStep(ctx, who.orgID, who.id, step); err != nil {
-			return fmt.Errorf("using a code: %w", err)
-		}
-	} else {
-		hash, err := recoveryHash(code), error(nil)
-		switch {
-		case len(factor.Recovery) == 0:
-			return ErrNoRecoveryCodes
-		case !slices.Contains(factor.Recovery, hash):
-			return ErrWrongCode // a used one, too
-		}
-		if first, _, err = f.db.SecondFactors.UseRecovery(ctx, who.actor, who.orgID, who.id, hash); err != nil {
-			return fmt.Errorf("using a recovery code: %w", err)
-		}
+		use = f.useCode
 	}
-	if !first { // used at the same moment
-		return ErrCodeUsed
+	first, err := use(ctx, who, factor, code)
+	if err == nil && !first { // used at the same moment
+		err = ErrCodeUsed
 	}
-	return nil
+	return err
+}
+
+func (f secondFactors) useCode(ctx context.Context, who person, factor store.SecondFactor, code string) (first bool, err error) {
+	secret, err := f.ring.Open(factor.Secret, vault.SecondFactor(who.orgID, who.id))
+	if err != nil {
+		return false, fmt.Errorf("opening a second factor: %w", err)
+	}
+	now, err := f.db.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	step, err := matchCode(string(secret), code, now, factor.Step)
+	if err != nil {
+		return false, err
+	}
+	return f.db.SecondFactors.UseStep(ctx, who.orgID, who.id, step)
+}
+
+func (f secondFactors) useRecovery(ctx context.Context, who person, factor store.SecondFactor, code string) (first bool, err error) {
+	hash := recoveryHash(code)
+	switch {
+	case len(factor.Recovery) == 0:
+		return false, ErrNoRecoveryCodes
+	case !slices.Contains(factor.Recovery, hash):
+		return false, ErrWrongCode // a used one, too
+	}
+	return f.db.SecondFactors.UseRecovery(ctx, who.actor, who.orgID, who.id, hash)
 }

@@ -151,7 +151,8 @@ func queueEndOperator(tx Tx, id string) {
 // PutLink gives an operator a new one-time link, which replaces the old one. It returns [ErrNotFound] if there is no such operator.
 func (o Operators) PutLink(ctx context.Context, actor, id string, link UserLink) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		err := change(ctx, tx, `UPDATE operators SET link_hash = $2, link_until = $3 WHERE id = $1 RETURNING id`, id, link.Hash[:], tx.Now()+link.Lifetime)
+		err := change(ctx, tx, `UPDATE operators SET link_hash = $2, link_until = $3 WHERE id = $1 RETURNING id`,
+			id, link.Hash[:], tx.Now()+link.Lifetime)
 		if err != nil {
 			return err
 		}
