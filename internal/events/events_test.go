@@ -486,7 +486,9 @@ func TestOperatorsEvents(t *testing.T) {
 		}))
 		f.start(events.Config{Policy: open})
 		stop := f.start(events.Config{Policy: open, Operator: map[string]events.OperatorEndpoint{"op_1": {URL: operator.URL, Secret: secret}}})
-		f.await("the event", func() bool { return f.deliveries("", "op_1")[0].Attempts == 1 && f.deliveries("", "op_1")[0].Outcome != "" })
+		f.await("the event", func() bool {
+			return f.deliveries("", "op_1")[0].Attempts == 1 && f.deliveries("", "op_1")[0].Outcome != ""
+		})
 		require.Equal(t, store.DeliveryPending, f.deliveries("", "op_1")[0].State)
 		require.NoError(t, f.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 			tx.Queue(1, `UPDATE event_deliveries SET run_at = 0 WHERE endpoint_id = 'op_1'`)
