@@ -27,7 +27,7 @@ import (
 var (
 	// ErrCodeNeeded: the password is right, and a code is needed beside it.
 	ErrCodeNeeded = errors.New("a code of the second factor is needed")
-	// ErrWrongCode: neither a code of this time nor a recovery code.
+	// ErrWrongCode: neither a code up to now nor a recovery code.
 	ErrWrongCode = errors.New("the code is wrong")
 	// ErrCodeUsed: a code is valid once.
 	ErrCodeUsed = errors.New("the code was used already")
@@ -37,7 +37,8 @@ var (
 	ErrNoSecondFactor = errors.New("there is no second factor")
 )
 
-// ClockError reports a code that is right at another time, because the clock of the device or of the database is off.
+// ClockError reports a code that is right at another time, because the clock of the device or of the database is off. Where a second factor is
+// checked, it reports only codes of the past, which are worth nothing.
 type ClockError struct {
 	// Ahead is by how much the device's clock is ahead. It is negative for a clock that is behind.
 	Ahead time.Duration
@@ -216,6 +217,9 @@ func (f secondFactors) useCode(ctx context.Context, who person, factor store.Sec
 		return false, err
 	}
 	step, err := matchCode(string(secret), code, now, factor.Step)
+	if clock, early := errors.AsType[*ClockError](err); early && clock.Ahead > 0 {
+		return false, ErrWrongCode // an intruder who guessed a later code would learn when it is valid
+	}
 	if err != nil {
 		return false, err
 	}
