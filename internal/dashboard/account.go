@@ -194,8 +194,10 @@ func accountPage() page {
 			factor, err := req.secondFactor()
 			return accountData{
 				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
-				Language:     req.form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
-				Leave:        req.form(ui.Button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+				Language: req.form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
+				Leave: req.form(ui.Button(
+					"account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?",
+				)),
 				secondFactor: factor,
 			}, err
 		},
