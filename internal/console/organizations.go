@@ -72,7 +72,8 @@ func (req *request) plans(chosen string) (options []ui.Option, err error) {
 		return nil, err
 	}
 	for _, plan := range list.Data {
-		options = append(options, ui.Option{Value: plan.Name, Label: text.Text(plan.Name), Named: true, Selected: plan.Name == chosen || chosen == "" && plan.Default})
+		selected := plan.Name == chosen || chosen == "" && plan.Default
+		options = append(options, ui.Option{Value: plan.Name, Label: text.Text(plan.Name), Named: true, Selected: selected})
 	}
 	return options, nil
 }

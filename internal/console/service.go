@@ -80,7 +80,8 @@ func (req *request) queueFigures() ([]ui.Figure, error) {
 	}
 	const path = root + "/queue"
 	figures := []ui.Figure{
-		req.figure("waiting", "Conversations wait for an answer", queue.Waiting, path), req.figure("answering", "Are being answered", queue.Answering, path),
+		req.figure("waiting", "Conversations wait for an answer", queue.Waiting, path),
+		req.figure("answering", "Are being answered", queue.Answering, path),
 		req.figure("standing", "Turns wait for a change, such as credits", queue.Standing, path),
 		req.figure("given-up", "Turns were given up", queue.Dead, path+"#dead"),
 	}

@@ -119,7 +119,8 @@ func showFactor(req *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown.Secret, shown.QR = enrolment.Secret, template.URL("data:image/png;base64,"+base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // G203: our own picture
+		shown.Secret = enrolment.Secret
+		shown.QR = template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // G203: our own picture
 		form.Fields = append(form.Fields, ui.Field{Name: "secret", Kind: ui.HiddenField, Value: enrolment.Secret})
 	}
 	shown.Form = req.form(form)
