@@ -247,13 +247,13 @@ func (b *Book) EndingWallets(ctx context.Context, limit int) (ending []string, e
 		return nil, err
 	}
 	first := now/dayMillis - 2
-	passed, after := float64(now-first*dayMillis)/dayMillis, ""
+	hours, after := (now-first*dayMillis)/(dayMillis/24), "" // 48 or more
 	err = store.ReadPages(ctx, pageRows/4, func(rows int) (bool, error) {
 		page, err := store.ReadRows(ctx, b.db, "look for wallets that end soon", func(row store.Row) (org string, err error) {
 			var balance, spent int64
 			err = row.Scan(&org, &balance, &spent)
 			after = org
-			if float64(balance) < float64(spent)/passed*endingDays && len(ending) < limit {
+			if balance < spent/hours*24*endingDays && len(ending) < limit {
 				ending = append(ending, org)
 			}
 			return org, err

@@ -360,12 +360,12 @@ func usageTypes(key ...string) []string {
 func (r *usageRun) write(ctx context.Context, last bool) error {
 	began := time.Now()
 	err := r.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		text, arguments := `UPDATE usage_progress SET lease_until = $2 WHERE id = 1 AND owner = $1 RETURNING id`, []any{r.owner, tx.Now() + usageLease}
+		change, value := `lease_until = $2`, tx.Now()+usageLease
 		if last {
-			text, arguments = `UPDATE usage_progress SET lease_until = 0, through = $2 WHERE id = 1 AND owner = $1 RETURNING id`, []any{r.owner, r.until}
+			change, value = `lease_until = 0, through = $2`, r.until
 			tx.Queue(store.AnyRows, `DELETE FROM usage_minutes WHERE minute < $1`, r.now/minuteMillis-usageMinutes)
 		}
-		if owned, err := store.Changed(ctx, tx, text, arguments...); err != nil || !owned {
+		if owned, err := store.Changed(ctx, tx, `UPDATE usage_progress SET `+change+` WHERE id = 1 AND owner = $1 RETURNING id`, r.owner, value); err != nil || !owned {
 			return cmp.Or(err, errUsageLost)
 		}
 		r.queueDays(tx)

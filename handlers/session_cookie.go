@@ -294,8 +294,8 @@ func codeRefusal(err error) error {
 	case errors.Is(err, identity.ErrCodeNeeded):
 		refused.Message = "Enter the six digits that your authenticator app shows, or a recovery code."
 	case errors.Is(err, identity.ErrWrongCode):
-		refused.Message = "This is wrong. Enter the six digits that your authenticator app shows now, on a device that sets its time automatically, " +
-			"or an unused recovery code."
+		refused.Message = "This is wrong. Enter the six digits that your authenticator app shows now, on a device that sets its time " +
+			"automatically, or an unused recovery code."
 	case errors.Is(err, identity.ErrCodeUsed):
 		refused.Message = "These digits were used already. Wait for the next ones, up to 30 seconds."
 	case errors.Is(err, identity.ErrNoRecoveryCodes):

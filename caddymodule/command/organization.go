@@ -17,7 +17,10 @@ func orgCommand(f *commandFlags) *cobra.Command {
 			example: `  $ caddy svc org create --name "Acme" --plan pro --json`,
 		},
 		operation{Operation: api.ListOrganizations, verb: "list", columns: []string{"id", "name", "plan", "externalId", "suspendedAt", "createdAt"}},
-		operation{Operation: api.SuspendOrganization, verb: "suspend", ofOrg: true, example: "  $ caddy svc org suspend org_… --reason \"invoice 17 is unpaid\""},
+		operation{
+			Operation: api.SuspendOrganization, verb: "suspend", ofOrg: true,
+			example: "  $ caddy svc org suspend org_… --reason \"invoice 17 is unpaid\"",
+		},
 		operation{Operation: api.ResumeOrganization, verb: "resume", ofOrg: true, example: "  $ caddy svc org resume org_…"},
 		operation{Operation: api.SetPlan, verb: "set-plan", ofOrg: true, example: "  $ caddy svc org set-plan org_… --plan pro"},
 		operation{Operation: api.ReadOrganization, verb: "show", ofOrg: true, example: "  $ caddy svc org show org_…"},
@@ -159,7 +162,8 @@ func operatorCommand(f *commandFlags) *cobra.Command {
 	keys := noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the keys for the operator's interface"}, f.operations("key",
 		operation{
 			Operation: api.CreateOperatorKey, verb: "create",
-			long: `Creates a key for the operator's interface and shows it, only this once: the store has its SHA-256 hash. It is refused everywhere else.
+			long: `Creates a key for the operator's interface and shows it, only this once: the store has its SHA-256 hash. It is
+refused everywhere else.
 
 Scopes: ` + identity.JoinScopes(identity.AllOperatorScopes(), ", ") + ".",
 			example: `  $ caddy svc operator key create --name sign-up --scopes organizations:write,api_keys:write --expires-in-days 365`,

@@ -71,8 +71,8 @@ func (f *commandFlags) remote() (*remote, error) {
 		key = string(text)
 	}
 	if key = strings.TrimSpace(key); key == "" {
-		return nil, fmt.Errorf("--server needs an operator's key in %s or --server-key-file; `caddy svc operator key create` makes one on the machine",
-			operatorKeyVariable)
+		return nil, fmt.Errorf("--server needs an operator's key in %s or --server-key-file; "+
+			"`caddy svc operator key create` makes one on the machine", operatorKeyVariable)
 	}
 	return &remote{url: address.Scheme + "://" + address.Host, key: key, actor: operator(), client: http.Client{
 		Timeout: remoteWait, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -136,8 +136,11 @@ func (r *remote) send(request *http.Request) (any, error) {
 // memberID returns the id of an organization's user with an e-mail address.
 func (r *remote) memberID(ctx context.Context, orgID, email string) (string, error) {
 	var page struct {
-		Data       []struct{ ID, Email string } `json:"data"`
-		NextCursor *string                      `json:"nextCursor"`
+		Data []struct {
+			ID    string `json:"id"`
+			Email string `json:"email"`
+		} `json:"data"`
+		NextCursor *string `json:"nextCursor"`
 	}
 	for values := (endpoint.Values{"limit": "100"}); ; values["cursor"] = *page.NextCursor {
 		body, err := r.run(ctx, api.ListMembers, orgID, values)
@@ -154,7 +157,8 @@ func (r *remote) memberID(ctx context.Context, orgID, email string) (string, err
 			}
 		}
 		if page.NextCursor == nil {
-			return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, cmp.Or(email, "-"))
+			return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them",
+				orgID, cmp.Or(email, "-"))
 		}
 	}
 }

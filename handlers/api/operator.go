@@ -20,14 +20,16 @@ import (
 
 // The operator's operations on the service as a whole. Neither they nor the other operations of the operator have a route of the organization API.
 var (
-	CreateOrganization = operation(service("createOrganization", "POST /organizations", "organizations:write", "Create an organization"), (*Deps).createOrganization)
-	ListOrganizations  = operation(service("listOrganizations", "GET /organizations", "organizations:read",
+	CreateOrganization = operation(service("createOrganization", "POST /organizations", "organizations:write",
+		"Create an organization"), (*Deps).createOrganization)
+	ListOrganizations = operation(service("listOrganizations", "GET /organizations", "organizations:read",
 		"List the organizations, oldest first"), (*Deps).listOrganizations)
 	ListActions = operation(service("listActions", "GET /audit-log", "audit_log:read",
 		"List who changed what in the service, newest first"), (*Deps).listActions)
 	ListDeadTurns = operation(service("listDeadTurns", "GET /turns", "queue:read",
 		"List the turns that were given up, the longest ago first, all on one page"), (*Deps).listDeadTurns)
-	RetryTurn = operation(acting(service("retryTurn", "POST /turns/{id}/retry", "queue:write", "Let a turn that was given up run again")), (*Deps).retryTurn)
+	RetryTurn = operation(acting(service("retryTurn", "POST /turns/{id}/retry", "queue:write",
+		"Let a turn that was given up run again")), (*Deps).retryTurn)
 )
 
 // The operator's operations on one organization.

@@ -62,7 +62,7 @@ type issuedOperatorKey struct {
 
 type operatorKeyCreation struct {
 	Name          string   `json:"name"                    minLength:"1" maxLength:"100" doc:"Unique among the keys in use; the audit log has it"`
-	Scopes        []string `json:"scopes"                  minItems:"1" maxItems:"100" nullable:"false" doc:"Such as organizations:read; at most yours"`
+	Scopes        []string `json:"scopes"                  minItems:"1" maxItems:"100" nullable:"false" doc:"At most yours, such as usage:read"`
 	ExpiresInDays *int64   `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the operator key that makes it"`
 	ExpiresAt     *string  `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z"`
 }
@@ -82,7 +82,8 @@ func (d *Deps) createOperatorKey(
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator key with this name already.", Cause: err}
 	case errors.Is(err, store.ErrLimit):
 		return nil, &handlers.Error{
-			Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf("There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys),
+			Code: errcode.Conflict, Cause: err,
+			Message: fmt.Sprintf("There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys),
 		}
 	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An operator key can't make a key that is valid longer than itself.")
@@ -219,7 +220,8 @@ func refuseOperator(err error) error {
 		return handlers.NotFound("There is no operator with this id, or none with a second factor.")
 	case errors.Is(err, store.ErrLastAdministrator):
 		return &handlers.Error{
-			Code: errcode.Conflict, Message: "This is the last administrator who can sign in. Make another operator an administrator first.", Cause: err,
+			Code: errcode.Conflict, Cause: err,
+			Message: "This is the last administrator who can sign in. Make another operator an administrator first.",
 		}
 	default:
 		return handlers.Internal(fmt.Errorf("changing an operator: %w", err))

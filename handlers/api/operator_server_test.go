@@ -230,8 +230,8 @@ func post(serve handlers.Handler, path, key, once, body string) (status int, tex
 func TestPostsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	o := operatorFixture(t)
-	key, other := o.all(t), ""
-	_, other = operatorKey(t, o.DB, "other", nil, "api_keys:write")
+	key := o.all(t)
+	_, other := operatorKey(t, o.DB, "other", nil, "api_keys:write")
 	const path = "/operator/organizations/org_1/api-keys"
 	status, first, replayed := post(o.Serve, path, key, "a", `{"name":"shop"}`)
 	require.Equal(t, http.StatusCreated, status, first)
@@ -308,7 +308,7 @@ func TestStateOfTheService(t *testing.T) {
 	o.ask(t, http.StatusOK, http.MethodPost, "/operator/organizations/org_1/models/disable", key, `{"model":"echo/b"}`)
 	require.Equal(t, []any{map[string]any{"model": "echo/a", "enabled": true}, map[string]any{"model": "echo/b", "enabled": false}},
 		o.ask(t, http.StatusOK, http.MethodGet, "/operator/organizations/org_1/models", key, "")["data"])
-	require.Equal(t, 0.0, o.ask(t, http.StatusOK, http.MethodGet, "/operator/queue", key, "")["waiting"])
+	require.Zero(t, o.ask(t, http.StatusOK, http.MethodGet, "/operator/queue", key, "")["waiting"])
 	require.Equal(t, map[string]any{"engine": "sqlite", "processes": []any{}, "lastBackupAt": nil},
 		o.ask(t, http.StatusOK, http.MethodGet, "/operator/status", key, ""))
 	backup := o.ask(t, http.StatusCreated, http.MethodPost, "/operator/backup", key, "")

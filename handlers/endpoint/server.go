@@ -52,8 +52,8 @@ type Server struct {
 	functions map[string]function
 }
 
-// New returns a server without operations. sessions are the login sessions of people; nil means keys only. bodies is the budget of all request bodies and
-// answers in memory; nil means unlimited.
+// New returns a server without operations. sessions are the login sessions of people; nil means keys only. bodies is the budget of all request
+// bodies and answers in memory; nil means unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	s := &Server{
 		authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux(), functions: map[string]function{},

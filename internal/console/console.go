@@ -38,7 +38,7 @@ type Config struct {
 	// Operators are the accounts and sessions of operators.
 	Operators *handlers.OperatorSessions
 	// Ask runs an operation for an operator, on an organization unless orgID is empty. Its errors are [handlers.Error]s, and were logged.
-	Ask func(w http.ResponseWriter, r *http.Request, by *identity.Principal, orgID string, o api.Operation, in endpoint.Values) (answer any, err error)
+	Ask func(w http.ResponseWriter, r *http.Request, by *identity.Principal, orgID string, o api.Operation, in endpoint.Values) (any, error)
 	// Currency is the ISO 4217 code of amounts. Empty means credits.
 	Currency string
 	// Logger logs failures. Nil discards them.

@@ -114,9 +114,9 @@ func signedIn(t *testing.T, role string) *fixture {
 }
 
 // code returns the code of the second factor, some steps of 30 s from now.
-func (f *fixture) code(t *testing.T, steps time.Duration) string {
+func (f *fixture) code(t *testing.T, steps int) string {
 	t.Helper()
-	code, err := totp.GenerateCode(f.secret, time.Now().Add(steps*30*time.Second))
+	code, err := totp.GenerateCode(f.secret, time.Now().Add(time.Duration(30*steps)*time.Second))
 	require.NoError(t, err)
 	return code
 }

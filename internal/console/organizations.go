@@ -162,7 +162,8 @@ func (req *request) organizationPage(show func(*request, *organizationData) erro
 		return nil, err
 	}
 	shown := &organizationData{
-		Organization: organization, Title: organization.Name, plan: organization.Plan, suspended: organization.Suspended, Forms: map[string]*ui.Form{},
+		Organization: organization, Title: organization.Name, plan: organization.Plan, suspended: organization.Suspended,
+		Forms: map[string]*ui.Form{},
 	}
 	for _, tab := range tabs {
 		if req.may(tab.scope) {
@@ -248,7 +249,8 @@ func showCalls(req *request, shown *organizationData) error {
 	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
 	for _, call := range list.Data {
 		if call.ChargedMicros != "0" {
-			shown.may(req, "wallet:write", ui.Button("refund-"+call.ID, req.path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros))
+			refund := ui.Button("refund-"+call.ID, req.path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros)
+			shown.may(req, "wallet:write", refund)
 		}
 	}
 	return nil

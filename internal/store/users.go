@@ -45,7 +45,9 @@ var (
 	})
 	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (
 		SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users
-		UNION ALL SELECT ` + people.list("", map[string]string{"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''"}) + ` FROM invitations
+		UNION ALL SELECT ` + people.list("", map[string]string{
+		"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''",
+	}) + ` FROM invitations
 	) AS people`
 )
 

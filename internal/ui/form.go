@@ -50,7 +50,7 @@ const (
 
 // Form is a form as the template "form" shows it, after [Form.Shown]. A form of an operation is made once, by [FormOf], and gets its first values by
 // [Form.Of].
-type Form struct {
+type Form struct { //nolint:recvcheck // templates show values, and a sent form is changed in place
 	// ID is <noun>-<verb>, followed by the row's id where a page has several.
 	ID string
 	// Action is the address to which the form is sent. Empty means the page's address.
@@ -87,7 +87,7 @@ func (f Form) Bare() bool {
 }
 
 // Field is an input with its label.
-type Field struct {
+type Field struct { //nolint:recvcheck // as for Form
 	// Name is the field's name in the API and its errors.
 	Name  string
 	Kind  Kind

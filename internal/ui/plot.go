@@ -141,24 +141,25 @@ func (p Plot) Draw() *Drawing {
 
 // addStep adds a row of the table and, in a plot of bars, the bars of the step.
 func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
-	row, any, below := Row{Step: d.Name(step)}, false, int64(0)
+	row, some, below := Row{Step: d.Name(step)}, false, int64(0)
 	for _, series := range d.Series {
 		value := series.Values[i]
 		row.Values = append(row.Values, d.Format(value))
 		if value <= 0 {
 			continue
 		}
-		any = true
+		some = true
 		if d.Kind == Bars {
 			bottom, top := scaled(below, most), scaled(below+value, most)
 			below += value
 			d.Bars = append(d.Bars, Bar{
-				X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), Value: value, //nolint:mnd // a gap of a quarter
-				Colour: min(series.Colour, PlotColours-1), Step: step, Series: series.Name, Text: d.Name(step) + ", " + series.Name + ": " + d.Format(value),
+				X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), //nolint:mnd // a gap of a quarter
+				Colour: min(series.Colour, PlotColours-1), Value: value, Step: step, Series: series.Name,
+				Text: d.Name(step) + ", " + series.Name + ": " + d.Format(value),
 			})
 		}
 	}
-	if any {
+	if some {
 		d.Rows = append(d.Rows, row)
 	}
 }

@@ -8,8 +8,8 @@
 //	page := template.Must(template.Must(parts.Clone()).New("content").Parse(text))
 //	page.ExecuteTemplate(w, ui.ShellTemplate, &struct{ ui.Shell; Data any }{shell, data})
 //
-// [ShellTemplate] writes the frame around the template "content" and gives it the same data, a pointer to a struct that embeds a [Shell]. A page may also define
-// "actions", which stand beside its heading. The h1 is the frame's; a page begins with h2. Templates:
+// [ShellTemplate] writes the frame around the template "content" and gives it the same data, a pointer to a struct that embeds a [Shell]. A page
+// may also define "actions", which stand beside its heading. The h1 is the frame's; a page begins with h2. Templates:
 //
 //	{{template "icon" "inbox"}}        a symbol of static/icons.svg; the words beside it say the same
 //	{{template "form" .}}              a [Form]; "field" one [Field]
@@ -60,8 +60,8 @@ var templateFiles embed.FS
 // ShellTemplate is the name of the template that writes a whole page. Its data embeds a [Shell].
 const ShellTemplate = "shell"
 
-// Parse returns the templates of this package with functions, such as those of a [text.Printer]; without them texts are English. They are part of the binary, so a faulty one
-// panics in every test.
+// Parse returns the templates of this package with functions, such as those of a [text.Printer]; without them texts are English. They are part
+// of the binary, so a faulty one panics in every test.
 func Parse(assets *Assets, functions template.FuncMap) *template.Template {
 	own := text.New(text.English, "").Functions()
 	own["asset"] = assets.Address
