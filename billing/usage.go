@@ -45,7 +45,7 @@ type Figures struct {
 	UnknownCosts int64
 }
 
-// Margin returns what the operator keeps: the charges without refunds and costs.
+// Margin returns the charges without refunds and costs.
 func (f *Figures) Margin() int64 { return f.ChargedMicros - f.RefundedMicros - f.CostMicros }
 
 const figureColumns = `calls, answered, client_gone, prompt_tokens, completion_tokens, cached_tokens, charged_micros, refunded_micros,
@@ -59,7 +59,8 @@ func (f *Figures) fields() []*int64 {
 	}
 }
 
-func (f *Figures) add(more *Figures) {
+// Add adds more figures.
+func (f *Figures) Add(more *Figures) {
 	others := more.fields()
 	for i, field := range f.fields() {
 		*field += *others[i]
@@ -134,7 +135,7 @@ type usageRun struct {
 
 	owner      string
 	now, until int64
-	// What was read and isn't written.
+	// The figures, calls by minute and positions that were read and aren't written.
 	days    map[usageKey]*Figures
 	minutes map[int64]int64
 	moved   map[WalletID]usageWallet
@@ -240,7 +241,7 @@ func (p usagePrices) next(
 		selectUsage, w.id.OrgID, string(w.id.Env), from.seq, w.seq, from.endedAt, w.endedAt)
 }
 
-// selectUsage reads what a part of a wallet's history adds to its figures: its calls, their failed attempts, and refunds.
+// selectUsage reads a part of a wallet's history: its calls, their failed attempts, and refunds.
 const selectUsage = `WITH ended AS (
 		SELECT id, ended_at, model, provider, key_id, outcome, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens,
 			long_cache_write_tokens, charged_micros, price_id FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4
@@ -317,7 +318,7 @@ func (r *usageRun) add(at int64, key usageKey, figures *Figures) {
 	if r.days[key] == nil {
 		r.days[key] = new(Figures)
 	}
-	r.days[key].add(figures)
+	r.days[key].Add(figures)
 	if minute := at / minuteMillis; figures.Calls > 0 && minute > r.now/minuteMillis-usageMinutes {
 		r.minutes[minute]++
 	}
@@ -356,7 +357,7 @@ func usageTypes(key ...string) []string {
 	return append(key, slices.Repeat([]string{"bigint"}, len(new(Figures).fields()))...)
 }
 
-// write adds what was read to the sums, together with the positions, and pauses. The last transaction of an update ends the lease.
+// write adds the figures to the sums, together with the positions, and pauses. The last transaction of an update ends the lease.
 func (r *usageRun) write(ctx context.Context, last bool) error {
 	began := time.Now()
 	err := r.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
@@ -393,7 +394,7 @@ func (r *usageRun) queueDays(tx store.Tx) {
 		if totals[key] == nil {
 			totals[key] = new(Figures)
 		}
-		totals[key].add(figures)
+		totals[key].Add(figures)
 	}
 	insertUsageDays.Queue(tx, usageColumns(r.days, true)...)
 	insertUsageTotals.Queue(tx, usageColumns(totals, false)...)

@@ -62,7 +62,7 @@ func addFigures(days map[int64]*Figures, day int64, figures *Figures) {
 	if days[day] == nil {
 		days[day] = new(Figures)
 	}
-	days[day].add(figures)
+	days[day].Add(figures)
 }
 
 // searchDays compares the figures of a wallet with its calls from a day on.

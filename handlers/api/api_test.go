@@ -154,6 +154,10 @@ type fakeInbox struct {
 	fail          error
 }
 
+func (f *fakeInbox) LongWaits(context.Context, int64) (customers, organizations int64, err error) {
+	return 3, 2, f.fail
+}
+
 func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) (found []inbox.Conversation, _ error) {
 	for _, c := range f.conversations {
 		if c.OrgID == orgID && c.ID > page.After && len(found) < page.Rows() &&

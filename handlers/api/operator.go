@@ -23,7 +23,7 @@ var (
 	CreateOrganization = operation(service("createOrganization", "POST /organizations", "organizations:write",
 		"Create an organization"), (*Deps).createOrganization)
 	ListOrganizations = operation(service("listOrganizations", "GET /organizations", "organizations:read",
-		"List the organizations, oldest first"), (*Deps).listOrganizations)
+		"List or search the organizations, oldest first"), (*Deps).listOrganizations)
 	ListActions = operation(service("listActions", "GET /audit-log", "audit_log:read",
 		"List who changed what in the service, newest first"), (*Deps).listActions)
 	ListDeadTurns = operation(service("listDeadTurns", "GET /turns", "queue:read",
@@ -149,23 +149,21 @@ func (d *Deps) checkPlan(plan string) error {
 type organizationsQuery struct {
 	endpoint.PageQuery
 
-	ExternalID string `query:"externalId" maxLength:"100" doc:"Only the organization with this id of yours"`
+	ExternalID string `query:"externalId" maxLength:"100"   doc:"Only the organization with this id of yours"`
+	Q          string `query:"q"          maxLength:"100"   doc:"The beginning of the name, in any case and with or without marks, or an id"`
+	Plan       string `query:"plan"       maxLength:"100"   doc:"Only organizations on this plan"`
+	Suspended  string `query:"suspended"  enum:"true,false" doc:"Only suspended organizations, or only the others"`
 }
 
-func (d *Deps) listOrganizations(
-	ctx context.Context, principal *identity.Principal, in *organizationsQuery,
-) (*pageOf[customerObject], error) {
-	read := func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
-		if in.ExternalID == "" {
-			return d.DB.Organizations.List(ctx, page)
-		}
-		organization, err := d.DB.Organizations.ByExternalID(ctx, in.ExternalID)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil
-		}
-		return []store.Organization{organization}, err
+func (d *Deps) listOrganizations(ctx context.Context, principal *identity.Principal, in *organizationsQuery) (*pageOf[customerObject], error) {
+	filter := store.OrganizationFilter{Text: in.Q, ExternalID: in.ExternalID, Plan: in.Plan}
+	if in.Suspended != "" {
+		filter.Suspended = new(in.Suspended == "true")
 	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, read, func(row *store.Organization) string { return row.ID }, showCustomer)
+	search := func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
+		return d.DB.Organizations.Search(ctx, filter, page)
+	}
+	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, search, func(row *store.Organization) string { return row.ID }, showCustomer)
 }
 
 type suspension struct {

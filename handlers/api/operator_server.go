@@ -42,6 +42,7 @@ func operatorOperations() []Operation {
 		GetWallet, ListTransactions, ListCalls, CreditWallet, AdjustWallet, RefundCall,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
 		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
+		ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
 		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey,
 	}
 }

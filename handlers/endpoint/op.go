@@ -76,11 +76,16 @@ func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal
 			return nil, err
 		}
 	}
-	out, err := o.Do(d, handlers.WithPrincipal(ctx, *principal), principal, in)
+	ctx = handlers.WithPrincipal(ctx, *principal)
+	out, err := o.Do(d, ctx, principal, in)
+	answer := any(out)
+	if stream, ok := answer.(*Stream); ok && err == nil && stream.whole != nil {
+		answer, err = stream.whole(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if answer, ok := any(out).(interface{ content() any }); ok {
+	if answer, ok := answer.(interface{ content() any }); ok {
 		return answer.content(), nil
 	}
 	return nil, nil

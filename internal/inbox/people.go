@@ -158,3 +158,23 @@ func (q *Queue) WaitingForPeople(ctx context.Context, orgID string) (int, error)
 	return store.ReadRow(ctx, q.db, "count waiting conversations", store.ScanValue[int],
 		countWaiting, orgID, MaxWaiting, now)
 }
+
+// MaxLongWaits is the most that [Queue.LongWaits] counts to, of customers in the queue and of customers who wait for people.
+const MaxLongWaits = 10_000
+
+// LongWaits counts the customers of all organizations who have had no answer since before a moment, and their organizations. It counts to
+// [MaxLongWaits].
+func (q *Queue) LongWaits(ctx context.Context, before int64) (customers, organizations int64, err error) {
+	counts, err := store.ReadRow(ctx, q.db, "count long waits", func(row store.Row) (counts [2]int64, err error) {
+		err = row.Scan(&counts[0], &counts[1])
+		return counts, err
+	}, countLongWaits, before, MaxLongWaits)
+	return counts[0], counts[1], err
+}
+
+const countLongWaits = `SELECT count(*), count(DISTINCT org_id) FROM (
+		SELECT id, org_id FROM (SELECT id, org_id FROM conversations WHERE run_at IS NOT NULL AND unanswered_since > 0 AND unanswered_since < $1
+			LIMIT $2) AS queued
+		UNION SELECT id, org_id FROM (SELECT id, org_id FROM conversations WHERE (attention <> '' OR (unanswered_since > 0 AND
+			(state = 'human' OR paused_until > 0))) AND unanswered_since > 0 AND unanswered_since < $1 LIMIT $2) AS unanswered
+	) AS waiting`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -150,11 +151,19 @@ func TestWaitingForPeople(t *testing.T) {
 			require.Zero(t, other)
 			return count
 		}
+		long := func(before int64) [2]int64 {
+			customers, organizations, err := q.LongWaits(ctx, before)
+			require.NoError(t, err)
+			return [2]int64{customers, organizations}
+		}
 		q.arrive(t, textOf("ann", "1", "hello"))
 		require.Zero(t, waiting(), "the assistant will answer")
+		require.Equal(t, [2]int64{1, 1}, long(math.MaxInt64), "the customer waits for it")
+		require.Equal(t, [2]int64{0, 0}, long(1), "but not for long")
 		id := q.value(t, `SELECT id FROM conversations`)
 		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
 		require.Equal(t, 1, waiting())
+		require.Equal(t, [2]int64{1, 1}, long(math.MaxInt64))
 		shown, err := q.Conversation(ctx, "org_1", id)
 		require.NoError(t, err)
 		require.Positive(t, shown.UnansweredSince)
@@ -164,6 +173,7 @@ func TestWaitingForPeople(t *testing.T) {
 		require.Equal(t, 1, waiting(), "the platform doesn't have it")
 		q.sendAll(t)
 		require.Zero(t, waiting())
+		require.Equal(t, [2]int64{0, 0}, long(math.MaxInt64))
 		q.exec(t, `UPDATE conversations SET attention = $1`, codes.NoAgent)
 		require.Equal(t, 1, waiting())
 		for i := range MaxWaiting + 5 {

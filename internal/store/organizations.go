@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Organization is a tenant.
@@ -30,7 +34,7 @@ type Organization struct {
 	SuspensionReason string
 }
 
-var organizations = newTable("organizations", func(o *Organization) []field {
+var organizations = newTable("organizations o", func(o *Organization) []field {
 	return []field{
 		{"id", &o.ID},
 		{"name", &o.Name},
@@ -43,6 +47,7 @@ var organizations = newTable("organizations", func(o *Organization) []field {
 		{"external_id", nullable(&o.ExternalID)},
 		{"first_plan", &o.FirstPlan},
 		{"suspension_reason", &o.SuspensionReason},
+		{"search_name", convert(func() string { return searchName(o.Name) }, func(string) {})},
 	}
 })
 
@@ -72,9 +77,93 @@ func (o Organizations) All(ctx context.Context) ([]Organization, error) {
 	return ReadRows(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` ORDER BY created_at, id`)
 }
 
-// List reads a page of the organizations in the order of their ids, which is the order of creation.
-func (o Organizations) List(ctx context.Context, page Page) ([]Organization, error) {
-	return readPage(ctx, o.db, "list organizations", organizations.scan, organizations.selected+` WHERE id > ''`, "id", page)
+// searchName returns a name as it is searched: in small letters without marks, so that "tiem" finds "Tiệm".
+func searchName(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case unicode.Is(unicode.Mn, c):
+			return -1
+		case c == 'đ':
+			return 'd'
+		default:
+			return c
+		}
+	}, norm.NFD.String(strings.ToLower(name)))
+}
+
+// OrganizationFilter selects organizations. The zero value selects all.
+type OrganizationFilter struct {
+	// Text is the beginning of a name, in any case and with or without marks, or an id, of the service or of the operator.
+	Text string
+	// ExternalID is an id of the operator. Plan is the name of a plan.
+	ExternalID, Plan string
+	// Suspended selects suspended organizations, or the others. Nil selects both.
+	Suspended *bool
+}
+
+// namedBy is the condition of organizations that a text names. Its parameters are the [searchName] of the text, the end of the names that begin
+// with it, and the text.
+const namedBy = `(o.search_name >= $1 AND o.search_name < $2 OR o.id = $3 OR o.external_id = $3)`
+
+// naming returns the parameters of namedBy.
+func naming(text string) []any {
+	first := searchName(text)
+	return []any{first, first + string(unicode.MaxRune), text}
+}
+
+// Search reads a page of the organizations that a filter selects, in the order of their ids.
+func (o Organizations) Search(ctx context.Context, filter OrganizationFilter, page Page) ([]Organization, error) {
+	text, arguments := organizations.selected+` WHERE o.id > ''`, []any(nil)
+	if filter.Text != "" {
+		text, arguments = text+` AND `+namedBy, naming(filter.Text)
+	}
+	if filter.ExternalID != "" {
+		arguments = append(arguments, filter.ExternalID)
+		text += ` AND o.external_id = $` + strconv.Itoa(len(arguments))
+	}
+	if filter.Plan != "" {
+		arguments = append(arguments, filter.Plan)
+		text += ` AND o.plan = $` + strconv.Itoa(len(arguments))
+	}
+	if filter.Suspended != nil {
+		text += map[bool]string{true: ` AND o.suspended_at IS NOT NULL`, false: ` AND o.suspended_at IS NULL`}[*filter.Suspended]
+	}
+	return readPage(ctx, o.db, "search organizations", organizations.scan, text, "o.id", page, arguments...)
+}
+
+// Found is an organization, one of its keys or one of its calls, by the name of its table.
+type Found struct{ Table, ID, OrgID, OrgName string }
+
+// Find reads up to rows of the organizations, API keys and calls that a text names: as [Organizations.Search] finds an organization, by the id of a
+// key, by the characters of a key that its hint shows, or by the id of a call.
+func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found, error) {
+	hint, call := "", text
+	if digits := len("ck_live_") + 4; strings.HasPrefix(text, "ck_") && len(text) >= digits {
+		hint = text[:digits] + "…"
+	}
+	if answer, named := strings.CutPrefix(text, "chatcmpl-"); named {
+		call = "call_" + answer
+	}
+	return ReadRows(ctx, o.db, "search", func(row Row) (f Found, err error) {
+		err = row.Scan(&f.Table, &f.ID, &f.OrgID, &f.OrgName)
+		return f, err
+	}, `SELECT 'organizations', id, id, name FROM (SELECT id, name FROM organizations o WHERE `+namedBy+` ORDER BY search_name, id LIMIT $6) AS named
+		UNION ALL SELECT 'api_keys', k.id, o.id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.id = $3
+		UNION ALL SELECT 'api_keys', id, org_id, name FROM (SELECT k.id, k.org_id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id
+			WHERE k.hint = $4 LIMIT $6) AS hinted
+		UNION ALL SELECT 'calls', c.id, o.id, o.name FROM calls c JOIN organizations o ON o.id = c.org_id WHERE c.id = $5`,
+		append(naming(text), hint, call, rows)...)
+}
+
+// OrganizationCounts are numbers of organizations.
+type OrganizationCounts struct{ All, New, Suspended int64 }
+
+// Counts counts the organizations, the ones created since a moment, and the suspended ones.
+func (o Organizations) Counts(ctx context.Context, since int64) (OrganizationCounts, error) {
+	return ReadRow(ctx, o.db, "count organizations", func(row Row) (c OrganizationCounts, err error) {
+		err = row.Scan(&c.All, &c.New, &c.Suspended)
+		return c, err
+	}, `SELECT count(*), count(CASE WHEN created_at >= $1 THEN 1 END), count(suspended_at) FROM organizations`, since)
 }
 
 // ByID reads one organization. It returns [ErrNotFound] if there is none.

@@ -157,15 +157,19 @@ var readWhole = []string{
 	"FROM tranches WHERE lease_until < $1",                // the sweeper: a few rows for each process
 	"LEFT JOIN prices p ON p.id = c.price_id AND p.model", // doctor P1: a page of calls with the prices, which are few
 	"SELECT 1 FROM organizations LIMIT 1",                 // ping: one row
-	"UPDATE usage_progress",                               // one row
-	"answering_model, vendor_price, coalesce(p.input",     // doctor P9: the prices, which are few
+	"UPDATE usage_progress", "FROM usage_progress",        // one row
+	"count(suspended_at) FROM organizations",          // the operator's overview: looks at each organization
+	"o.plan = $1 AND o.suspended_at IS NOT NULL",      // the operator's list: the same
+	"ORDER BY coalesce(w.balance_micros, 0) * 1.0",    // the operator's overview: looks at each wallet
+	"answering_model, vendor_price, coalesce(p.input", // doctor P9: the prices, which are few
 }
 
 // searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
 // a wallet's transactions and charges, in the few organizations with pending events that one look visits, in the bits of a number, and in the
-// environments.
+// environments, and in the bounded parts of the operator's searches.
 var searched = []string{
 	"SCAN people", "SCAN booked", "SCAN charged", "SCAN uncharged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search", "SCAN e",
+	"SCAN named", "SCAN hinted", "SCAN queued", "SCAN unanswered", "SCAN waiting", "SCAN paged",
 }
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.
@@ -373,6 +377,17 @@ func runReads(t *testing.T, db *store.DB) {
 		"pauses":      func() error { _, err := db.Channels.ClosedUntil(ctx, "org_a"); return err },
 		"credentials": func() error { return db.ChannelCredentials.Each(ctx, func(store.Channel) error { return nil }) },
 		"retentions":  func() error { _, err := db.Organizations.Retentions(ctx, store.Page{}); return err },
+		"search": func() error {
+			_, err := db.Organizations.Search(ctx, store.OrganizationFilter{Text: "a"}, store.Page{})
+			return err
+		},
+		"all orgs": func() error {
+			_, err := db.Organizations.Search(ctx, store.OrganizationFilter{Plan: "a", Suspended: new(true)}, store.Page{})
+			return err
+		},
+		"find":        func() error { _, err := db.Organizations.Find(ctx, "ck_live_abcd", 9); return err },
+		"counts":      func() error { _, err := db.Organizations.Counts(ctx, 1); return err },
+		"long waits":  func() error { _, _, err := inbox.New(db, nil).LongWaits(ctx, 1); return err },
 		"org":         func() error { _, err := db.Organizations.ByID(ctx, "org_a"); return err },
 		"keys":        func() error { _, err := db.APIKeys.All(ctx, "org_a"); return err },
 		"key's org":   func() error { _, err := db.OwnerOf(ctx, store.OwnedAPIKeys, "key_a"); return err },
@@ -469,6 +484,24 @@ func runMoney(t *testing.T, db *store.DB) {
 	_, err = book.OpenHolds(ctx)
 	require.NoError(t, err)
 	require.NoError(t, billing.NewUsageSums(db).Update(ctx))
+	for _, by := range []billing.UsageBy{"organization", "model", "vendor", "key", "day"} {
+		for _, org := range []string{"", "org_a"} {
+			query := billing.UsageQuery{By: by, Wallet: billing.WalletID{OrgID: org, Env: store.Live}, Until: time.Now().UnixMilli(), Rows: 9}
+			if org == "" && by == billing.UsageByKey || org != "" && by == billing.UsageByOrganization {
+				continue
+			}
+			_, err = book.Usage(ctx, query)
+			require.NoError(t, err)
+		}
+	}
+	_, err = book.CallsByMinute(ctx, 60)
+	require.NoError(t, err)
+	_, err = book.WalletsEndingSoon(ctx, time.Now().UnixMilli(), 9)
+	require.NoError(t, err)
+	_, err = book.Spending(ctx, "org_a", time.Now().UnixMilli())
+	require.NoError(t, err)
+	_, err = book.Outcomes(ctx, wallet, 1)
+	require.NoError(t, err)
 	report, err := billing.Check(ctx, db)
 	require.NoError(t, err)
 	require.True(t, report.OK(), report)

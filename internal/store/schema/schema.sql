@@ -17,7 +17,7 @@
 -- retention_days is for how many days conversations are kept; 0 is until somebody deletes them. low_balance_micros is the balance of the
 -- live wallet below which it runs low, 0 for no bound, and low_balance_since is when it fell below, or 0. waiting_minutes is how long a
 -- customer waits for an answer before people are told; 0 is never. external_id is the operator's own id of the organization, and first_plan the
--- plan that it began with.
+-- plan that it began with. search_name is the name in small letters without marks.
 CREATE TABLE organizations (
 	id                 TEXT   NOT NULL PRIMARY KEY,
 	name               TEXT   NOT NULL UNIQUE,
@@ -30,8 +30,10 @@ CREATE TABLE organizations (
 	waiting_minutes    BIGINT NOT NULL DEFAULT 15 CHECK (waiting_minutes >= 0),
 	external_id        TEXT   UNIQUE CHECK (external_id <> ''),
 	first_plan         TEXT   NOT NULL DEFAULT '',
-	suspension_reason  TEXT   NOT NULL DEFAULT ''
+	suspension_reason  TEXT   NOT NULL DEFAULT '',
+	search_name        TEXT   NOT NULL DEFAULT ''
 ) {table};
+CREATE INDEX organizations_search ON organizations (search_name, id);
 CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
 CREATE INDEX organizations_low_balance ON organizations (id) WHERE low_balance_micros > 0;
 
@@ -142,6 +144,7 @@ CREATE TABLE api_keys (
 ) {table};
 CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
 CREATE INDEX api_keys_org ON api_keys (org_id);
+CREATE INDEX api_keys_hint ON api_keys (hint);
 
 -- A code that a person gives beside the password: of a user, or of an operator, whose org_id is ''. secret is sealed; step is the time step of
 -- the last code that was used. recovery has the SHA-256 of the codes for a lost device that weren't used, in hexadecimal, with spaces between.
