@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then a simulated week of fifty tenants without the
+# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then the operator's operations over 5 million calls, then
+# a simulated week of fifty tenants without the
 # race detector, with which it takes hours, then the packages of a release, which two builds must make alike, then the attacks on the
 # binary without the race detector, which multiplies times and memory (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
 # Arguments are packages: then only their fuzz targets run.
@@ -50,6 +51,9 @@ SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on 
 
 step "soak: attacks, which take the whole machine with the race detector"
 SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -count=1 -timeout=1h -run '^TestAbuse$' ./tests
+
+step "soak: the operator's operations over 10,000 organizations and 5 million calls"
+SVC_SCALE=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -count=1 -timeout=1h -run '^TestScale$' -v ./handlers/api
 
 step "soak: a week of fifty tenants"
 SVC_SOAK=1 go test -count=1 -timeout=4h -v ./tests/week
