@@ -366,7 +366,8 @@ func (r *usageRun) write(ctx context.Context, last bool) error {
 			change, value = `lease_until = 0, through = $2`, r.until
 			tx.Queue(store.AnyRows, `DELETE FROM usage_minutes WHERE minute < $1`, r.now/minuteMillis-usageMinutes)
 		}
-		if owned, err := store.Changed(ctx, tx, `UPDATE usage_progress SET `+change+` WHERE id = 1 AND owner = $1 RETURNING id`, r.owner, value); err != nil || !owned {
+		owned, err := store.Changed(ctx, tx, `UPDATE usage_progress SET `+change+` WHERE id = 1 AND owner = $1 RETURNING id`, r.owner, value)
+		if err != nil || !owned {
 			return cmp.Or(err, errUsageLost)
 		}
 		r.queueDays(tx)

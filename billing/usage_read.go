@@ -2,7 +2,6 @@ package billing
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 
@@ -70,10 +69,8 @@ func (q *UsageQuery) statement() (text string, arguments []any) {
 		page = ""
 	}
 	g := usageGroups[q.By]
-	text = `SELECT ` + g.group + `, ` + g.name
-	for column := range strings.SplitSeq(figureColumns, ",") {
-		text += `, CAST(coalesce(sum(` + strings.TrimSpace(column) + `), 0) AS BIGINT)`
-	}
+	sums := strings.ReplaceAll(figureColumns, ",", `), 0) AS BIGINT), CAST(coalesce(sum(`)
+	text = `SELECT ` + g.group + `, ` + g.name + `, CAST(coalesce(sum(` + sums + `), 0) AS BIGINT)`
 	return text + ` FROM ` + table + ` GROUP BY ` + g.by + ` ORDER BY ` + g.order + page, arguments
 }
 
@@ -124,16 +121,13 @@ type Spending struct {
 	BalanceMicros, MicrosPerDay int64
 }
 
-// DaysLeft returns the number of days until the balance is spent. It is infinite if nothing is spent.
-func (s *Spending) DaysLeft() float64 { return float64(s.BalanceMicros) / float64(s.MicrosPerDay) }
-
 // scanSpending scans a balance, the charges since the beginning of the day before a week, and the creation of the organization. An organization
 // that is younger than a week has spent its charges in the time of its life, but not in less than a day.
 func scanSpending(row store.Row, now int64, into ...any) (s Spending, err error) {
 	var spent, created int64
 	err = row.Scan(append(into, &s.BalanceMicros, &spent, &created)...)
-	days := float64(min(7*dayMillis+now%dayMillis, max(now-created, dayMillis))) / dayMillis
-	s.MicrosPerDay = int64(math.Round(float64(spent) / days))
+	hours := min(7*dayMillis+now%dayMillis, max(now-created, dayMillis)) / (dayMillis / 24)
+	s.MicrosPerDay = spent / hours * 24
 	return s, err
 }
 

@@ -34,8 +34,6 @@ type Conversations interface {
 	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
 	HandOver(ctx context.Context, actor, orgID, id string) error
 	HandBack(ctx context.Context, actor, orgID, id string) error
-	// LongWaits counts the customers of all organizations who have had no answer since before a moment, and their organizations.
-	LongWaits(ctx context.Context, before int64) (customers, organizations int64, err error)
 	// TurnPlaces returns the conversations of turns; ids that are no turn's of the organization are left out.
 	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
 }
@@ -82,6 +80,8 @@ type StandingConversations interface {
 	DeadTurns(ctx context.Context, limit int) ([]inbox.DeadTurn, error)
 	// Depth returns how many messages wait, over all organizations.
 	Depth(ctx context.Context) (inbox.Depth, error)
+	// LongWaits counts the customers of all organizations who have had no answer since before a moment, and their organizations.
+	LongWaits(ctx context.Context, before int64) (customers, organizations int64, err error)
 	Retry(ctx context.Context, actor, turnID string) error
 	Dismiss(ctx context.Context, actor, orgID, id, code string) error
 	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,9 +42,7 @@ func TestSearchOrganizations(t *testing.T) {
 		t.Helper()
 		for cursor := any(nil); ; {
 			page := endpoint.Values{"limit": "2"}
-			for name, value := range values {
-				page[name] = value
-			}
+			maps.Copy(page, values)
 			if cursor != nil {
 				page["cursor"] = cursor
 			}
@@ -159,8 +158,8 @@ func TestUsage(t *testing.T) {
 	require.Len(t, overview.CallsByMinute, 60)
 	require.Equal(t, int64(3), overview.Last30Days.Calls)
 	require.Equal(t, "80", overview.Last30Days.MarginMicros)
-	require.Equal(t, 100.0, *overview.Last30Days.MarginPercent)
-	require.Equal(t, 100.0, *overview.Last30Days.ChargedChange)
+	require.InDelta(t, 100, *overview.Last30Days.MarginPercent, 0)
+	require.InDelta(t, 100, *overview.Last30Days.ChargedChange, 0)
 	require.Empty(t, overview.EndingWallets)
 	summary := run[SummaryObject](t, o, GetSummary, "org_1", nil)
 	require.Equal(t, "30", summary.Last30Days.ChargedMicros)

@@ -147,7 +147,8 @@ func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found
 	return ReadRows(ctx, o.db, "search", func(row Row) (f Found, err error) {
 		err = row.Scan(&f.Table, &f.ID, &f.OrgID, &f.OrgName)
 		return f, err
-	}, `SELECT 'organizations', id, id, name FROM (SELECT id, name FROM organizations o WHERE `+namedBy+` ORDER BY search_name, id LIMIT $6) AS named
+	}, `SELECT 'organizations', id, org_id, name FROM (SELECT id, id AS org_id, name FROM organizations o
+			WHERE `+namedBy+` ORDER BY search_name, id LIMIT $6) AS named
 		UNION ALL SELECT 'api_keys', k.id, o.id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.id = $3
 		UNION ALL SELECT 'api_keys', id, org_id, name FROM (SELECT k.id, k.org_id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id
 			WHERE k.hint = $4 LIMIT $6) AS hinted
