@@ -46,7 +46,7 @@ func TestScale(t *testing.T) {
 			{"organizations by plan", "", ListOrganizations, endpoint.Values{"plan": "none", "suspended": "true"}},
 			{"find a name", "", FindOrganization, endpoint.Values{"q": "Shop 17"}},
 			{"find a key", "", FindOrganization, endpoint.Values{"q": "ck_live_0017"}},
-			{"find a call", "", FindOrganization, endpoint.Values{"q": "call_17_3"}},
+			{"find a call", "", FindOrganization, endpoint.Values{"q": fmt.Sprint("call_", 100_000_017)}},
 			{"overview", "", GetOverview, nil},
 			{"usage by day", "", ListUsage, endpoint.Values{"by": "day"}},
 			{"usage by model", "", ListUsage, endpoint.Values{"by": "model"}},
@@ -119,11 +119,11 @@ func fillScale(t *testing.T, db *store.DB, organizations, calls int) {
 			FROM ` + series("o", organizations),
 		fmt.Sprintf(`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
 				cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros)
-			SELECT 'call_' || o.n || '_' || c.n, 'r', 'org_' || o.n, 'live', 'key_' || o.n || '_' || c.n %% 2, 'm/' || c.n %% 5, 'p' || c.n %% 3,
+			SELECT 'call_' || (100000000 + c.n * %d + o.n), 'r', 'org_' || o.n, 'live', 'key_' || o.n || '_' || c.n %% 2, 'm/' || o.n %% 5, 'p' || o.n %% 3,
 				FALSE, TRUE, CASE WHEN c.n %% 10 = 9 THEN 'provider_error' ELSE 'completed' END, 0, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0,
-				'provider', %d + CAST(c.n AS BIGINT) * %d, 1, c.n %% 15 + 1, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0,
+				'provider', %d + CAST(c.n AS BIGINT) * %d, 1, o.n %% 15 + 1, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0,
 				CASE WHEN c.n %% 10 < 9 THEN c.n - c.n / 10 + 2 END, CASE WHEN c.n %% 10 < 9 THEN 1000000 - 10 * (c.n - c.n / 10 + 1) END
-			FROM `, start, step) + series("c", calls) + ` CROSS JOIN ` + series("o", organizations),
+			FROM `, organizations, start, step) + series("c", calls) + ` CROSS JOIN ` + series("o", organizations) + ` ORDER BY 1`,
 	}
 	if db.Engine() == store.Postgres {
 		statements = append(statements, `ANALYZE`)
