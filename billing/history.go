@@ -239,6 +239,11 @@ const selectSpending = `SELECT w.org_id, w.balance_micros, (SELECT CAST(coalesce
 		WHERE u.org_id = w.org_id AND u.env = 'live' AND u.day >= $1)
 	FROM wallets w WHERE w.env = 'live' AND w.org_id > $2 AND w.moved_at >= $3 ORDER BY w.org_id LIMIT $4`
 
+// perDays returns the amount of some days at the rate of an amount in some hours.
+func perDays(micros, hours, days int64) int64 {
+	return micros/hours*24*days + micros%hours*24*days/hours
+}
+
 // EndingWallets returns up to limit organizations, in order of id, with a live wallet that lasts for less than two days at its present spending.
 // It reads the sums of the days, of wallets that have moved in these days.
 func (b *Book) EndingWallets(ctx context.Context, limit int) (ending []string, err error) {
@@ -253,7 +258,7 @@ func (b *Book) EndingWallets(ctx context.Context, limit int) (ending []string, e
 			var balance, spent int64
 			err = row.Scan(&org, &balance, &spent)
 			after = org
-			if balance < spent/hours*24*endingDays && len(ending) < limit {
+			if balance < perDays(spent, hours, endingDays) && len(ending) < limit {
 				ending = append(ending, org)
 			}
 			return org, err

@@ -127,7 +127,7 @@ func scanSpending(row store.Row, now int64, into ...any) (s Spending, err error)
 	var spent, created int64
 	err = row.Scan(append(into, &s.BalanceMicros, &spent, &created)...)
 	hours := min(7*dayMillis+now%dayMillis, max(now-created, dayMillis)) / (dayMillis / 24)
-	s.MicrosPerDay = spent / hours * 24
+	s.MicrosPerDay = perDays(spent, hours, 1)
 	return s, err
 }
 

@@ -94,7 +94,7 @@ func TestInitServes(t *testing.T) {
 	worker.awaitLog()
 	status, err := p.caddy(command("svc status")...)
 	require.NoError(t, err)
-	require.Contains(t, status, "nothing that status sees")
+	require.Contains(t, status, "CONDITIONS\n  none")
 	page := p.withKey("").get(t, "/dashboard/welcome")
 	require.Equal(t, http.StatusOK, page.Status, "%s", page.Body)
 }
