@@ -194,3 +194,6 @@ func callerFields(caller handlers.Caller) (fields []slog.Attr) {
 	}
 	return fields
 }
+
+// countFailure counts a request that ended with an error body.
+func countFailure(answer *handlers.Error) { failuresTotal.WithLabelValues(string(answer.Code)).Inc() }

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
@@ -406,4 +407,16 @@ func (h *Webhook) isRewritten(r *http.Request) bool {
 		return requested == path || strings.HasSuffix(path, "/") && strings.HasPrefix(requested, path)
 	}
 	return ours(came.URL.Path) && !ours(r.URL.Path)
+}
+
+// countWebhook counts a delivery by its outcome.
+func countWebhook(platform string, err error) {
+	outcome := "accepted"
+	if err != nil {
+		outcome = string(errcode.InternalError)
+		if answer, ok := errors.AsType[*handlers.Error](err); ok {
+			outcome = string(answer.Code)
+		}
+	}
+	webhooksTotal.WithLabelValues(platform, outcome).Inc()
 }

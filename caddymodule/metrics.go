@@ -233,16 +233,6 @@ func (a *App) reading(read func(*runtime) int64) func() float64 {
 	}
 }
 
-// isReady reports whether the store is ready and a has a runtime.
-func (a *App) isReady() bool {
-	select {
-	case <-a.ready:
-		return true
-	default:
-		return false
-	}
-}
-
 // scrapeWait bounds how long a scrape of the metrics may wait for each read of the store.
 const scrapeWait = time.Second
 
@@ -500,19 +490,4 @@ func (writerMetrics) ObserveBatch(batch store.Batch) {
 	writerExpected.Store(int64(batch.Expected))
 	writerTurnSeconds.Observe(batch.Turn.Seconds())
 	writerSeconds.Observe(batch.Transaction.Seconds())
-}
-
-// countFailure counts a request that ended with an error body.
-func countFailure(answer *handlers.Error) { failuresTotal.WithLabelValues(string(answer.Code)).Inc() }
-
-// countWebhook counts a delivery by its outcome.
-func countWebhook(platform string, err error) {
-	outcome := "accepted"
-	if err != nil {
-		outcome = string(errcode.InternalError)
-		if answer, ok := errors.AsType[*handlers.Error](err); ok {
-			outcome = string(answer.Code)
-		}
-	}
-	webhooksTotal.WithLabelValues(platform, outcome).Inc()
 }

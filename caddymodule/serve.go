@@ -149,6 +149,16 @@ func routable(err error) error {
 // errNotWorking makes a worker's process unready.
 var errNotWorking = errors.New("the worker is not running")
 
+// isReady reports whether the store is ready and a has a runtime.
+func (a *App) isReady() bool {
+	select {
+	case <-a.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // readiness checks the store and, in a worker's process, its loop. While the app starts it waits, as requests do, as long
 // as the probe has time: Caddy starts apps in random order, so on a reload a probe can come before its configuration has
 // the store, and must not take the node out of its load balancer.

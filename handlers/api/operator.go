@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -432,79 +430,4 @@ func (d *Deps) approveChannel(ctx context.Context, principal *identity.Principal
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	return d.getChannel(ctx, principal, in)
-}
-
-// attentionObject is a conversation that needs a person.
-type attentionObject struct {
-	ID        string `json:"id"`
-	ChannelID string `json:"channelId"`
-	State     string `json:"state"`
-	Attention string `json:"attention"`
-	UpdatedAt string `json:"updatedAt" format:"date-time"`
-}
-
-type attentionQuery struct {
-	endpoint.PageQuery
-	StandingQuery
-}
-
-func (d *Deps) listAttention(ctx context.Context, principal *identity.Principal, in *attentionQuery) (*pageOf[attentionObject], error) {
-	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code, Attention: true}
-	read := func(ctx context.Context, orgID string, page store.Page) ([]inbox.Conversation, error) {
-		return d.Conversations.Conversations(ctx, orgID, filter, page)
-	}
-	show := func(c *inbox.Conversation) attentionObject {
-		return attentionObject{c.ID, c.ChannelID, c.State, c.Attention, endpoint.Timestamp(c.UpdatedAt)}
-	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, read, func(row *inbox.Conversation) string { return row.ID }, show)
-}
-
-// deadTurnObject is a turn that was given up, without texts of customers.
-type deadTurnObject struct {
-	ID             string `json:"id"`
-	OrgID          string `json:"orgId"`
-	ChannelID      string `json:"channelId"`
-	ConversationID string `json:"conversationId"`
-	Code           string `json:"code" doc:"The last failure"`
-	Attempts       int64  `json:"attempts"`
-	CreatedAt      string `json:"createdAt" format:"date-time"`
-	UpdatedAt      string `json:"updatedAt" format:"date-time" doc:"When it was given up"`
-}
-
-type deadTurnsQuery struct {
-	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"The largest number of turns, 100 when absent"`
-}
-
-func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *deadTurnsQuery) (*pageOf[deadTurnObject], error) {
-	turns, err := d.Conversations.DeadTurns(ctx, cmp.Or(in.Limit, 100))
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	list := endpoint.ListObject[deadTurnObject]{Data: make([]deadTurnObject, len(turns))}
-	for i, turn := range turns {
-		list.Data[i] = deadTurnObject{
-			turn.TurnID, turn.OrgID, turn.ChannelID, turn.ConversationID, turn.Code, turn.Attempts,
-			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
-		}
-	}
-	return endpoint.Answer(list), nil
-}
-
-type retriedTurn struct {
-	ID      string `json:"id"`
-	Retried bool   `json:"retried"`
-}
-
-// retryTurn never charges a turn twice: the model's answer is kept under the turn's id.
-func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[retriedTurn], error) {
-	err := d.Conversations.Retry(ctx, principal.Actor(), in.ID)
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, inbox.ErrEnded):
-		return nil, handlers.NotFound("There is no turn with this id that was given up.")
-	case errors.Is(err, inbox.ErrHandedOver):
-		return nil, silentAssistant(err)
-	case err != nil:
-		return nil, handlers.Internal(fmt.Errorf("retrying a turn: %w", err))
-	}
-	return endpoint.Answer(retriedTurn{in.ID, true}), nil
 }
