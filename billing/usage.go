@@ -41,7 +41,7 @@ type Figures struct {
 	Calls, Answered, ClientGone                  int64
 	PromptTokens, CompletionTokens, CachedTokens int64
 	ChargedMicros, RefundedMicros, CostMicros    int64
-	// UnknownCosts is the number of calls whose cost is unknown, because their endpoints have no price of the operator. CostMicros is without them.
+	// UnknownCosts is the number of calls of unknown cost, because their endpoints have no price of the operator. CostMicros is without them.
 	UnknownCosts int64
 }
 
@@ -223,7 +223,7 @@ func (r *usageRun) count(ctx context.Context, w *usageWallet) error {
 // usageReader runs each for every row of a query.
 type usageReader func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error
 
-// next reads the next part of a wallet's history, at most up to a moment, and moves the position behind it.
+// next reads the next part of a wallet's history, not beyond a moment, and moves the position behind it.
 func (p usagePrices) next(
 	ctx context.Context, read usageReader, w *usageWallet, until int64, add func(at int64, key usageKey, figures *Figures),
 ) error {

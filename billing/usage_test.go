@@ -31,7 +31,7 @@ func settleUsed(t *testing.T, book *Book, settlement Settlement) {
 	require.NoError(t, err)
 }
 
-// usedCall is a call of key_1 whose tokens cost the organization a micro each, and the operator half of it.
+// usedCall is a call of key_1. Its tokens cost the organization a micro each, and the operator half of it.
 func usedCall(id string, tokens int64) Settlement {
 	s := cost(id, 1000, tokens)
 	s.Call.Provider, s.Call.UpstreamModel, s.Call.KeyID = "acme", "one", "key_1"
@@ -92,7 +92,7 @@ func TestUsageSums(t *testing.T) {
 	})
 }
 
-// TestUsageCountsOnce: while calls end, several processes count, one of them dies in the middle, and another one takes over.
+// TestUsageCountsOnce: while calls end, several processes count, one of them dies in the middle, and another one goes on.
 func TestUsageCountsOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 1_000_000)

@@ -21,7 +21,7 @@ import (
 // private is embedded in handlers that belong on a private listener. The listener is private if it is a Unix socket, or an address of this machine
 // alone (`bind 127.0.0.1`) or of a private network.
 type private struct {
-	// Serve it on a listener that isn't private, too.
+	// Serve it also on a listener that isn't private.
 	ConfirmPublic bool `json:"confirm_public,omitempty"`
 
 	inApp

@@ -50,7 +50,7 @@ type lifecycle struct {
 	runtime *runtime
 	// ctx is cancelled when the configuration is no longer in use.
 	ctx context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
-	// endingWallets are the organizations whose wallets ended soon at walletsRead, in epoch milliseconds.
+	// endingWallets are the organizations with a wallet that ended soon at walletsRead, in epoch milliseconds.
 	endingWallets []string
 	walletsRead   int64
 	// cleanup are the steps that undo Start, in the order of Start.

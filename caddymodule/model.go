@@ -23,7 +23,7 @@ type Model struct {
 	// The vendor's name of the model. Default: the part of the id after the first slash.
 	UpstreamModel string `json:"upstream_model,omitempty"`
 
-	// The places that can answer, up to 32. If one fails before its first text, another one of them answers. The limits and prices of
+	// The places that can answer, up to 32. If one fails before its first text, another one is tried. The limits and prices of
 	// the model apply to all of them, so context_window is the smallest of theirs. Default: the provider of the id alone.
 	Endpoints []*Endpoint `json:"endpoints,omitempty"`
 
@@ -106,7 +106,7 @@ type Model struct {
 	// Default: the price of prompt tokens.
 	PriceCacheWriteLong *int64 `json:"price_cache_write_long,omitempty"`
 
-	// The prices of whole calls with long prompts, at most 3.
+	// The prices of whole calls with long prompts, up to 3.
 	PriceTiers []*PriceTier `json:"price_tiers,omitempty"`
 
 	// The prices in some hours of the week, until the first of prices begins.
@@ -265,7 +265,7 @@ type Endpoint struct {
 type EndpointCost struct {
 	Rates
 
-	// The prices of whole calls with long prompts, at most 3.
+	// The prices of whole calls with long prompts, up to 3.
 	Tiers []*PriceTier `json:"tiers,omitempty"`
 }
 

@@ -140,7 +140,7 @@ func vendorFault(failed *providers.Error, provider *Provider, model string) stri
 type VendorReport struct {
 	// Warnings name models that are absent from their vendor's list or that their vendor ends within 90 days, and vendors without a list.
 	Warnings []string
-	// Faults name models that their vendor ends within 7 days, by "svc.model[NAME]", and vendors whose list can't be read, by
+	// Faults name models that their vendor ends within 7 days, by "svc.model[NAME]", and vendors without a readable list, by
 	// "svc.provider[NAME]".
 	Faults [][2]string
 }

@@ -93,7 +93,7 @@ func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
-// OperatorLacksScope returns the error of an operator without the scope: insufficient_scope, 403. An empty scope is one that no operator has.
+// OperatorLacksScope returns the error of an operator without the scope: insufficient_scope, 403. No operator has the empty scope.
 func OperatorLacksScope(scope identity.OperatorScope) error {
 	if scope == "" {
 		return &Error{Code: errcode.Forbidden, Message: "Only the command line of the service has this right."}

@@ -275,7 +275,7 @@ func sameOrigin(r *http.Request) error {
 	return nil
 }
 
-// NeedsCode returns the error of an operator whose second factor is too old: invalid_request with the field code.
+// NeedsCode returns the error of an operator with a second factor that is too old: invalid_request with the field code.
 func NeedsCode() error { return codeRefusal(identity.ErrCodeNeeded) }
 
 // codeRefusal returns the public form of an error about the code of a second factor: invalid_request with the field code, or conflict.

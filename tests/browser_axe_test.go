@@ -23,7 +23,8 @@ const (
 	dark  scheme = "dark"
 )
 
-// The widths of screens in CSS pixels. Narrow is what WCAG 1.4.10 asks pages to fit in; axe looks at phone and desk; a finger presses on touch.
+// The widths of screens in CSS pixels. Narrow is the width of WCAG 1.4.10 into which pages must fit. Axe checks phone and desk; a finger presses
+// on touch.
 const (
 	narrow = 320
 	phone  = 360

@@ -26,7 +26,7 @@ svc_endpoint_other_model{answering_model="d-mini",provider="two",upstream_model=
 svc_calls_running 4
 `
 
-// TestVendors: vendors shows the endpoints of the processes whose metrics can be read.
+// TestVendors: vendors shows the endpoints of the processes with readable metrics.
 func TestVendors(t *testing.T) {
 	t.Parallel()
 	worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -283,7 +283,7 @@ func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _
 	return endpoint.Answer(backupObject{name, info.Size()}), nil
 }
 
-// vendorObject is the state of an endpoint of a model in the process that answers.
+// vendorObject is the state of an endpoint of a model in the process of the request.
 type vendorObject struct {
 	Provider      string  `json:"provider"`
 	UpstreamModel string  `json:"upstreamModel"`

@@ -165,7 +165,7 @@ func TestSuspensionHasAReason(t *testing.T) {
 	require.Equal(t, "organization.resume paid", audit[0].Action+" "+audit[0].Detail)
 }
 
-// TestCorrectionsNameWhatTheyCorrect: a correction names a transaction of the same wallet, and never takes a wallet below zero.
+// TestCorrectionsNameWhatTheyCorrect: a correction names a transaction of the same wallet, and never brings a wallet below zero.
 func TestCorrectionsNameWhatTheyCorrect(t *testing.T) {
 	t.Parallel()
 	o := operatorFixture(t)
@@ -189,7 +189,7 @@ func TestCorrectionsNameWhatTheyCorrect(t *testing.T) {
 	require.Equal(t, "0", o.ask(t, http.StatusOK, http.MethodGet, wallet, key, "")["balanceMicros"])
 }
 
-// TestOwnerOfAnID: - stands for the organization that has the id, and an id of another organization is forbidden under a named one.
+// TestOwnerOfAnID: - means the organization that has the id, and an id of another organization is forbidden under a named one.
 func TestOwnerOfAnID(t *testing.T) {
 	t.Parallel()
 	o := operatorFixture(t)
@@ -318,7 +318,7 @@ func TestStateOfTheService(t *testing.T) {
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/operator/backup", key, "")
 }
 
-// TestChannelStates: the operator sees the state of channels, and nothing of their credentials.
+// TestChannelStates: channels are shown with their state, without their credentials.
 func TestChannelStates(t *testing.T) {
 	t.Parallel()
 	o, idOf := furnished(t)

@@ -85,7 +85,7 @@ var operatorsOperations = []Operation{
 }
 
 // TestScopesOfOperators: every operation of operators × kinds of credentials, over HTTP and as a function. An operator needs exactly the scope of
-// the operation, which is known, and nobody else gets in.
+// the operation, which is known, and all others are refused.
 func TestScopesOfOperators(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
@@ -135,7 +135,7 @@ func TestScopesOfOperators(t *testing.T) {
 		})
 		require.Equal(t, errcode.InsufficientScope, handlers.AsError(err).Code, route.Path)
 	}
-	// Where tenants are, an operator's key is none, and an operator runs only what has a scope of the operator's.
+	// Where tenants are, an operator's key is none, and an operator runs only operations with a scope of operators.
 	for _, route := range o.Routes() {
 		if !route.Public {
 			handlertest.RefusedWith(t, errcode.InvalidAPIKey, o.Serve, request(route.Method, pathOf(route, "x_unknown", map[string]string{"{docId}": "doc_unknown"}), all, bodyFor(route)))

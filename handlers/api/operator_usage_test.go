@@ -29,7 +29,7 @@ func run[T any](t *testing.T, o *fixture, operation Operation, org string, value
 	return *body.(*T)
 }
 
-// TestSearchOrganizations guarantees that people find an organization by what they have of it, and that no character of a search is special.
+// TestSearchOrganizations guarantees that people find an organization by any name or id that they have of it, and that no character of a search is special.
 func TestSearchOrganizations(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
@@ -88,7 +88,7 @@ func TestSearchOrganizations(t *testing.T) {
 }
 
 // TestUsage guarantees that what organizations used is listed by organization, model, vendor, key and day, up to a moment that is said, and that
-// the sums of a list are those of the ledger.
+// the sums of a list are the ledger's.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)

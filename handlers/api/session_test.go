@@ -347,7 +347,7 @@ func TestOwnPasswordAndSessions(t *testing.T) {
 	require.False(t, alive(first) || alive(third))
 }
 
-// TestLanguage guarantees that a person chooses the language of their pages, and nobody else's.
+// TestLanguage guarantees that a person chooses the language of their own pages only.
 func TestLanguage(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)

@@ -18,14 +18,14 @@ import (
 // for use by several processes.
 type Repeats struct {
 	DB *store.DB
-	// Ring seals the answers, because they may have a new key.
+	// Ring seals the kept texts, because they may have a new key.
 	Ring *vault.Ring
 }
 
 // keepWait bounds the storing of an answer. The client may have gone.
 const keepWait = 10 * time.Second
 
-// once serves a request, or answers a repetition of an earlier one with the same Idempotency-Key. A request that failed may be repeated. After
+// once serves a request, or repeats the answer to an earlier one with the same Idempotency-Key. A request that failed may be repeated. After
 // an internal_error, or the end of the process, it is unknown whether the request did something, so a repetition is refused.
 func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()) error {
 	key := ""

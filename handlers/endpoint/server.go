@@ -42,7 +42,7 @@ type Server struct {
 	// Complete returns the principal of a request that passed the checks of its rights, with the organization that the path names. Nil changes
 	// nothing.
 	Complete func(r *http.Request, principal *identity.Principal) (*identity.Principal, error)
-	// Repeats answers repetitions of requests. Nil means that only operations with a [KeyHeader] do.
+	// Repeats has the answers for repeated requests. Nil means that only operations with a [KeyHeader] do.
 	Repeats *Repeats
 
 	mux    *http.ServeMux

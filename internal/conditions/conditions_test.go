@@ -135,7 +135,7 @@ func TestConditionsBeginAndEndOnce(t *testing.T) {
 	})
 }
 
-// TestConditionsOfOneNodeNeedNoOther guarantees that a store whose tables can't be read for the whole service ends no condition of it and hides
+// TestConditionsOfOneNodeNeedNoOther guarantees that a store with unreadable tables of the whole service ends no condition of it and hides
 // none of a process, and that a living process keeps the duty while others take the duty of a process that has ended.
 func TestConditionsOfOneNodeNeedNoOther(t *testing.T) {
 	t.Parallel()

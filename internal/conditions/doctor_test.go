@@ -91,7 +91,7 @@ func TestDoctorRunsHourlyOnOneNode(t *testing.T) {
 	})
 }
 
-// TestDoctorRunsOnce guarantees that the doctor runs at most once over all processes, that a run which its process can't end leaves no result, and
+// TestDoctorRunsOnce guarantees that the doctor never runs twice over all processes, that a run which its process can't end leaves no result, and
 // that the run of a process that died keeps no other from running.
 func TestDoctorRunsOnce(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func newFixture(t *testing.T) *fixture {
 
 const password = "correct horse battery"
 
-// add adds an operator and opens the one-time link.
+// add adds an operator and opens their one-time link.
 func (f *fixture) add(t *testing.T, role string) *httptest.ResponseRecorder {
 	t.Helper()
 	_, link, err := identity.AddOperator(t.Context(), f.db, "cli:test", role+"@example.com", role)
@@ -221,7 +221,7 @@ func TestAnotherSitesForm(t *testing.T) {
 
 var forms = regexp.MustCompile(`<form id="([a-z-]+)`)
 
-// Each role sees the pages, and the forms that it may send; others are refused when they are sent all the same.
+// Each role has the pages, and the forms that it may send; other forms are refused when they are sent all the same.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]struct {

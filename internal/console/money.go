@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
-// move is a change of a wallet. Its form leads to a page that shows the balance before and after, whose form does it.
+// move is a change of a wallet. Its form leads to a page that shows the balance before and after, with the form that does it.
 type move struct {
 	op   api.Operation
 	form ui.Form
 	// submit is the text of the second button, done the notice afterwards.
 	submit, done text.Text
-	// change returns the amount of what the wallet gets, for the confirmation, and completes the input of the operation.
+	// change returns the amount that the wallet gets, for the confirmation, and completes the input of the operation.
 	change func(req *request, in values) (micros int64, err error)
 }
 
@@ -62,14 +62,14 @@ func amountIn(in values) (micros int64, err error) {
 // given is the amount of a form that the wallet gets.
 func given(_ *request, in values) (int64, error) { return amountIn(in) }
 
-// taken turns the amount of a form into one that the wallet gives.
+// taken turns the amount of a form into a negative one.
 func taken(_ *request, in values) (int64, error) {
 	micros, err := amountIn(in)
 	in["amountMicros"] = strconv.FormatInt(-micros, 10)
 	return -micros, err
 }
 
-// confirmation shows what a move does to the wallet.
+// confirmation shows the wallet before and after a move.
 type confirmation struct {
 	// Now and After are balances, Amount is the difference, in micros.
 	Now, Amount, After string

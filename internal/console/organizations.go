@@ -44,7 +44,7 @@ func organizationPath(id string) string { return organizationsPath + "/" + id }
 type organizationsData struct {
 	Search        ui.Form
 	Organizations any
-	Pager         pager
+	Pager         ui.Pager
 	Create        ui.Form
 }
 
@@ -145,7 +145,7 @@ type organizationData struct {
 	Tabs         []ui.Link
 	// List holds the rows of the page.
 	List  any
-	Pager pager
+	Pager ui.Pager
 	// File is the address of the list as CSV.
 	File   string
 	Wallet *api.WalletObject
@@ -221,7 +221,7 @@ func showSummary(req *request, shown *organizationData) (err error) {
 	return err
 }
 
-// listed returns the input of a list: at most 100 rows from the cursor of the page's address.
+// listed returns the input of a list: up to 100 rows from the cursor of the page's address.
 func (req *request) listed() values {
 	return values{"environment": req.query("environment"), "cursor": req.query("cursor"), "limit": "100"}
 }

@@ -97,7 +97,7 @@ func (req *request) open() {
 // errAnswered is returned by show when it has written the response itself.
 var errAnswered = errors.New("the answer is written")
 
-// errUnproven is the error of a session whose second factor is missing or too old.
+// errUnproven is the error of a session with a second factor that is missing or too old.
 var errUnproven = errors.New("the second factor is missing")
 
 // enter finds the session, unless the page is public.
@@ -305,7 +305,7 @@ func askMade[I, T any](req *request, o endpoint.Op[*api.Deps, I, endpoint.Made[T
 	return bodyOf[T](req, o, in)
 }
 
-// may reports whether the operator has a scope. Pages hide what an operation would refuse.
+// may reports whether the operator has a scope. Pages hide forms that would be refused.
 func (req *request) may(scope identity.OperatorScope) bool {
 	return scope == "" || req.by.OperatorScopes.Has(scope)
 }
@@ -379,19 +379,7 @@ func (req *request) view(shown any) *view {
 	return v
 }
 
-// pager holds the addresses of the first and the next page of a list, empty for none.
-type pager struct{ First, Next string }
-
-func (req *request) pager(nextCursor *string) (p pager) {
-	query := req.r.URL.Query()
-	query.Del("done")
-	if query.Has("cursor") {
-		query.Del("cursor")
-		p.First = req.path() + strings.TrimSuffix("?"+query.Encode(), "?")
-	}
-	if nextCursor != nil {
-		query.Set("cursor", *nextCursor)
-		p.Next = req.path() + "?" + query.Encode()
-	}
-	return p
+// pager returns the links of a list at the page.
+func (req *request) pager(nextCursor *string) ui.Pager {
+	return ui.NewPager(req.path(), req.r.URL.Query(), nextCursor)
 }

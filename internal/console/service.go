@@ -48,7 +48,7 @@ func showQueue(req *request) (any, error) {
 type actionsData struct {
 	Filter  ui.Form
 	Entries any
-	Pager   pager
+	Pager   ui.Pager
 }
 
 func showActions(req *request) (any, error) {

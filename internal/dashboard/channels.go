@@ -54,7 +54,7 @@ type channelRow struct {
 
 type channelsData struct {
 	Channels []channelRow
-	Pager    pager
+	Pager    ui.Pager
 	// Types are the types that can be connected. Chosen is the type of the shown form, nil if no type is chosen.
 	Types  []channelType
 	Chosen *channelType

@@ -38,7 +38,7 @@ type templateData struct {
 	Find      form
 	Found     bool
 	Templates []templateRow
-	Pager     pager
+	Pager     ui.Pager
 
 	// Chosen is the template that is filled in, nil if the page shows the list. Text is its text with the values so far.
 	Chosen *api.TemplateObject

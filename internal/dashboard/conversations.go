@@ -90,7 +90,7 @@ type conversationsData struct {
 	// View is the chosen view of the tabs: "waiting", a state, "other", or empty for all.
 	View          string
 	Conversations []conversationRow
-	Pager         pager
+	Pager         ui.Pager
 	// Retry and Dismiss act on all conversations that need a person, if the list shows only these.
 	Retry, Dismiss form
 	// Live is the address of the list's live part.

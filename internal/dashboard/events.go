@@ -16,7 +16,7 @@ type eventEndpointRow struct {
 
 type eventsData struct {
 	Endpoints      []eventEndpointRow
-	Pager          pager
+	Pager          ui.Pager
 	Create, Bounds form
 }
 

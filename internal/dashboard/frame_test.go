@@ -412,7 +412,7 @@ func TestStaticFiles(t *testing.T) {
 	require.Empty(t, r.asked, "files are nobody's")
 }
 
-// Navigation shows what the role can do; what is hidden is refused by the API all the same. Every entry is one press from its section, and
+// Navigation has the pages of the role; the API refuses hidden ones all the same. Every entry is one press from its section, and
 // every page below another leads back to an entry.
 func TestNavigation(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ type keyRow struct {
 
 type keysData struct {
 	Keys   []keyRow
-	Pager  pager
+	Pager  ui.Pager
 	Create form
 	// Address is the base URL for clients.
 	Address string

@@ -43,7 +43,7 @@ func mediaTypeName(mediaType string) ui.Text {
 type knowledgeData struct {
 	Base      *api.KnowledgeBaseObject
 	Documents []documentRow
-	Pager     pager
+	Pager     ui.Pager
 	// Live is the address of the documents while they are being ingested, empty otherwise.
 	Live   string
 	Upload form

@@ -139,7 +139,7 @@ const auditPath = root + "/audit"
 
 type auditData struct {
 	Entries []api.AuditObject
-	Pager   pager
+	Pager   ui.Pager
 	// Names are the e-mail addresses of members by their ids.
 	Names map[string]string
 }

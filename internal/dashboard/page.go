@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
@@ -121,7 +120,7 @@ func entries() []entry {
 	}
 }
 
-// sections returns the navigation of the person, nil without one.
+// sections returns the navigation of the person. Without a person there is none.
 func (s *session) sections(say *ui.Printer) (made []ui.Section) {
 	for _, e := range entries() {
 		if !s.has(e.role) {
@@ -222,31 +221,14 @@ func (req *pageRequest) trail(sections []ui.Section) []ui.Link {
 // listData is the data of a page that shows a list and the form of a new element.
 type listData[T any] struct {
 	List   []T
-	Pager  pager
+	Pager  ui.Pager
 	Create form
-}
-
-type pager struct {
-	// First and Next are addresses, empty for none.
-	First, Next string
 }
 
 // pager links to the next page of a list, and to the first; other parameters of the address stay. [pageRequest.cursor] passes
 // the parameter cursor to the operation.
-func (req *pageRequest) pager(nextCursor *string) pager {
-	var p pager
-	query := req.r.URL.Query()
-	query.Del("done")
-	query.Del("fragment")
-	if query.Has("cursor") {
-		query.Del("cursor")
-		p.First = req.path() + strings.TrimSuffix("?"+query.Encode(), "?")
-	}
-	if nextCursor != nil {
-		query.Set("cursor", *nextCursor)
-		p.Next = req.path() + "?" + query.Encode()
-	}
-	return p
+func (req *pageRequest) pager(nextCursor *string) ui.Pager {
+	return ui.NewPager(req.path(), req.r.URL.Query(), nextCursor)
 }
 
 // cursor returns the input of a list for the shown page, to which the caller may add.

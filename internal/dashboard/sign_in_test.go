@@ -155,7 +155,7 @@ func TestSignInAsksForTheCode(t *testing.T) {
 	}
 }
 
-// On the account page a person switches the second factor on with the code of a new secret, sees the recovery codes once, and switches it off.
+// On the account page a person switches the second factor on with the code of a new secret, gets the recovery codes once, and switches it off.
 func TestSecondFactorOfTheAccount(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

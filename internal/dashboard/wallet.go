@@ -25,7 +25,7 @@ type walletData struct {
 	// Days selects the days of the plot.
 	Days         form
 	Transactions []api.TransactionObject
-	Pager        pager
+	Pager        ui.Pager
 	// Calls and the files are addresses.
 	Calls, TransactionsFile, CallsFile string
 }
@@ -33,7 +33,7 @@ type walletData struct {
 type callsData struct {
 	Environment string
 	Calls       []api.CallObject
-	Pager       pager
+	Pager       ui.Pager
 	// File and Wallet are addresses.
 	File, Wallet string
 }
@@ -101,7 +101,7 @@ func showWallet(req *pageRequest) (any, error) {
 	return shown, nil
 }
 
-// balance is the card of what is left in a wallet.
+// balance is the card of a wallet's balance.
 func (req *pageRequest) balance(wallet *api.WalletObject, path string) ui.Figure {
 	return ui.Figure{
 		ID: "balance", Label: req.say.T("Balance"), Icon: "wallet", Path: path,
@@ -234,7 +234,7 @@ func showOverview(req *pageRequest) (any, error) {
 	return shown, nil
 }
 
-// spending is the plot of what was spent on models.
+// spending is the plot of the charges by model.
 type spending struct {
 	Plot *ui.Drawing
 	// Models are the sums by model, the largest first.

@@ -23,7 +23,7 @@ func TestCredits(t *testing.T) {
 	}
 }
 
-// A series for each model, the largest first, with what it cost on each day.
+// A series for each model, the largest first, with its cost on each day.
 func TestSpending(t *testing.T) {
 	t.Parallel()
 	s := newSpending(words.New(words.English, ""), &api.SpendObject{From: "2026-11-01", To: "2026-11-30", Data: []api.DaySpend{

@@ -15,7 +15,7 @@ import (
 // OperatorScope is one right of an operator of the service, such as wallet:write.
 type OperatorScope string
 
-// Scopes that rules name. The others stand at their operations.
+// Scopes that rules name. Operations name the others.
 const (
 	OperatorWalletWrite OperatorScope = "wallet:write"
 	OperatorKeysWrite   OperatorScope = "operator_keys:write"
@@ -76,7 +76,7 @@ func AllOperatorScopes() []OperatorScope {
 	return all
 }
 
-// ParseOperatorScopes trims scope names and drops empty and repeated names. It returns a [FieldError] for no names, and one that lists the
+// ParseOperatorScopes trims scope names and drops empty and repeated names. It returns a [FieldError] for no names, and a [FieldError] with the
 // known names for an unknown name.
 func ParseOperatorScopes(names []string) ([]OperatorScope, error) {
 	var scopes []OperatorScope

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// codeAt is what an app with the secret shows at a time of its clock, which is off from the database's.
+// codeAt is the code of an app with the secret at a time of its clock, which is off from the database's.
 func codeAt(t *testing.T, db *store.DB, secret string, off time.Duration) string {
 	t.Helper()
 	now, err := db.Now(t.Context())

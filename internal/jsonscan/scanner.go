@@ -222,7 +222,7 @@ func (s *Scanner) EnterOrSkip(open byte) bool {
 	return false
 }
 
-// UnlessNull reads a value. It returns nil for null.
+// UnlessNull reads a value. For null it returns nil.
 func (s *Scanner) UnlessNull() []byte {
 	if s.Null() {
 		return nil

@@ -273,7 +273,8 @@ type ChannelTrouble struct {
 	ExpiresAt int64
 }
 
-// Troubles reads up to limit channels, in order of id, that aren't active or whose token ends after now, in epoch milliseconds, and isn't renewed.
+// Troubles reads up to limit channels, in order of id, that aren't active, or have a token that isn't renewed and ends after now, in epoch
+// milliseconds.
 func (c Channels) Troubles(ctx context.Context, now int64, limit int) ([]ChannelTrouble, error) {
 	return ReadRows(ctx, c.db, "look for channels that need a person", func(row Row) (one ChannelTrouble, err error) {
 		err = row.Scan(&one.ID, &one.OrgID, &one.Type, &one.State, &one.ExpiresAt)

@@ -54,7 +54,7 @@ func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string,
 	return pendingEvents.Due(ctx, d.db, cursor)
 }
 
-// OperatorDue is [EventDeliveries.Due] for the operator's own events, whose rows belong to no organization.
+// OperatorDue is [EventDeliveries.Due] for the operator's own events. Their rows belong to no organization.
 func (d EventDeliveries) OperatorDue(ctx context.Context, _ string) (orgs []string, next string, empty bool, err error) {
 	now, err := d.db.Now(ctx)
 	if err != nil {

@@ -64,7 +64,7 @@ func (o Operators) ByEmail(ctx context.Context, email string) (Operator, error) 
 	return ReadRow(ctx, o.db, "read an operator", operators.scan, operators.selected+` WHERE email = $1`, email)
 }
 
-// ByLink reads the operator whose one-time link has the SHA-256 hash and hasn't ended. It returns [ErrNotFound] if there is none.
+// ByLink reads the operator of a one-time link by the SHA-256 hash, if the link hasn't ended. It returns [ErrNotFound] if there is none.
 func (o Operators) ByLink(ctx context.Context, hash [32]byte) (Operator, error) {
 	now, err := o.db.Now(ctx)
 	if err != nil {

@@ -232,7 +232,7 @@ type pacedKey struct{}
 // pacedShare is how many times as long as a page a paced reader rests after it.
 const pacedShare = 3
 
-// Paced returns a context in which [ReadPages] rests after each page, so that it uses at most a quarter of a connection and of a processor.
+// Paced returns a context in which [ReadPages] rests after each page, so that it uses no more than a quarter of a connection and of a processor.
 func Paced(ctx context.Context) context.Context { return context.WithValue(ctx, pacedKey{}, true) }
 
 // walkLength is how many organizations one look at [DueWork] visits.

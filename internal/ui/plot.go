@@ -10,7 +10,7 @@ import (
 type Plot struct {
 	// ID is the id of the picture; its title and sentence have ids that begin with it.
 	ID string
-	// Title says what is shown, Sentence what one sees: the sum, the highest value.
+	// Title names the figure. Sentence describes the plot: the sum, the highest value.
 	Title, Sentence string
 	// Step is the heading of the table's first column, Steps its rows, oldest first.
 	Step  string

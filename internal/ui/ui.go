@@ -9,7 +9,7 @@
 //	page.ExecuteTemplate(w, ui.ShellTemplate, &struct{ ui.Shell; Data any }{shell, data})
 //
 // [ShellTemplate] writes the frame around the template "content" and gives it the same data, a pointer to a struct that embeds a [Shell]. A page
-// may also define "actions", which stand beside its heading. The h1 is the frame's; a page begins with h2. Templates:
+// may also define "actions" for the place beside its heading. The h1 is the frame's; a page begins with h2. Templates:
 //
 //	{{template "icon" "inbox"}}        a symbol of static/icons.svg; the words beside it say the same
 //	{{template "form" .}}              a [Form]; "field" one [Field]
@@ -29,7 +29,7 @@
 //   - Everything works under default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'
 //     ([SecurityPolicy]). There is no style attribute: lengths are attributes of SVG.
 //   - Addresses of static files contain the hash of all files, so browsers keep them forever.
-//   - A colour never says anything alone; an icon or a word stands beside it.
+//   - A colour never says anything alone; an icon or a word is beside it.
 package ui
 
 import (
@@ -40,6 +40,7 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -60,8 +61,8 @@ var templateFiles embed.FS
 // ShellTemplate is the name of the template that writes a whole page. Its data embeds a [Shell].
 const ShellTemplate = "shell"
 
-// Parse returns the templates of this package with functions, such as those of a [text.Printer]; without them texts are English. They are part
-// of the binary, so a faulty one panics in every test.
+// Parse returns the templates of this package with functions, such as the functions of a [text.Printer]; without them texts are English. They are
+// part of the binary, so a faulty one panics in every test.
 func Parse(assets *Assets, functions template.FuncMap) *template.Template {
 	own := text.New(text.English, "").Functions()
 	own["asset"] = assets.Address
@@ -159,7 +160,7 @@ type Section struct {
 	Icon string
 	// Tabs are the pages of the section, if it has more than one.
 	Tabs []Link
-	// Count is shown beside the label, empty for none. CountID is its id. CountLabel says to screen readers what waits there, and makes it red.
+	// Count is shown beside the label, empty for none. CountID is its id. CountLabel is its name for screen readers, and makes it red.
 	Count, CountID, CountLabel string
 	// Bar is the label in the bar of phones, which has room for four entries. Empty means that the entry stands behind "More".
 	Bar string
@@ -185,7 +186,7 @@ type Shell struct {
 	Trail []Link
 	// Help is the address of the interface description, empty for none.
 	Help string
-	// Person is the signed-in person, whose page is at PersonPath, and Role a second word about them. SignOut is the form.
+	// Person is the signed-in person with a page at PersonPath, and Role a second word about them. SignOut is the form.
 	Person, PersonPath, Role string
 	SignOut                  Form
 	// Scripts are the addresses of the scripts of the page alone.
@@ -194,7 +195,7 @@ type Shell struct {
 	Notice, Alert string
 }
 
-// Tabs returns the tabs of the page's section, nil without any.
+// Tabs returns the tabs of the page's section. It returns nil if there are none.
 func (s *Shell) Tabs() []Link {
 	for i := range s.Sections {
 		if s.Sections[i].Has(s.Section) && len(s.Sections[i].Tabs) > 1 {
@@ -229,7 +230,7 @@ func (s *Shell) Initials() string {
 type Figure struct {
 	// ID is the id of the number, empty for none.
 	ID string
-	// Label says what Value is. Icon is a symbol, empty for none. Path leads to what the number counts.
+	// Label is the name of Value. Icon is a symbol, empty for none. Path leads to the counted things.
 	Label, Value, Icon, Path string
 	// Micros is the exact amount of a Value that is money.
 	Micros string
@@ -237,4 +238,22 @@ type Figure struct {
 	Note, Change, Trend string
 	// Spark shows the last values. It needs no Note.
 	Spark *Spark
+}
+
+// Pager has the addresses of the first and the next page of a list, empty for none.
+type Pager struct{ First, Next string }
+
+// NewPager returns the pager of a page at path with this query. Other parameters than the cursor, the notice and the fragment stay.
+func NewPager(path string, query url.Values, nextCursor *string) (p Pager) {
+	query.Del("done")
+	query.Del("fragment")
+	if query.Has("cursor") {
+		query.Del("cursor")
+		p.First = path + strings.TrimSuffix("?"+query.Encode(), "?")
+	}
+	if nextCursor != nil {
+		query.Set("cursor", *nextCursor)
+		p.Next = path + "?" + query.Encode()
+	}
+	return p
 }

@@ -86,7 +86,7 @@ func TestEveryTextHasVietnamese(t *testing.T) {
 	}
 }
 
-// textsOfChannels finds what the built-in platforms say about their channels.
+// textsOfChannels finds the texts of the built-in platforms about their channels.
 func textsOfChannels(t *testing.T, used found) {
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func verbs(text string) (all []string) {
 	return all
 }
 
-// readTexts reads a catalogue and refuses a key that stands in it twice.
+// readTexts reads a catalogue and refuses a repeated key.
 func readTexts(t *testing.T, name string) map[string]string {
 	file, err := os.ReadFile(name)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@
 //	hand back              trả trợ lý          unassigned             chưa phân công ("chưa giao" is "not delivered")
 //	("giao lại" is "deliver again")            wallet                 ví
 //
-// The package has no state except its catalogue, and does not know what a page shows.
+// The package has no state except its catalogue, and names no page.
 package text
 
 import (
@@ -147,7 +147,7 @@ func (p *Printer) Tf(key Text, args ...any) string {
 	return p.numbers.Sprintf(p.form(key, args), args...)
 }
 
-// form returns the translated text whose verbs are not yet replaced.
+// form returns the translated text before its verbs are replaced.
 func (p *Printer) form(key Text, args []any) string {
 	if one := singulars[key]; p.Language == English && one != "" && len(args) > 0 && fmt.Sprint(args[0]) == "1" {
 		return one
@@ -216,8 +216,8 @@ const (
 	microsPerUnit = 1_000_000
 )
 
-// Amount returns an amount of micros with two decimals and the currency, such as "1.284.350 ₫". A rounded amount begins with ≈; one that would be
-// rounded to zero has all its decimals. It returns other texts unchanged.
+// Amount returns an amount of micros with two decimals and the currency, such as "1.284.350 ₫". A rounded amount begins with ≈. An amount that
+// would be rounded to zero has all its decimals. It returns other texts unchanged.
 func (p *Printer) Amount(micros string) string { return p.amount(micros, 2) }
 
 // Breakdown is [Printer.Amount] with four decimals, for parts of a charge.
