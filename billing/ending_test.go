@@ -9,35 +9,39 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// TestEndingWallets guarantees that a wallet is named while it lasts for less than two days at the spending of the last days, and that wallets
-// which rest and test wallets aren't.
+// TestEndingWallets guarantees that a wallet is named while it lasts for less than some days at the spending of the last week, or of its
+// organization's shorter life, and that wallets which rest, test wallets and those of suspended organizations aren't.
 func TestEndingWallets(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) { // the rows of a whole ledger would add nothing
 		book := NewBook(db)
 		now, err := db.Now(t.Context())
 		require.NoError(t, err)
-		today := now / dayMillis
-		add := func(org, env string, balance, moved int64, spent ...int64) {
-			execute(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ($1, $1, 'free', 1) ON CONFLICT (id) DO NOTHING`, org)
-			execute(t, db, `INSERT INTO wallets (org_id, env, balance_micros, moved_at) VALUES ($1, $2, $3, $4)`, org, env, balance, moved)
-			for i, micros := range spent {
-				execute(t, db, `INSERT INTO usage_days (org_id, env, day, model, provider, upstream_model, key_id, calls, answered, client_gone, prompt_tokens,
-					completion_tokens, cached_tokens, charged_micros, refunded_micros, cost_micros, unknown_costs)
-					VALUES ($1, $2, $3, 'm', 'p', '', 'k', 1, 1, 0, 1, 1, 0, $4, 0, 0, 0)`, org, env, today-int64(i), micros)
-			}
+		add := func(org, env string, created, balance, spent int64) {
+			execute(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ($1, $1, 'free', $2) ON CONFLICT (id) DO NOTHING`, org, created)
+			execute(t, db, `INSERT INTO wallets (org_id, env, balance_micros, moved_at) VALUES ($1, $2, $3, $4)`, org, env, balance, now)
+			execute(t, db, `INSERT INTO usage_wallets (org_id, env, seq, ended_at, spent_day, spent_micros) VALUES ($1, $2, 1, $3, 1, $4)`,
+				org, env, now, spent)
 		}
-		add("org_ends", "live", 1500, now, 600, 1000, 1000)
-		add("org_empty", "live", 0, now, 10)
-		add("org_lasts", "live", 3000, now, 600, 1000, 1000)
-		add("org_rests", "live", 1, now-4*dayMillis, 0, 0, 0, 1_000_000)
-		add("org_test", "test", 1, now, 1_000_000)
-		add("org_new", "live", 5, now)
-		ending, err := book.EndingWallets(t.Context(), 10)
-		require.NoError(t, err)
-		require.Equal(t, []string{"org_empty", "org_ends"}, ending)
-		ending, err = book.EndingWallets(t.Context(), 1)
-		require.NoError(t, err)
-		require.Equal(t, []string{"org_empty"}, ending)
+		add("org_ends", "live", 1, 1700, 8000) // 1,000 a day, or some less
+		add("org_empty", "live", 1, 0, 10)
+		add("org_lasts", "live", 1, 2400, 8000)
+		add("org_young", "live", now-2*dayMillis, 7000, 8000) // 4,000 a day
+		add("org_new", "live", now, 16_100, 8000)             // 8,000 on its first day
+		add("org_rests", "live", 1, 1, 0)
+		add("org_test", "test", 1, 1, 1_000_000)
+		add("org_suspended", "live", 1, 1, 1_000_000)
+		execute(t, db, `UPDATE organizations SET suspended_at = 1 WHERE id = 'org_suspended'`)
+		ending := func(days int64, n int) (ids []string) {
+			wallets, err := book.EndingWallets(t.Context(), now, days, n)
+			require.NoError(t, err)
+			for _, w := range wallets {
+				ids = append(ids, w.OrgID)
+			}
+			return ids
+		}
+		require.Equal(t, []string{"org_empty", "org_ends", "org_young"}, ending(2, 10))
+		require.Equal(t, []string{"org_empty"}, ending(2, 1))
+		require.ElementsMatch(t, []string{"org_empty", "org_ends", "org_young", "org_lasts", "org_new"}, ending(7, 10))
 	})
 }

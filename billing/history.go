@@ -231,39 +231,3 @@ func (b *Book) Wallet(ctx context.Context, id WalletID) (Wallet, error) {
 	}
 	return wallet, err
 }
-
-// endingDays is the number of days, by the spending of today and the two days before, for which a wallet that doesn't end soon must last.
-const endingDays = 2
-
-const selectSpending = `SELECT w.org_id, w.balance_micros, (SELECT CAST(coalesce(sum(u.charged_micros), 0) AS BIGINT) FROM usage_days u
-		WHERE u.org_id = w.org_id AND u.env = 'live' AND u.day >= $1)
-	FROM wallets w WHERE w.env = 'live' AND w.org_id > $2 AND w.moved_at >= $3 ORDER BY w.org_id LIMIT $4`
-
-// perDays returns the amount of some days at the rate of an amount in some hours.
-func perDays(micros, hours, days int64) int64 {
-	return micros/hours*24*days + micros%hours*24*days/hours
-}
-
-// EndingWallets returns up to limit organizations, in order of id, with a live wallet that lasts for less than two days at its present spending.
-// It reads the sums of the days, of wallets that have moved in these days.
-func (b *Book) EndingWallets(ctx context.Context, limit int) (ending []string, err error) {
-	now, err := b.db.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	first := now/dayMillis - 2
-	hours, after := (now-first*dayMillis)/(dayMillis/24), "" // 48 or more
-	err = store.ReadPages(ctx, pageRows/4, func(rows int) (bool, error) {
-		page, err := store.ReadRows(ctx, b.db, "look for wallets that end soon", func(row store.Row) (org string, err error) {
-			var balance, spent int64
-			err = row.Scan(&org, &balance, &spent)
-			after = org
-			if balance < perDays(spent, hours, endingDays) && len(ending) < limit {
-				ending = append(ending, org)
-			}
-			return org, err
-		}, selectSpending, first, after, first*dayMillis, rows)
-		return len(page) == rows && len(ending) < limit, err
-	})
-	return ending, err
-}

@@ -121,27 +121,33 @@ type Spending struct {
 	BalanceMicros, MicrosPerDay int64
 }
 
+// spendingMillis is the time in which a wallet's present spending is charged: today, and the seven days before.
+func spendingMillis(now int64) int64 { return 7*dayMillis + now%dayMillis }
+
 // scanSpending scans a balance, the charges since the beginning of the day before a week, and the creation of the organization. An organization
 // that is younger than a week has spent its charges in the time of its life, but not in less than a day.
 func scanSpending(row store.Row, now int64, into ...any) (s Spending, err error) {
 	var spent, created int64
 	err = row.Scan(append(into, &s.BalanceMicros, &spent, &created)...)
-	hours := min(7*dayMillis+now%dayMillis, max(now-created, dayMillis)) / (dayMillis / 24)
-	s.MicrosPerDay = perDays(spent, hours, 1)
+	hours := min(spendingMillis(now), max(now-created, dayMillis)) / (dayMillis / 24)
+	s.MicrosPerDay = spent/hours*24 + spent%hours*24/hours
 	return s, err
 }
 
 const walletSpending = ` coalesce(w.balance_micros, 0), coalesce(u.spent_micros, 0), o.created_at FROM `
 
-// WalletsEndingSoon reads the live wallets of organizations that have less than they spent in a week, up to n. The first one ends first.
-func (b *Book) WalletsEndingSoon(ctx context.Context, now int64, n int) ([]EndingWallet, error) {
+// EndingWallets reads the live wallets that last for less than some days at their present spending, up to n. The first one ends first. Wallets
+// of suspended organizations are left out.
+func (b *Book) EndingWallets(ctx context.Context, now, days int64, n int) ([]EndingWallet, error) {
 	return store.ReadRows(ctx, b.db, "look for wallets that end soon", func(row store.Row) (e EndingWallet, err error) {
 		e.Spending, err = scanSpending(row, now, &e.OrgID, &e.Name, &e.Plan)
 		return e, err
 	}, `SELECT o.id, o.name, o.plan,`+walletSpending+`usage_wallets u JOIN organizations o ON o.id = u.org_id
 			LEFT JOIN wallets w ON w.org_id = u.org_id AND w.env = u.env
-		WHERE u.env = 'live' AND u.spent_micros > 0 AND o.suspended_at IS NULL AND coalesce(w.balance_micros, 0) < u.spent_micros
-		ORDER BY coalesce(w.balance_micros, 0) * 1.0 / u.spent_micros, o.id LIMIT $1`, n)
+		WHERE u.env = 'live' AND u.spent_micros > 0 AND o.suspended_at IS NULL AND coalesce(w.balance_micros, 0) * 1.0
+			* CASE WHEN o.created_at + $2 < $1 THEN $2 WHEN o.created_at + 86400000 < $1 THEN $1 - o.created_at ELSE 86400000 END
+			< u.spent_micros * 1.0 * CAST($3 AS BIGINT)
+		ORDER BY coalesce(w.balance_micros, 0) * 1.0 / u.spent_micros, o.id LIMIT $4`, now, spendingMillis(now), days*dayMillis, n)
 }
 
 // Spending reads the balance of an organization's live wallet and the rate at which it is spent.

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/conditions"
 	"github.com/caddy-svc/caddy-svc/internal/events"
@@ -50,8 +51,8 @@ type lifecycle struct {
 	runtime *runtime
 	// ctx is cancelled when the configuration is no longer in use.
 	ctx context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
-	// endingWallets are the organizations with a wallet that ended soon at walletsRead, in epoch milliseconds.
-	endingWallets []string
+	// endingWallets are the wallets that ended soon at walletsRead, in epoch milliseconds.
+	endingWallets []billing.EndingWallet
 	walletsRead   int64
 	// cleanup are the steps that undo Start, in the order of Start.
 	cleanup []func() error

@@ -259,6 +259,8 @@ const (
 	oldBackup = 25 * time.Hour
 	// walletsInterval is the time between two reads of the spending of all wallets.
 	walletsInterval = 10 * time.Minute
+	// endingDays is the number of days for which a wallet that is no warning lasts at its present spending.
+	endingDays = 2
 	// certificateShare is the part of a certificate's life that is left when its renewal has failed for long: Caddy renews at a third.
 	certificateShare = 6
 )
@@ -337,13 +339,13 @@ func (a *App) ServiceConditions(ctx context.Context, db *store.DB) (found []cond
 		add(c.State == store.ChannelActive, conditions.ChannelExpiring, c.ID, "%shas a token that ends on %s.", of, store.EventTime(c.ExpiresAt))
 	}
 	if now-a.walletsRead >= walletsInterval.Milliseconds() {
-		if a.endingWallets, err = billing.NewBook(db).EndingWallets(ctx, conditions.Most/4); err != nil {
+		if a.endingWallets, err = billing.NewBook(db).EndingWallets(ctx, now, endingDays, conditions.Most/4); err != nil {
 			return nil, err
 		}
 		a.walletsRead = now
 	}
-	for _, org := range a.endingWallets {
-		add(true, conditions.WalletEnds, org, "The wallet of organization %s lasts for less than two days at its present spending.", org)
+	for _, w := range a.endingWallets {
+		add(true, conditions.WalletEnds, w.OrgID, "The wallet of organization %s lasts for less than two days at its present spending.", w.OrgID)
 	}
 	backup, err := db.LastBackup(ctx)
 	if err != nil {

@@ -269,7 +269,7 @@ type OverviewObject struct {
 	Days             []UsageObject  `json:"days"                   nullable:"false" doc:"The days of last30Days on which calls ended, oldest first"`
 	Waiting          int64          `json:"waitingCustomers"       doc:"Customers who have waited for longer than 15 minutes; counted up to 10,000"`
 	WaitingIn        int64          `json:"waitingOrganizations"   doc:"The number of their organizations"`
-	EndingWallets    []EndingWallet `json:"endingWallets"          nullable:"false" doc:"Live wallets with less than a week's charges, the first to end first, at most 100"` //nolint:lll // a struct tag can't be broken
+	EndingWallets    []EndingWallet `json:"endingWallets"          nullable:"false" doc:"Live wallets that last for less than a week at their present spending, the first to end first, at most 100"` //nolint:lll // a struct tag can't be broken
 }
 
 const (
@@ -277,6 +277,8 @@ const (
 	longWait = 15 * time.Minute
 	// overviewMinutes is the number of minutes of the overview, and overviewWallets the largest number of its wallets.
 	overviewMinutes, overviewWallets = 60, 100
+	// endingDays is the number of days for which a wallet that is not among them lasts at its present spending.
+	endingDays = 7
 )
 
 func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[OverviewObject], error) {
@@ -292,7 +294,7 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 	var waitErr, minutesErr error
 	overview.Waiting, overview.WaitingIn, waitErr = d.Conversations.LongWaits(ctx, now.Add(-longWait).UnixMilli())
 	overview.CallsByMinute, minutesErr = d.Book.CallsByMinute(ctx, overviewMinutes)
-	ending, endingErr := d.Book.WalletsEndingSoon(ctx, now.UnixMilli(), overviewWallets)
+	ending, endingErr := d.Book.EndingWallets(ctx, now.UnixMilli(), endingDays, overviewWallets)
 	if err := errors.Join(throughErr, countErr, waitErr, minutesErr, endingErr); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the overview: %w", err))
 	}

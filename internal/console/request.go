@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -171,18 +172,14 @@ func (req *request) act(a *action) {
 		req.render(http.StatusOK)
 	default:
 		if a.done != "" {
-			to += cond(strings.Contains(to, "?"), "&", "?") + "done=" + a.form
+			separator := "?"
+			if strings.Contains(to, "?") {
+				separator = "&"
+			}
+			to += separator + "done=" + a.form
 		}
 		http.Redirect(req.w, req.r, to, http.StatusSeeOther) //nolint:gosec // G710: to our own pages, see request.next
 	}
-}
-
-// cond returns one of two values.
-func cond[T any](first bool, a, b T) T {
-	if first {
-		return a
-	}
-	return b
 }
 
 // render writes the page, or its error.
@@ -344,7 +341,7 @@ func (req *request) view(shown any) *view {
 	v := &view{
 		Shell: ui.Shell{
 			Lang: string(req.printer.Language), Title: req.printer.T(req.page.title), Product: "caddy-svc", Operator: true, Home: root,
-			Section: cond(req.page.section == "", req.page.path, req.page.section),
+			Section: cmp.Or(req.page.section, req.page.path),
 		},
 		Path: req.path(), RequestID: handlers.RequestIDFrom(req.r.Context()), Data: shown, Once: req.once,
 	}
@@ -365,7 +362,11 @@ func (req *request) view(shown any) *view {
 				continue
 			}
 			link := ui.Link{Path: entry.path, Label: req.printer.T(entry.label)}
-			v.Sections = append(v.Sections, ui.Section{Link: link, Icon: entry.icon, Bar: cond(entry.bar, link.Label, "")})
+			section := ui.Section{Link: link, Icon: entry.icon}
+			if entry.bar {
+				section.Bar = link.Label
+			}
+			v.Sections = append(v.Sections, section)
 			if entry.path == req.page.section && req.page.path != entry.path {
 				v.Trail = []ui.Link{link}
 			}

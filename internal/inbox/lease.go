@@ -120,6 +120,10 @@ func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Leas
 	return lease
 }
 
+// ranOut reports whether the lease has run out. No part is marked as sending then: its worker has stopped, or stops before it calls the
+// platform, and another one that takes the conversation meanwhile couldn't know whether it was called.
+func (c *conversationRow) ranOut(now int64) bool { return c.leaseUntil < now }
+
 // asLease returns the lease, in which the customer's id is sealed.
 func (c *conversationRow) asLease() Lease {
 	return Lease{

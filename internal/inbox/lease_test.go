@@ -215,6 +215,30 @@ func TestLeaseLife(t *testing.T) {
 	require.Equal(t, "request", string(work.Turn.Request), "a retry sends the stored request")
 }
 
+// Under a lease that ran out no part begins to be sent: what is known about its sending couldn't be stored once another worker has taken
+// the conversation, and its delivery would be unknown. All else of the lease is stored.
+func TestNothingIsSentUnderALeaseThatRanOut(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	c.arrive(t, textOf("ann", "1", "hello"))
+	lease := c.take(t)
+	turnID := c.begin(t, lease)
+	c.pass(life + time.Millisecond)
+	parts, err := c.Answer(t.Context(), lease, turnID, []string{"one", "two"}, true)
+	require.NoError(t, err)
+	require.Equal(t, OutboundPending, parts[0].State)
+	require.ErrorIs(t, c.Sending(t.Context(), lease, parts[0].ID), ErrLeaseLost)
+
+	lease, err = c.Renew(t.Context(), lease, life)
+	require.NoError(t, err)
+	require.NoError(t, c.Sending(t.Context(), lease, parts[0].ID))
+	c.pass(life + time.Millisecond)
+	require.ErrorIs(t, c.Sent(t.Context(), lease, parts[0].ID, "p", parts[1].ID), ErrLeaseLost)
+	work := c.open(t, c.take(t))
+	require.Len(t, work.Outbound, 1, "the first part is stored as sent")
+	require.Equal(t, OutboundPending, work.Outbound[0].State)
+}
+
 // A failed attempt waits, whatever arrives meanwhile, and is counted; a release ends the count.
 func TestBackoff(t *testing.T) {
 	t.Parallel()

@@ -398,11 +398,25 @@ func (m *machine) send(t *rapid.T, w *modelWorker, part Outbound) {
 	}
 	texts := m.textsOf(t, part.TurnID)
 	held := m.holder[w.lease.ConversationID] == w.lease.Token
-	if m.ended(t, w, m.q.Sending(context.Background(), *w.lease, part.ID)) {
+	err := m.q.Sending(context.Background(), *w.lease, part.ID)
+	switch {
+	case held && errors.Is(err, ErrLeaseLost):
+		require.True(t, m.ranOut(t, w))
+		*w = modelWorker{}
+	case m.ended(t, w, err):
+		require.False(t, m.ranOut(t, w))
 		w.sending = &part
-	} else if held {
+	case held:
 		m.discarded(w.lease.CustomerRef, part, texts)
 	}
+}
+
+// ranOut reports whether the lease of a worker has run out, though no other has taken its conversation.
+func (m *machine) ranOut(t *rapid.T, w *modelWorker) bool {
+	until, err := store.ReadRow(context.Background(), m.q.db, "", store.ScanValue[int64],
+		`SELECT lease_until FROM conversations WHERE id = $1`, w.lease.ConversationID)
+	require.NoError(t, err)
+	return until == 1
 }
 
 // discarded is the end of a part that the assistant may not send any longer, and of its answer, if nothing of that was sent.
@@ -495,7 +509,9 @@ func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(stri
 			require.Equal(t, waits, text.status, "text %s", text.platformID)
 			text.status = answered
 		}
-		w.sending = &parts[0]
+		if parts[0].State == OutboundSending { // else its lease ran out
+			w.sending = &parts[0]
+		}
 	}
 }
 

@@ -357,6 +357,7 @@ func TestOutagesAreShown(t *testing.T) {
 				c.pass(test.waited - test.held - time.Minute)
 				require.NoError(t, c.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{HoldChannel: time.Minute}))
 				c.pass(time.Minute + test.held)
+				c.renew(t, lease)
 				require.NoError(t, c.Sending(ctx, lease, parts[0].ID))
 			} else {
 				c.pass(test.waited)
@@ -370,11 +371,13 @@ func TestOutagesAreShown(t *testing.T) {
 			}
 			require.Equal(t, []string{"conversation.attention send_failed"}, c.told(t))
 			c.pass(time.Minute)
+			c.renew(t, lease)
 			require.NoError(t, c.Sending(ctx, lease, parts[0].ID))
 			require.NoError(t, c.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{HoldChannel: time.Minute}))
 			require.True(t, c.listed(t), "it was shown before")
 			require.Equal(t, "pending send_failed", c.value(t, `SELECT state || ' ' || code FROM outbound_messages`))
 			c.pass(time.Hour)
+			c.renew(t, lease)
 			require.NoError(t, c.Sending(ctx, lease, parts[0].ID))
 			require.NoError(t, c.SentAndRelease(ctx, lease, parts[0].ID, "p1"))
 			require.False(t, c.listed(t))

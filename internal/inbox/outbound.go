@@ -16,10 +16,10 @@ import (
 )
 
 // Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
-// sendFirst the first part is immediately sending, which saves a commit, unless a person's message waits, which is sent before it, or the
-// lease's paces don't allow it: then Answer returns the parts with a [PacedError]. If a person has taken the conversation since, or
-// the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. If the channel's answers
-// have become drafts since, nothing changes, and Answer returns [ErrDraftMode]. Other errors are [ErrEnded], [ErrLeaseLost],
+// sendFirst the first part is immediately sending, which saves a commit, unless a person's message waits, which is sent before it, the
+// lease ran out, or its paces don't allow it: then Answer returns the parts with a [PacedError]. If a person has taken the conversation
+// since, or the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. If the channel's
+// answers have become drafts since, nothing changes, and Answer returns [ErrDraftMode]. Other errors are [ErrEnded], [ErrLeaseLost],
 // [ErrInvalid] without parts, or wrapped ones of the store, after which the answer may be stored: see [Queue.Unmark].
 func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if len(parts) == 0 {
@@ -69,7 +69,7 @@ func (q *Queue) answer(
 			end.state = TurnDiscarded
 		} else {
 			parts[0].state = OutboundPending
-			if sendFirst && !personWrote {
+			if sendFirst && !personWrote && !c.ranOut(s.now) {
 				if early = s.takePlace(c, lease.Paces, true); early == nil {
 					parts[0].state = OutboundSending
 				}
@@ -190,8 +190,8 @@ const setPart = `UPDATE outbound_messages SET state = $2, code = $3, updated_at 
 // Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
 // discarded instead when a person has the conversation, unless a person had it sent again or it belongs to the assistant's last words
 // ([Queue.AnswerAndHandOver]), or when the customer has blocked the channel, and Sending returns [ErrHandedOver]. Other errors are a
-// [PacedError] when the lease's paces don't allow it, [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the
-// store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
+// [PacedError] when the lease's paces don't allow it, [ErrEnded] for a part that isn't pending, [ErrLeaseLost], also for a lease that ran
+// out, or wrapped ones of the store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
 	op := onPart(lease, outboundID, func(s *session, c *conversationRow, p *partRow) error { return s.markSending(c, p, lease.Paces, false) })
 	op.pace = lease.pace(true)
@@ -215,6 +215,9 @@ func (s *session) markSending(c *conversationRow, p *partRow, paces Paces, first
 	if silenced {
 		s.discardPart(c, p)
 		return refusal{ErrHandedOver}
+	}
+	if c.ranOut(s.now) {
+		return refusal{ErrLeaseLost}
 	}
 	if early := s.takePlace(c, paces, first); early != nil {
 		return refusal{early}

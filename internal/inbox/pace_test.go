@@ -39,9 +39,18 @@ func early(t *testing.T, err error) *PacedError {
 	return refused
 }
 
-// sending marks the next part of the conversation.
+// renew renews a lease, as its worker does while it waits.
+func (q *inboxTest) renew(t *testing.T, lease Lease) {
+	t.Helper()
+	_, err := q.Renew(t.Context(), lease, life)
+	require.NoError(t, err)
+}
+
+// sending marks the next part of the conversation, under a lease that was renewed until then.
 func (u *unsent) sending(t *testing.T, q *Queue) *PacedError {
 	t.Helper()
+	_, err := q.Renew(t.Context(), u.Lease, life)
+	require.NoError(t, err)
 	return early(t, q.Sending(t.Context(), u.Lease, u.parts[0]))
 }
 

@@ -496,7 +496,7 @@ func runMoney(t *testing.T, db *store.DB) {
 	}
 	_, err = book.CallsByMinute(ctx, 60)
 	require.NoError(t, err)
-	_, err = book.WalletsEndingSoon(ctx, time.Now().UnixMilli(), 9)
+	_, err = book.EndingWallets(ctx, time.Now().UnixMilli(), 7, 9)
 	require.NoError(t, err)
 	_, err = book.Spending(ctx, "org_a", time.Now().UnixMilli())
 	require.NoError(t, err)
