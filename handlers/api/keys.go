@@ -141,8 +141,8 @@ func withinRights(principal *identity.Principal, request identity.KeyRequest) er
 		if principal.Scopes.Has(scope) {
 			continue
 		}
-		if principal.UserID != "" {
-			return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("Your role can't give the scope %s to a key.", scope)}
+		if principal.KeyID == "" {
+			return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("You can't give the scope %s to an API key.", scope)}
 		}
 		return &handlers.Error{
 			Code:    errcode.InsufficientScope,

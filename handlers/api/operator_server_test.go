@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -109,6 +110,37 @@ func TestOperatorsRights(t *testing.T) {
 	}
 	o.Authenticator = identity.NewAuthenticator(o.DB.APIKeys)
 	handlertest.RefusedWith(t, errcode.InvalidAPIKey, serve(o.Deps).Serve, keyed(http.MethodGet, "/wallet", with["wallet:read"]))
+}
+
+// TestOperatorsBecomeNoTenant: an operator who isn't an administrator makes no user, link or API key of an organization, on any way; and no operator
+// makes an API key that reads customers' texts, or that has them sent to another provider's account.
+func TestOperatorsBecomeNoTenant(t *testing.T) {
+	t.Parallel()
+	o := operatorFixture(t)
+	secrets := []Operation{CreateAPIKey, InviteMember, LinkMember, UpdateMember, RemoveMember, ResetMemberSecondFactor, CreateOperatorKey}
+	for _, role := range []string{identity.OperatorViewer, identity.OperatorSupport} {
+		session := identity.OperatorSession{OperatorSession: store.OperatorSession{
+			Operator: store.Operator{ID: "opr_1", Email: "lan@example.com", Role: role}, Now: 2, SecondFactorAt: 1,
+		}}
+		principal, err := o.Operator(t.Context(), session.Principal(), "org_1")
+		require.NoError(t, err)
+		for _, operation := range secrets {
+			_, err := operation.Run(t.Context(), o.Deps, principal, endpoint.Values{
+				"id": "usr_owner", "email": "lan@example.com", "role": "member", "name": "mine", "scopes": []any{"models:read"},
+			})
+			require.Contains(t, []errcode.Code{errcode.InsufficientScope, errcode.Forbidden}, handlers.AsError(err).Code, "%s %s", role, operation.Spec().ID)
+		}
+	}
+	everything := o.all(t)
+	const path = "/operator/organizations/org_1/api-keys"
+	for _, scope := range identity.AllScopes() {
+		switch body := fmt.Sprintf(`{"scopes":[%q]}`, scope); scope {
+		case identity.ConversationsRead, identity.ConversationsWrite, identity.EventEndpointsRead, identity.EventEndpointsWrite, identity.ProviderKeysWrite:
+			o.refused(t, errcode.Forbidden, "", http.MethodPost, path, everything, body)
+		default:
+			o.ask(t, http.StatusCreated, http.MethodPost, path, everything, body)
+		}
+	}
 }
 
 // all returns a key with all scopes.

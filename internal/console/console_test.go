@@ -228,10 +228,13 @@ func TestRights(t *testing.T) {
 		forms   string
 		suspend int
 		credit  int
+		become  int // make a key, or a person's link
 	}{
-		"viewer":        {"", http.StatusForbidden, http.StatusForbidden},
-		"support":       {"plan-set organization-suspend", http.StatusSeeOther, http.StatusForbidden},
-		"administrator": {"credit take plan-set organization-suspend", http.StatusSeeOther, http.StatusSeeOther},
+		"viewer":  {"", http.StatusForbidden, http.StatusForbidden, http.StatusForbidden},
+		"support": {"plan-set organization-suspend", http.StatusSeeOther, http.StatusForbidden, http.StatusForbidden},
+		"administrator": {
+			"credit take plan-set organization-suspend key-create member-invite", http.StatusSeeOther, http.StatusSeeOther, http.StatusOK,
+		},
 	} {
 		f := signedIn(t, role)
 		for _, p := range pages() {
@@ -241,14 +244,21 @@ func TestRights(t *testing.T) {
 			}
 		}
 		var seen []string
-		for _, match := range forms.FindAllStringSubmatch(f.opens(t, "/console/organizations/org_1"), -1) {
-			if match[1] != "sign-out" {
-				seen = append(seen, match[1])
+		for _, tab := range []string{"", "/keys", "/people"} {
+			for _, match := range forms.FindAllStringSubmatch(f.opens(t, "/console/organizations/org_1"+tab), -1) {
+				if match[1] != "sign-out" {
+					seen = append(seen, match[1])
+				}
 			}
 		}
 		require.Equal(t, want.forms, strings.Join(seen, " "), role)
 		credit := url.Values{"amountMicros": {"5"}, "reference": {"BANK 1"}}
 		require.Equal(t, want.credit, f.send(t, "/console/organizations/org_1/credit-confirmed", credit).Code, role)
+		for tab, form := range map[string]url.Values{
+			"/keys": {"environment": {"live"}, "scopes": {"models:read"}}, "/people": {"email": {"mai@example.com"}, "role": {"owner"}},
+		} {
+			require.Equal(t, want.become, f.send(t, "/console/organizations/org_1"+tab, form).Code, role+tab)
+		}
 		require.Equal(t, want.suspend, f.send(t, "/console/organizations/org_1/suspend", url.Values{"reason": {"card fraud"}}).Code, role)
 	}
 }

@@ -262,7 +262,9 @@ func showKeys(req *request, shown *organizationData) error {
 		return err
 	}
 	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
-	shown.may(req, "api_keys:write", keyForm)
+	if req.by.Scopes.Has(identity.ChatWrite) {
+		shown.may(req, "api_keys:write", keyForm)
+	}
 	for _, key := range list.Data {
 		if key.RevokedAt == nil {
 			shown.may(req, "api_keys:write", ui.Button("key-revoke-"+key.ID, req.path()+"/revoke", "Revoke",

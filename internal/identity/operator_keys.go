@@ -111,10 +111,10 @@ func CommandLine(actor string) Principal {
 }
 
 // operatorPrincipal returns an operator as a principal. The operator has an owner's rights over the users of organizations, and may not give
-// a key of an organization a scope for texts of customers.
+// a key of an organization a scope for texts of customers, or for the provider keys, whose accounts get such texts.
 func operatorPrincipal(id, actor string, scopes OperatorScopes) Principal {
-	const customers = ConversationsRead
-	all := ScopesOf(AllScopes()...) &^ ScopesOf(customers, ConversationsWrite, EventEndpointsRead, EventEndpointsWrite)
+	all := ScopesOf(AllScopes()...) &^
+		ScopesOf(ConversationsRead, ConversationsWrite, EventEndpointsRead, EventEndpointsWrite, ProviderKeysWrite)
 	return Principal{OperatorID: id, Operator: actor, OperatorScopes: scopes, Role: Owner, Scopes: all, Env: store.Live}
 }
 

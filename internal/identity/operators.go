@@ -16,7 +16,7 @@ import (
 // The roles of operators, as they are stored.
 const (
 	OperatorViewer        = "viewer"        // reads everything but texts of customers
-	OperatorSupport       = "support"       // helps organizations, and moves no money
+	OperatorSupport       = "support"       // helps organizations; moves no money, and can't become a user of theirs or make a key of theirs
 	OperatorAdministrator = "administrator" // has all scopes
 )
 
@@ -28,7 +28,7 @@ func OperatorRoleScopes(role string) OperatorScopes {
 	case OperatorAdministrator:
 		return all
 	case OperatorSupport:
-		return all&reads | OperatorScopesOf("organizations:write", "api_keys:write", "users:write", "channels:write", "queue:write", "doctor:write")
+		return all&reads | OperatorScopesOf("organizations:write", "api_keys:write", "channels:write", "queue:write", "doctor:write")
 	case OperatorViewer:
 		return all & reads
 	default:
@@ -55,6 +55,9 @@ func (s OperatorSession) Principal() Principal {
 	principal := operatorPrincipal(s.ID, OperatorActor+s.Email, OperatorRoleScopes(s.Role))
 	if !s.Fresh(SecondFactorLifetime) {
 		principal.OperatorScopes = 0
+	}
+	if s.Role != OperatorAdministrator {
+		principal.Scopes = 0 // who makes an API key can spend credits with it
 	}
 	principal.NeedsCode = !s.Fresh(MoneyFactorLifetime)
 	return principal

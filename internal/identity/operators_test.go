@@ -33,7 +33,7 @@ func TestRolesOfOperators(t *testing.T) {
 		require.Equal(t, reads, identity.OperatorRoleScopes(identity.OperatorViewer).Has(scope), scope)
 		require.Zero(t, identity.OperatorRoleScopes("owner"))
 		helps := map[identity.OperatorScope]bool{
-			"organizations:write": true, "api_keys:write": true, "users:write": true, "channels:write": true, "queue:write": true, "doctor:write": true,
+			"organizations:write": true, "api_keys:write": true, "channels:write": true, "queue:write": true, "doctor:write": true,
 		}
 		require.Equal(t, reads || helps[scope], identity.OperatorRoleScopes(identity.OperatorSupport).Has(scope), scope)
 	}
