@@ -85,7 +85,9 @@ func (h *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 }
 
 // newConsole builds the console over the operations of server. Their errors are counted and logged as by svc_error.
-func (a *App) newConsole(server *endpoint.Server, deps *api.Deps, operators *handlers.OperatorSessions) *console.Console {
+func (a *App) newConsole(
+	server *endpoint.Server, deps *api.Deps, operators *handlers.OperatorSessions, bodies *handlers.ByteBudget,
+) *console.Console {
 	return console.New(console.Config{
 		Operators: operators,
 		Ask: func(
@@ -100,6 +102,6 @@ func (a *App) newConsole(server *endpoint.Server, deps *api.Deps, operators *han
 			}
 			return answer, nil
 		},
-		Currency: a.Currency, Logger: a.log,
+		Currency: a.Currency, Bodies: bodies, Logger: a.log,
 	})
 }

@@ -112,7 +112,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	}
 	rt.console = sync.OnceValue(func() *console.Console {
 		operators := identity.NewOperators(shared.db, shared.ring, shared.processors)
-		return a.newConsole(operator(), &deps, handlers.NewOperatorSessions(operators, a.BaseURL))
+		return a.newConsole(operator(), &deps, handlers.NewOperatorSessions(operators, a.BaseURL), shared.bodies)
 	})
 	// This process answers the widget's waiting visitors with a worker that leases no other conversations.
 	live := a.workerConfig(rt)

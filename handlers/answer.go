@@ -117,19 +117,6 @@ func (b *ByteBudget) Send(w http.ResponseWriter, r *http.Request, status int, co
 	return nil
 }
 
-// SendWhole writes a whole answer.
-type SendWhole = func(w http.ResponseWriter, status int, contentType string, text []byte)
-
-// Page reserves n bytes for an answer to r, charged to the organization, or to the client's address when orgID is empty. send
-// writes it as [Room.Send] does, and release closes the room. If the share has no room, the error is [NoRoom].
-func (b *ByteBudget) Page(r *http.Request, orgID string, n int64) (send SendWhole, release func(), err error) {
-	room := NewRoom(b, accountOf(r, orgID))
-	if !room.Grow(n) {
-		return nil, nil, NoRoom()
-	}
-	return room.Send, room.Close, nil
-}
-
 // WriteJSON is [WriteWhole] for JSON.
 func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	WriteWhole(w, status, "application/json", text)

@@ -62,12 +62,8 @@ type Account struct {
 // without one.
 func AccountOf(r *http.Request) Account {
 	principal, _ := PrincipalFrom(r.Context())
-	return accountOf(r, cmp.Or(principal.OperatorID, principal.OrgID))
-}
-
-func accountOf(r *http.Request, orgID string) Account {
-	if orgID != "" {
-		return Account{ShareOrganizations, orgID}
+	if owner := cmp.Or(principal.OperatorID, principal.OrgID); owner != "" {
+		return Account{ShareOrganizations, owner}
 	}
 	return Account{ShareStrangers, ClientAddress(r)}
 }

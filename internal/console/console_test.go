@@ -206,6 +206,22 @@ func TestSignIn(t *testing.T) {
 	require.Equal(t, "/console/second-factor?next=%2Fconsole%2Fqueue", w.Header().Get("Location"))
 }
 
+// Forms are charged to the memory of all bodies: a stranger's to the address, an operator's to the operator.
+func TestFormsAreCharged(t *testing.T) {
+	t.Parallel()
+	f := signedIn(t, "administrator")
+	form := url.Values{"reason": {strings.Repeat("a", 10_000)}}
+	for path, limit := range map[string]int64{"/console/sign-in": 8 * 70_000, "/console/organizations/org_1/suspend": 4 * 70_000} {
+		f.Bodies = handlers.NewByteBudget(limit) // 70,000 bytes, of which a page takes 65,536
+		w := f.send(t, path, form)
+		require.Contains(t, []int{http.StatusTooManyRequests, http.StatusInternalServerError}, w.Code, w.Body)
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+		require.Zero(t, f.Bodies.Used(), "given back")
+	}
+	f.Bodies = nil
+	require.Contains(t, f.opens(t, "/console/organizations/org_1"), "Active")
+}
+
 // A request of another site changes nothing.
 func TestAnotherSitesForm(t *testing.T) {
 	t.Parallel()

@@ -5,11 +5,11 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -44,37 +44,37 @@ func signInPages() []page {
 		forward(root + "/{$}"),
 		{
 			path: root + "/sign-in", template: "sign-in", title: "Sign in as an operator", public: true,
-			show: func(req *request) (any, error) { return req.form(signInForm), operators(req).Allowed(req.r) },
+			show: func(req *request) (any, error) { return req.form(signInForm), operators(req).Allowed(req.R) },
 			actions: []action{{form: "sign-in", do: func(req *request) (string, error) {
-				_, err := operators(req).SignIn(req.w, req.r, req.sent.Text("email"), req.sent.Text("password"))
-				return root + "/second-factor?next=" + url.QueryEscape(req.next()), err
+				_, err := operators(req).SignIn(req.W, req.R, req.sent.Text("email"), req.sent.Text("password"))
+				return root + "/second-factor?next=" + url.QueryEscape(req.Next()), err
 			}}},
 		},
 		{
 			path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
-			show: func(req *request) (any, error) { return req.form(welcomeForm), operators(req).Allowed(req.r) },
+			show: func(req *request) (any, error) { return req.form(welcomeForm), operators(req).Allowed(req.R) },
 			actions: []action{{form: "welcome", do: func(req *request) (string, error) {
-				_, err := operators(req).UseLink(req.w, req.r, strings.TrimSpace(req.sent.Text("token")), req.sent.Text("password"))
+				_, err := operators(req).UseLink(req.W, req.R, strings.TrimSpace(req.sent.Text("token")), req.sent.Text("password"))
 				return root + "/second-factor", err
 			}}},
 		},
 		{
-			path: root + "/second-factor", template: "second-factor", title: "Second factor", halfway: true, show: showFactor,
+			path: root + "/second-factor", template: "second-factor", title: "Second factor", show: showFactor,
 			actions: []action{{form: "second-factor", do: func(req *request) (_ string, err error) {
 				code := strings.TrimSpace(req.sent.Text("code"))
 				if secret := req.sent.Text("secret"); secret == "" {
-					return req.next(), operators(req).SecondFactor(req.r, code)
-				} else if req.once, err = operators(req).EnableSecondFactor(req.r, secret, code); err != nil {
+					return req.Next(), operators(req).SecondFactor(req.R, code)
+				} else if req.once, err = operators(req).EnableSecondFactor(req.R, secret, code); err != nil {
 					req.once = nil
 					return "", err
 				}
-				return "", req.enter() // the session as it is now
+				return "", req.Enter() // the session as it is now
 			}}},
 		},
 		{
 			path: root + "/sign-out", public: true, show: forward("").show,
 			actions: []action{{form: "sign-out", done: "You are signed out.", do: func(req *request) (string, error) {
-				return root + "/sign-in", operators(req).SignOut(req.w, req.r)
+				return root + "/sign-in", operators(req).SignOut(req.W, req.R)
 			}}},
 		},
 	}
@@ -83,29 +83,17 @@ func signInPages() []page {
 // forward returns an address that leads to the overview.
 func forward(path string) page {
 	return page{path: path, public: true, show: func(req *request) (any, error) {
-		http.Redirect(req.w, req.r, root, http.StatusSeeOther)
-		return nil, errAnswered
+		http.Redirect(req.W, req.R, root, http.StatusSeeOther)
+		return nil, site.ErrAnswered
 	}}
 }
 
-// next returns the page that was requested before signing in. It is always one of ours, whatever the address contains.
-func (req *request) next() string {
-	next, err := url.Parse(req.query("next"))
-	if err != nil || next.Host != "" || next.Scheme != "" || next.Path != path.Clean(next.Path) {
-		return root
-	}
-	if next.Path != root && !strings.HasPrefix(next.Path, root+"/") {
-		return root
-	}
-	return next.RequestURI()
-}
-
 func showFactor(req *request) (any, error) {
-	form := ui.Form{ID: "second-factor", Action: req.r.URL.RequestURI(), Submit: "Continue", Fields: []ui.Field{codeField}}
-	shown := factorData{Next: req.next()}
+	form := ui.Form{ID: "second-factor", Action: req.R.URL.RequestURI(), Submit: "Continue", Fields: []ui.Field{codeField}}
+	shown := factorData{Next: req.Next()}
 	if !req.session.SecondFactor {
 		enrolment := identity.Enrolment{Secret: req.sent.Text("secret")}
-		issuer, _, _ := strings.Cut(req.r.Host, ":")
+		issuer, _, _ := strings.Cut(req.R.Host, ":")
 		fresh, err := identity.NewEnrolment(issuer, req.session.Email)
 		if err != nil {
 			return nil, err
@@ -132,8 +120,8 @@ func (req *request) proveForMoney() error {
 	if req.session.Fresh(identity.MoneyFactorLifetime) {
 		return nil
 	}
-	if err := req.c.config.Operators.SecondFactor(req.r, strings.TrimSpace(req.sent.Text(codeField.Name))); err != nil {
+	if err := req.c.config.Operators.SecondFactor(req.R, strings.TrimSpace(req.sent.Text(codeField.Name))); err != nil {
 		return err
 	}
-	return req.enter()
+	return req.Enter()
 }

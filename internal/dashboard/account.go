@@ -3,13 +3,12 @@ package dashboard
 import (
 	"encoding/base64"
 	"html/template"
-	"net/url"
-	"path"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	words "github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -40,10 +39,10 @@ type signInPage struct {
 }
 
 func (req *pageRequest) signInPage(f form) (any, error) {
-	if refusal := req.d.config.SignInRefusal(req.r); refusal != "" {
-		return signInPage{Refusal: req.say.Error("", refusal)}, nil
+	if refusal := req.d.config.SignInRefusal(req.R); refusal != "" {
+		return signInPage{Refusal: req.Say.Error("", refusal)}, nil
 	}
-	return signInPage{Form: req.form(f)}, nil
+	return signInPage{Form: req.Form(f)}, nil
 }
 
 // lateFields are the fields of signing in that are shown once the API has asked for them: to a person of several organizations, and to one with a
@@ -53,7 +52,7 @@ var lateFields = []string{"organization", "code"}
 // withLate returns a form without the late fields that were neither asked for nor filled in.
 func (req *pageRequest) withLate(f form) form {
 	for _, name := range lateFields {
-		if (req.refused == nil || req.refused.Field != name) && req.text(name) == "" {
+		if (req.Refused == nil || req.Refused.Field != name) && req.Text(name) == "" {
 			f = f.Without(name)
 		}
 	}
@@ -75,24 +74,12 @@ var loginForm = ui.FormOf(
 
 func loginPage() page {
 	return page{
-		path: loginPath, template: "login", title: "Sign in", public: true,
-		show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(loginForm)) },
-		actions: []action{{form: "login", secrets: []string{"password", "code"}, do: func(req *pageRequest) (outcome, error) {
-			return goTo(req.next()), req.submit(api.SignIn, req.withLate(loginForm), values{})
+		Path: loginPath, Template: "login", Title: "Sign in", Public: true,
+		Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(loginForm)) },
+		Actions: []action{{Form: "login", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
+			return req.Next(), req.Submit(api.SignIn, req.withLate(loginForm), values{})
 		}}},
 	}
-}
-
-// next returns the page that was requested before signing in. It is always one of ours, whatever the address contains.
-func (req *pageRequest) next() string {
-	next, err := url.Parse(req.query("next"))
-	if err != nil || next.Host != "" || next.Scheme != "" || next.Path != path.Clean(next.Path) {
-		return root
-	}
-	if next.Path != root && !strings.HasPrefix(next.Path, root+"/") {
-		return root
-	}
-	return next.RequestURI()
 }
 
 var welcomeForm = ui.FormOf(
@@ -109,14 +96,14 @@ var welcomeForm = ui.FormOf(
 // person does.
 func welcomePage() page {
 	return page{
-		path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
-		show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(welcomeForm)) },
-		actions: []action{{form: "welcome", secrets: []string{"password", "code"}, do: func(req *pageRequest) (outcome, error) {
-			in := values{"token": strings.TrimSpace(req.text("token")), "password": req.text("password")}
-			if code := req.text("code"); code != "" {
+		Path: root + "/welcome", Template: "welcome", Title: "Set your password", Public: true,
+		Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(welcomeForm)) },
+		Actions: []action{{Form: "welcome", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
+			in := values{"token": strings.TrimSpace(req.Text("token")), "password": req.Text("password")}
+			if code := req.Text("code"); code != "" {
 				in["code"] = code
 			}
-			return goTo(root), req.run(api.SetPassword, in)
+			return root, req.Run(api.SetPassword, in)
 		}}},
 	}
 }
@@ -124,9 +111,7 @@ func welcomePage() page {
 // signOutPage has only the action of the button in the header of every page.
 func signOutPage() page {
 	p := forward(logoutPath, loginPath)
-	p.actions = []action{{form: "logout", done: "You are signed out.", do: func(req *pageRequest) (outcome, error) {
-		return goTo(loginPath), req.run(api.SignOut, nil)
-	}}}
+	p.Actions = []action{{Form: "logout", Done: "You are signed out.", Do: run(loginPath, api.SignOut)}}
 	return p
 }
 
@@ -185,84 +170,72 @@ func languages(chosen string) []option {
 
 func accountPage() page {
 	return page{
-		path: accountPath, template: "account", title: "Your account",
-		show: func(req *pageRequest) (any, error) {
-			sessions, err := ask(req, api.ListSessions, nil)
+		Path: accountPath, Template: "account", Title: "Your account",
+		Show: func(req *pageRequest) (any, error) {
+			sessions, err := site.Ask(req, api.ListSessions, nil)
 			if err != nil {
 				return nil, err
 			}
 			factor, err := req.secondFactor()
 			return accountData{
-				Sessions: sessions.Data, Password: req.form(passwordForm.Of(accountPath+"/password", nil)),
-				Language: req.form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
-				Leave: req.form(ui.Button(
+				Sessions: sessions.Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
+				Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
+				Leave: req.Form(ui.Button(
 					"account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?",
 				)),
 				secondFactor: factor,
 			}, err
 		},
-		actions: []action{
+		Actions: []action{
 			{
-				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
-				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession,
-				do: func(req *pageRequest) (outcome, error) {
-					return goTo(accountPath), req.submit(api.ChangePassword, passwordForm, values{})
-				},
+				Verb: "password", Form: "account-password", Done: "Your password was changed, and your other sessions have ended.",
+				Secrets: []string{"currentPassword", "password"}, MaxBody: site.SmallForm,
+				Do: submit(accountPath, api.ChangePassword, passwordForm),
 			},
-			{verb: "begin", form: "account-begin", do: func(req *pageRequest) (outcome, error) {
-				made, err := ask(req, api.BeginSecondFactor, nil)
-				return reveal(made), err
-			}},
+			{Verb: "begin", Form: "account-begin", Do: reveal(api.BeginSecondFactor, form{})},
 			{
-				verb: "enable", form: "account-enable", done: "From now on you sign in with a code, too.", secrets: []string{"code"},
-				do: func(req *pageRequest) (outcome, error) {
-					made, err := askForm(req, api.EnableSecondFactor, enableForm, values{})
-					return reveal(made), err
-				},
+				Verb: "enable", Form: "account-enable", Done: "From now on you sign in with a code, too.", Secrets: []string{"code"},
+				Do: reveal(api.EnableSecondFactor, enableForm),
 			},
 			{
-				verb: "disable", form: "account-disable", done: "You sign in without a code again.", secrets: []string{"code"},
-				do: func(req *pageRequest) (outcome, error) {
-					return goTo(accountPath), req.submit(api.DisableSecondFactor, disableForm, values{})
-				},
+				Verb: "disable", Form: "account-disable", Done: "You sign in without a code again.", Secrets: []string{"code"},
+				Do: submit(accountPath, api.DisableSecondFactor, disableForm),
 			},
 			{
-				verb: "language", form: "account-language", done: "Your pages are in this language.", maxBody: maxFormWithoutSession,
-				do: func(req *pageRequest) (outcome, error) {
-					return goTo(accountPath), req.submit(api.UpdateSession, languageForm, values{})
-				},
+				Verb: "language", Form: "account-language", Done: "Your pages are in this language.", MaxBody: site.SmallForm,
+				Do: submit(accountPath, api.UpdateSession, languageForm),
 			},
 			{
-				verb: "leave", form: "account-leave", done: "You are signed out everywhere.", maxBody: maxFormWithoutSession,
-				do: func(req *pageRequest) (outcome, error) { return goTo(loginPath), req.run(api.SignOutEverywhere, nil) },
+				Verb: "leave", Form: "account-leave", Done: "You are signed out everywhere.", MaxBody: site.SmallForm,
+				Do: run(loginPath, api.SignOutEverywhere),
 			},
 		},
 	}
 }
 
 func (req *pageRequest) secondFactor() (shown secondFactor, err error) {
-	state, err := ask(req, api.GetSecondFactor, nil)
+	state, err := site.Ask(req, api.GetSecondFactor, nil)
 	if err != nil {
 		return shown, err
 	}
 	if state.Enabled {
-		shown.CodesLeft, shown.Factor = state.RecoveryCodes, req.form(disableForm.Of(accountPath+"/disable", nil))
-		if enabled, ok := req.once.(*api.EnabledSecondFactor); ok {
+		shown.CodesLeft, shown.Factor = state.RecoveryCodes, req.Form(disableForm.Of(accountPath+"/disable", nil))
+		if enabled, ok := req.Once.(*api.EnabledSecondFactor); ok {
 			shown.Codes = enabled.Codes
 		}
 		return shown, nil
 	}
-	made, begun := req.once.(*api.SecondFactorSecret)
+	made, begun := req.Once.(*api.SecondFactorSecret)
 	if begun {
 		picture, err := identity.QR(made.URI)
 		shown.Secret, shown.QR = made.Secret, template.URL("data:image/png;base64,"+base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // ours
-		shown.Factor = req.form(enableForm.Of(accountPath+"/enable", made))
+		shown.Factor = req.Form(enableForm.Of(accountPath+"/enable", made))
 		return shown, err
 	}
-	if shown.Secret = req.text("secret"); shown.Secret != "" {
-		shown.Factor = req.form(enableForm.Of(accountPath+"/enable", nil))
+	if shown.Secret = req.Text("secret"); shown.Secret != "" {
+		shown.Factor = req.Form(enableForm.Of(accountPath+"/enable", nil))
 		return shown, nil
 	}
-	shown.Factor = req.form(ui.Button("account-begin", accountPath+"/begin", "Set up", ""))
+	shown.Factor = req.Form(ui.Button("account-begin", accountPath+"/begin", "Set up", ""))
 	return shown, nil
 }

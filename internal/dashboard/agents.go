@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -91,27 +92,25 @@ var agentEditForm = ui.FormOf(
 func agentPages() []page {
 	return []page{
 		{
-			path: agentsPath, template: "agents", title: "Assistants",
-			show: showAgents,
-			actions: []action{{
-				form: "agent-create", done: "The assistant was created. Connect a channel to it, or try it in its playground.",
-				do: func(req *pageRequest) (outcome, error) {
-					created, err := askForm(req, api.CreateAgent, agentCreateForm, values{})
+			Path: agentsPath, Template: "agents", Title: "Assistants",
+			Show: showAgents,
+			Actions: []action{{
+				Form: "agent-create", Done: "The assistant was created. Connect a channel to it, or try it in its playground.",
+				Do: func(req *pageRequest) (string, error) {
+					created, err := site.AskForm(req, api.CreateAgent, agentCreateForm, values{})
 					if err != nil {
-						return outcome{}, err
+						return "", err
 					}
-					return goTo(agentsPath + "/" + created.ID), nil
+					return agentsPath + "/" + created.ID, nil
 				},
 			}},
 		},
 		{
-			path: agentsPath + "/{id}", template: "agent", title: "Assistant", section: agentsPath,
-			show: showAgent,
-			actions: []action{
-				{form: "agent-edit", done: "The assistant was changed.", do: changeAgent},
-				{verb: "delete", form: "agent-delete", done: "The assistant was deleted.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(agentsPath), req.run(api.DeleteAgent, values{"id": req.id()})
-				}},
+			Path: agentsPath + "/{id}", Template: "agent", Title: "Assistant", Section: agentsPath,
+			Show: showAgent,
+			Actions: []action{
+				{Form: "agent-edit", Done: "The assistant was changed.", Do: changeAgent},
+				{Verb: "delete", Form: "agent-delete", Done: "The assistant was deleted.", Do: run(agentsPath, api.DeleteAgent)},
 			},
 		},
 		playgroundPage(),
@@ -119,7 +118,7 @@ func agentPages() []page {
 }
 
 func showAgents(req *pageRequest) (any, error) {
-	agents, err := ask(req, api.ListAgents, req.cursor())
+	agents, err := site.Ask(req, api.ListAgents, req.Cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +127,11 @@ func showAgents(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	create := agentCreateForm.Of(agentsPath, api.AgentSummaryObject{Handover: true}).With("model", models)
-	return listData[api.AgentSummaryObject]{agents.Data, req.pager(agents.NextCursor), req.form(create)}, nil
+	return listData[api.AgentSummaryObject]{agents.Data, req.Pager(agents.NextCursor), req.Form(create)}, nil
 }
 
 func showAgent(req *pageRequest) (any, error) {
-	agent, err := ask(req, api.GetAgent, values{"id": req.id()})
+	agent, err := site.Ask(req, api.GetAgent, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
@@ -159,34 +158,34 @@ func showAgent(req *pageRequest) (any, error) {
 		edit = edit.Without("knowledgeBaseIds")
 	}
 	return &agentData{
-		Agent: agent, Bases: len(bases), Edit: req.form(edit),
-		Delete: req.form(ui.Button("agent-delete", here+"/delete", "Delete the assistant",
-			req.phrase("Delete the assistant %s? Its channels have no assistant then, and nobody answers there.", agent.Name))),
+		Agent: agent, Bases: len(bases), Edit: req.Form(edit),
+		Delete: req.Form(ui.Button("agent-delete", here+"/delete", "Delete the assistant",
+			req.Phrase("Delete the assistant %s? Its channels have no assistant then, and nobody answers there.", agent.Name))),
 	}, nil
 }
 
 // changeAgent changes the assistant. An unchanged model stays, even if the organization can no longer choose it.
-func changeAgent(req *pageRequest) (outcome, error) {
-	before, err := ask(req, api.GetAgent, values{"id": req.id()})
+func changeAgent(req *pageRequest) (string, error) {
+	before, err := site.Ask(req, api.GetAgent, values{"id": req.ID()})
 	if err == nil {
-		err = ui.Sent(req.sent).RefuseStale(before.UpdatedAt)
+		err = req.Sent.RefuseStale(before.UpdatedAt)
 	}
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
-	in, err := agentEditForm.Read(ui.Sent(req.sent), values{"id": req.id()})
+	in, err := agentEditForm.Read(req.Sent, values{"id": req.ID()})
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
 	if in["model"] == before.Model {
 		delete(in, "model")
 	}
-	return goTo(agentsPath + "/" + req.id()), req.run(api.UpdateAgent, in)
+	return req.Path(), req.Run(api.UpdateAgent, in)
 }
 
 // modelOptions returns the models that an agent can have, and the current one, if that isn't among them.
 func (req *pageRequest) modelOptions(current string) ([]option, error) {
-	models, err := ask(req, api.ListAgentModels, nil)
+	models, err := site.Ask(req, api.ListAgentModels, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +195,7 @@ func (req *pageRequest) modelOptions(current string) ([]option, error) {
 		options = append(options, option{Value: model.ID, Label: req.modelLabel(model), Named: true, Selected: model.ID == current})
 	}
 	if current != "" && labelOf(options, current) == "" {
-		options = append(options, option{Value: current, Label: req.phrase("%s (no longer available)", current), Named: true, Selected: true})
+		options = append(options, option{Value: current, Label: req.Phrase("%s (no longer available)", current), Named: true, Selected: true})
 	}
 	return options, nil
 }
@@ -214,10 +213,10 @@ func (req *pageRequest) modelLabel(model *api.AgentModelObject) ui.Text {
 		parts = append(parts, model.Tier)
 	}
 	if model.ContextWindow > 0 {
-		parts = append(parts, req.say.Tf("%d tokens of context", model.ContextWindow))
+		parts = append(parts, req.Say.Tf("%d tokens of context", model.ContextWindow))
 	}
 	if model.VNHosted {
-		parts = append(parts, req.say.T("runs in the home country"))
+		parts = append(parts, req.Say.T("runs in the home country"))
 	}
 	return ui.Text(strings.Join(parts, ", "))
 }
@@ -244,31 +243,27 @@ const maxTry = 1 << 20
 // relay. The response is a stream of chunks.
 func playgroundPage() page {
 	return page{
-		path: agentsPath + "/{id}/playground", template: "playground", title: "Playground", section: agentsPath,
-		scripts: []string{"playground.js"},
-		show: func(req *pageRequest) (any, error) {
-			agent, err := ask(req, api.GetAgent, values{"id": req.id()})
+		Path: agentsPath + "/{id}/playground", Template: "playground", Title: "Playground", Section: agentsPath,
+		Scripts: []string{"playground.js"},
+		Show: func(req *pageRequest) (any, error) {
+			agent, err := site.Ask(req, api.GetAgent, values{"id": req.ID()})
 			if err != nil {
 				return nil, err
 			}
-			return &playgroundData{agent, req.say.Tf("Playground: %s", agent.Name)}, nil
+			return &playgroundData{agent, req.Say.Tf("Playground: %s", agent.Name)}, nil
 		},
-		relays: []relay{{method: http.MethodPost, name: "stream", maxBody: maxTry, ask: func(req *pageRequest) (*http.Request, error) {
-			text, done, err := req.readBody()
-			if err == nil {
-				defer done()
-				if !json.Valid(text) {
-					err = errForm
+		Relays: []relay{{Method: http.MethodPost, Name: "stream", Do: func(req *pageRequest) error {
+			var try []byte
+			err := req.ReadBody(maxTry, "What was sent can't be read.", func(body []byte) error {
+				if try = body; !json.Valid(body) {
+					return site.ErrForm
 				}
-			}
+				return nil
+			})
 			if err != nil {
-				return nil, bodyError(err, "What was sent can't be read.")
+				return err
 			}
-			r, err := req.apiRequest(http.MethodPost, "/agents/"+req.id()+"/playground", nil, text)
-			if err == nil {
-				r.Header.Set("Accept", "text/event-stream")
-			}
-			return r, err
+			return req.pass(http.MethodPost, "/agents/"+req.ID()+"/playground", "text/event-stream", try)
 		}}},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -64,29 +65,24 @@ type channelsData struct {
 func channelPages(types []channelType) []page {
 	return []page{
 		{
-			path: channelsPath, template: "channels", title: "Channels",
-			show: showChannels,
-			actions: []action{{
-				form: "channel-create", done: "The channel was made. Follow the steps below to finish at the platform.",
-				secrets: secretNames(types), do: createChannel,
+			Path: channelsPath, Template: "channels", Title: "Channels",
+			Show: showChannels,
+			Actions: []action{{
+				Form: "channel-create", Done: "The channel was made. Follow the steps below to finish at the platform.",
+				Secrets: secretNames(types), Do: createChannel,
 			}},
 		},
 		{
-			path: channelsPath + "/{id}", template: "channel", title: "Channel", section: channelsPath,
-			show: showChannel,
-			actions: []action{
-				{form: "channel-edit", done: "The channel was changed.", do: changeChannel},
-				{verb: "verify", form: "channel-verify", do: func(req *pageRequest) (outcome, error) {
-					after, err := ask(req, api.VerifyChannel, values{"id": req.id()})
-					return reveal(after), err
-				}},
+			Path: channelsPath + "/{id}", Template: "channel", Title: "Channel", Section: channelsPath,
+			Show: showChannel,
+			Actions: []action{
+				{Form: "channel-edit", Done: "The channel was changed.", Do: changeChannel},
+				{Verb: "verify", Form: "channel-verify", Do: reveal(api.VerifyChannel, form{})},
 				{
-					verb: "reconnect", form: "channel-reconnect", done: "The channel has its new credentials.", secrets: secretNames(types),
-					do: reconnectChannel,
+					Verb: "reconnect", Form: "channel-reconnect", Done: "The channel has its new credentials.", Secrets: secretNames(types),
+					Do: reconnectChannel,
 				},
-				{verb: "delete", form: "channel-delete", done: "The channel was deleted.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(channelsPath), req.run(api.DeleteChannel, values{"id": req.id()})
-				}},
+				{Verb: "delete", Form: "channel-delete", Done: "The channel was deleted.", Do: run(channelsPath, api.DeleteChannel)},
 			},
 		},
 	}
@@ -101,7 +97,7 @@ func (req *pageRequest) agentOptions(none ui.Text) ([]option, error) {
 
 func showChannels(req *pageRequest) (any, error) {
 	data := channelsData{Types: req.d.channelTypes}
-	channels, err := ask(req, api.ListChannels, req.cursor())
+	channels, err := site.Ask(req, api.ListChannels, req.Cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +108,16 @@ func showChannels(req *pageRequest) (any, error) {
 	for i := range channels.Data {
 		one := &channels.Data[i]
 		of, _ := req.channelTypeOf(one.Type)
-		data.Channels = append(data.Channels, channelRow{one, req.say.T(of.Label), labelOf(agents, text(one.AgentID))})
+		data.Channels = append(data.Channels, channelRow{one, req.Say.T(of.Label), labelOf(agents, text(one.AgentID))})
 	}
-	data.Pager = req.pager(channels.NextCursor)
-	typed := req.query("type")
-	if req.action != nil {
-		typed = req.text("type")
+	data.Pager = req.Pager(channels.NextCursor)
+	typed := req.Query("type")
+	if req.Sent != nil {
+		typed = req.Text("type")
 	}
 	if chosen, known := req.channelTypeOf(typed); known && req.session.Administers() {
 		data.Chosen = &chosen
-		data.Create = req.form(chosen.createForm().Of(channelsPath, nil).With("agentId", agents))
+		data.Create = req.Form(chosen.createForm().Of(channelsPath, nil).With("agentId", agents))
 	}
 	return &data, nil
 }
@@ -135,26 +131,26 @@ func labelOf(options []option, value string) string {
 	return string(options[at].Label)
 }
 
-func createChannel(req *pageRequest) (outcome, error) {
-	of, known := req.channelTypeOf(req.text("type"))
+func createChannel(req *pageRequest) (string, error) {
+	of, known := req.channelTypeOf(req.Text("type"))
 	if !known {
-		return outcome{}, refuseField("type", "Choose what to connect.")
+		return "", site.RefuseField("type", "Choose what to connect.")
 	}
-	in, err := of.createForm().Read(ui.Sent(req.sent), values{"type": of.Value})
+	in, err := of.createForm().Read(req.Sent, values{"type": of.Value})
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
 	if of.External != "" {
-		in["externalId"] = strings.TrimSpace(req.text("externalId"))
+		in["externalId"] = strings.TrimSpace(req.Text("externalId"))
 	}
 	if len(of.Credentials) > 0 {
 		in["credentials"] = req.typedCredentials(&of)
 	}
-	created, err := ask(req, api.CreateChannel, in)
+	created, err := site.Ask(req, api.CreateChannel, in)
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
-	return goTo(channelsPath + "/" + created.ID), nil
+	return channelsPath + "/" + created.ID, nil
 }
 
 type channelData struct {
@@ -175,7 +171,7 @@ type channelData struct {
 func (d *channelData) PageTitle() string { return d.Channel.Name }
 
 func showChannel(req *pageRequest) (any, error) {
-	c, err := ask(req, api.GetChannel, values{"id": req.id()})
+	c, err := site.Ask(req, api.GetChannel, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +182,7 @@ func showChannel(req *pageRequest) (any, error) {
 	data := channelData{Channel: c, AgentName: labelOf(agents, text(c.AgentID))}
 	data.Type, _ = req.channelTypeOf(c.Type)
 	for _, step := range data.Type.After {
-		data.Steps = append(data.Steps, strings.ReplaceAll(req.say.T(step), "%u", text(c.WebhookURL)))
+		data.Steps = append(data.Steps, strings.ReplaceAll(req.Say.T(step), "%u", text(c.WebhookURL)))
 	}
 	if c.Type == widgetTypeName {
 		data.Snippet = fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(req.d.config.BaseURL), c.ID)
@@ -201,37 +197,37 @@ func showChannel(req *pageRequest) (any, error) {
 func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	c := data.Channel
 	here := channelsPath + "/" + c.ID
-	data.Edit = req.form(data.Type.editForm().Of(here, c).With("agentId", agents).Versioned(c.UpdatedAt))
-	data.Delete = req.form(ui.Button("channel-delete", here+"/delete", "Delete the channel",
-		req.phrase("Delete the channel %s with all its conversations? What arrives for it afterwards is dropped.", c.Name)))
+	data.Edit = req.Form(data.Type.editForm().Of(here, c).With("agentId", agents).Versioned(c.UpdatedAt))
+	data.Delete = req.Form(ui.Button("channel-delete", here+"/delete", "Delete the channel",
+		req.Phrase("Delete the channel %s with all its conversations? What arrives for it afterwards is dropped.", c.Name)))
 	if c.State == channelPending && c.LostExternalID == nil {
-		data.Verify = req.form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
+		data.Verify = req.Form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
 	if len(data.Type.Credentials) > 0 && c.LostExternalID == nil {
-		data.Reconnect = req.form(data.Type.reconnectForm().Of(here+"/reconnect", nil))
+		data.Reconnect = req.Form(data.Type.reconnectForm().Of(here+"/reconnect", nil))
 	}
 }
 
-func changeChannel(req *pageRequest) (outcome, error) {
-	before, err := ask(req, api.GetChannel, values{"id": req.id()})
+func changeChannel(req *pageRequest) (string, error) {
+	before, err := site.Ask(req, api.GetChannel, values{"id": req.ID()})
 	if err == nil {
-		err = ui.Sent(req.sent).RefuseStale(before.UpdatedAt)
+		err = req.Sent.RefuseStale(before.UpdatedAt)
 	}
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
 	of, _ := req.channelTypeOf(before.Type)
-	return goTo(channelsPath + "/" + req.id()), req.submit(api.UpdateChannel, of.editForm(), values{"id": req.id()})
+	return req.Path(), req.Submit(api.UpdateChannel, of.editForm(), values{"id": req.ID()})
 }
 
-func reconnectChannel(req *pageRequest) (outcome, error) {
-	before, err := ask(req, api.GetChannel, values{"id": req.id()})
+func reconnectChannel(req *pageRequest) (string, error) {
+	before, err := site.Ask(req, api.GetChannel, values{"id": req.ID()})
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
 	of, _ := req.channelTypeOf(before.Type)
-	in := values{"id": req.id(), "credentials": req.typedCredentials(&of)}
-	return goTo(channelsPath + "/" + req.id()), req.run(api.UpdateChannel, in)
+	in := values{"id": req.ID(), "credentials": req.typedCredentials(&of)}
+	return req.Path(), req.Run(api.UpdateChannel, in)
 }
 
 // widgetTypeName is the API's name of the widget, the type without a platform.
@@ -289,7 +285,7 @@ func (req *pageRequest) channelTypeOf(value string) (_ channelType, ok bool) {
 			return one, true
 		}
 	}
-	return channelType{Value: value, Label: req.phrase("%s (not part of this installation)", value)}, false
+	return channelType{Value: value, Label: req.Phrase("%s (not part of this installation)", value)}, false
 }
 
 func textsOf(words []string) (texts []ui.Text) {
@@ -409,7 +405,7 @@ func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
 	for i := range of.Credentials {
 		f := &of.Credentials[i]
-		if typed := strings.TrimSpace(req.text(f.Name)); typed != "" || f.Required {
+		if typed := strings.TrimSpace(req.Text(f.Name)); typed != "" || f.Required {
 			credentials[strings.TrimPrefix(f.Name, credentialsPrefix)] = typed
 		}
 	}

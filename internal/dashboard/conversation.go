@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -159,65 +160,57 @@ type conversationData struct {
 func (d *conversationData) PageTitle() string { return customer(d.Conversation) }
 
 func conversationPage() page {
-	here := func(req *pageRequest) outcome { return goTo(conversationsPath + "/" + req.id()) }
-	do := func(o api.Operation) func(req *pageRequest) (outcome, error) {
-		return func(req *pageRequest) (outcome, error) { return here(req), req.run(o, values{"id": req.id()}) }
-	}
 	return page{
-		path: conversationsPath + "/{id}", template: "conversation", title: "Conversation", section: conversationsPath,
-		fragments: []string{"message-list", "conversation-state"},
-		show:      showConversation,
-		relays: []relay{{method: http.MethodGet, name: "export", ask: func(req *pageRequest) (*http.Request, error) {
-			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/export", nil, nil)
-		}}, {method: http.MethodGet, name: "file", ask: func(req *pageRequest) (*http.Request, error) {
-			id := req.query("id")
+		Path: conversationsPath + "/{id}", Template: "conversation", Title: "Conversation", Section: conversationsPath,
+		Fragments: []string{"message-list", "conversation-state"},
+		Show:      showConversation,
+		Relays: []relay{{Method: http.MethodGet, Name: "export", Do: func(req *pageRequest) error {
+			return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/export", "", nil)
+		}}, {Method: http.MethodGet, Name: "file", Do: func(req *pageRequest) error {
+			id := req.Query("id")
 			if !handlers.WellFormedID(id) {
-				return nil, handlers.NotFound("%s", ui.Text("There is no such file."))
+				return handlers.NotFound("%s", ui.Text("There is no such file."))
 			}
-			return req.apiRequest(http.MethodGet, "/conversations/"+req.id()+"/files/"+id, nil, nil)
+			return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/files/"+id, "", nil)
 		}}},
-		actions: []action{
-			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: func(req *pageRequest) (outcome, error) {
-				return here(req), req.explained(req.sendMessage(values{"text": req.text("text")}))
+		Actions: []action{
+			{Verb: "messages", Form: "message-create", Done: "Your answer is on its way.", Do: func(req *pageRequest) (string, error) {
+				return req.Path(), req.explained(req.sendMessage(values{"text": req.Text("text")}))
 			}},
-			{verb: "files", form: "file-create", done: "The file is on its way.", maxBody: maxSentUpload, do: sendFile},
+			{Verb: "files", Form: "file-create", Done: "The file is on its way.", MaxBody: maxSentUpload, Do: sendFile},
 			{
-				verb: "handover", form: "conversation-handover", done: "The conversation is yours. The assistant is silent in it.",
-				do: do(api.HandOver),
+				Verb: "handover", Form: "conversation-handover", Done: "The conversation is yours. The assistant is silent in it.",
+				Do: run("", api.HandOver),
 			},
 			{
-				verb: "handback", form: "conversation-handback", done: "The assistant answers again.",
-				do: do(api.HandBack),
+				Verb: "handback", Form: "conversation-handback", Done: "The assistant answers again.",
+				Do: run("", api.HandBack),
 			},
 			{
-				verb: "retry", form: "conversation-retry", done: "The assistant tries again.", do: do(api.RetryConversation),
+				Verb: "retry", Form: "conversation-retry", Done: "The assistant tries again.", Do: run("", api.RetryConversation),
 			},
 			{
-				verb: "dismiss", form: "conversation-dismiss", done: "Nobody needs to look at this conversation any more.",
-				do: do(api.DismissConversation),
+				Verb: "dismiss", Form: "conversation-dismiss", Done: "Nobody needs to look at this conversation any more.",
+				Do: run("", api.DismissConversation),
 			},
-			{verb: "draft", form: "draft-send", done: "The answer is on its way.", do: sendDraft},
-			{verb: "discard", form: "draft-discard", done: "The proposed answer was discarded.", do: func(req *pageRequest) (outcome, error) {
-				return here(req), req.run(api.DiscardDraft, values{"id": req.id(), "draftId": req.text("draftId")})
-			}},
-			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: func(req *pageRequest) (outcome, error) {
-				in := values{"id": req.id(), "messageId": req.text("messageId"), "mayArriveTwice": req.flag("mayArriveTwice")}
-				return here(req), req.explained(req.run(api.ResendMessage, in))
+			{Verb: "draft", Form: "draft-send", Done: "The answer is on its way.", Do: sendDraft},
+			{Verb: "discard", Form: "draft-discard", Done: "The proposed answer was discarded.", Do: run("", api.DiscardDraft)},
+			{Verb: "resend", Form: "message-resend", Done: "The message is sent again.", Do: func(req *pageRequest) (string, error) {
+				in := values{"id": req.ID(), "messageId": req.Text("messageId"), "mayArriveTwice": req.Sent.Flag("mayArriveTwice")}
+				return req.Path(), req.explained(req.Run(api.ResendMessage, in))
 			}},
 			{
-				verb: "block", form: "conversation-block", done: "The customer is blocked. The assistant answers nothing of theirs.",
-				do: do(api.BlockCustomer),
+				Verb: "block", Form: "conversation-block", Done: "The customer is blocked. The assistant answers nothing of theirs.",
+				Do: run("", api.BlockCustomer),
 			},
-			{verb: "unblock", form: "conversation-unblock", done: "The assistant answers what comes next.", do: do(api.UnblockCustomer)},
-			{verb: "delete", form: "conversation-delete", done: "The customer was erased.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(conversationsPath), req.run(api.DeleteConversation, values{"id": req.id()})
-			}},
+			{Verb: "unblock", Form: "conversation-unblock", Done: "The assistant answers what comes next.", Do: run("", api.UnblockCustomer)},
+			{Verb: "delete", Form: "conversation-delete", Done: "The customer was erased.", Do: run(conversationsPath, api.DeleteConversation)},
 		},
 	}
 }
 
 func showConversation(req *pageRequest) (any, error) {
-	c, err := ask(req, api.GetConversation, values{"id": req.id()})
+	c, err := site.Ask(req, api.GetConversation, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +218,7 @@ func showConversation(req *pageRequest) (any, error) {
 	if err := req.readMessages(&data); err != nil {
 		return nil, err
 	}
-	on, err := ask(req, api.GetChannel, values{"id": c.ChannelID})
+	on, err := site.Ask(req, api.GetChannel, values{"id": c.ChannelID})
 	switch {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
@@ -234,7 +227,7 @@ func showConversation(req *pageRequest) (any, error) {
 			data.Template = conversationsPath + "/" + c.ID + "/template"
 		}
 		if len(kind.Files) > 0 {
-			data.File = req.form(sendFileForm(conversationsPath+"/"+c.ID, kind.Files))
+			data.File = req.Form(sendFileForm(conversationsPath+"/"+c.ID, kind.Files))
 		}
 	case handlers.AsError(err).Code != errcode.NotFound: // the channel was deleted, and the conversation goes with it
 		return nil, err
@@ -246,52 +239,52 @@ func showConversation(req *pageRequest) (any, error) {
 			return nil, err
 		}
 	} else if c.Attention != nil {
-		data.Retry = req.form(ui.Button("conversation-retry", here+"/retry", "Try again", ""))
-		data.Dismiss = req.form(ui.Button("conversation-dismiss", here+"/dismiss", "Dismiss",
+		data.Retry = req.Form(ui.Button("conversation-retry", here+"/retry", "Try again", ""))
+		data.Dismiss = req.Form(ui.Button("conversation-dismiss", here+"/dismiss", "Dismiss",
 			"Leave what stands here unanswered? The customer gets no answer to it."))
 	}
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
-		data.HandOver = req.form(ui.Button("conversation-handover", here+"/handover", "Take over", ""))
+		data.HandOver = req.Form(ui.Button("conversation-handover", here+"/handover", "Take over", ""))
 		if paused(c) {
-			data.HandBack = req.form(ui.Button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
+			data.HandBack = req.Form(ui.Button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
 		}
 	case answeredByHuman:
-		data.HandBack = req.form(ui.Button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
+		data.HandBack = req.Form(ui.Button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}
-	data.Answer = req.form(once(answerForm.Of(here+"/messages", nil)))
+	data.Answer = req.Form(once(answerForm.Of(here+"/messages", nil)))
 	if c.BlockedAt == nil {
-		data.Block = req.form(ui.Button("conversation-block", here+"/block", "Block the customer",
-			req.phrase("Block %s? The assistant answers nothing of theirs until you unblock them. What they write is kept.", customer(c))))
+		data.Block = req.Form(ui.Button("conversation-block", here+"/block", "Block the customer",
+			req.Phrase("Block %s? The assistant answers nothing of theirs until you unblock them. What they write is kept.", customer(c))))
 	} else {
-		data.Unblock = req.form(ui.Button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
+		data.Unblock = req.Form(ui.Button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
 	}
 	data.Export = here + "/export"
-	data.Delete = req.form(ui.Button("conversation-delete", here+"/delete", "Erase everything",
-		req.phrase("Erase everything that is stored about %s, with all messages? This can't be undone. At the platform it stays.", customer(c))))
+	data.Delete = req.Form(ui.Button("conversation-delete", here+"/delete", "Erase everything",
+		req.Phrase("Erase everything that is stored about %s, with all messages? This can't be undone. At the platform it stays.", customer(c))))
 	return &data, nil
 }
 
 // readMessages reads the newest messages, or those before the cursor in the address.
 func (req *pageRequest) readMessages(data *conversationData) error {
-	in := req.cursor()
-	in["id"], in["order"], in["limit"] = req.id(), "newest", shownMessages
-	messages, err := ask(req, api.ListMessages, in)
+	in := req.Cursor()
+	in["id"], in["order"], in["limit"] = req.ID(), "newest", shownMessages
+	messages, err := site.Ask(req, api.ListMessages, in)
 	if err != nil {
 		return err
 	}
-	here := conversationsPath + "/" + req.id()
+	here := conversationsPath + "/" + req.ID()
 	for i := range messages.Data {
 		m := &messages.Data[len(messages.Data)-1-i]
 		row := messageRow{MessageObject: m}
 		switch text(m.State) {
 		case deliveryFailed:
-			row.Resend = req.form(ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
+			row.Resend = req.Form(ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
 		case deliveryUnclear: // the answer to the question goes along
 			row.Resend = ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "Send it again? The customer may get it twice.",
 				"messageId", m.ID, "mayArriveTwice", "true")
 			row.Resend.Danger = false
-			row.Resend = req.form(row.Resend)
+			row.Resend = req.Form(row.Resend)
 		}
 		for k := range m.Files {
 			row.Files = append(row.Files, fileRow{&m.Files[k], here + "/file?" + url.Values{"id": {m.Files[k].ID}}.Encode()})
@@ -301,7 +294,7 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	if messages.NextCursor != nil {
 		data.Older = here + "?" + url.Values{"cursor": {*messages.NextCursor}}.Encode()
 	}
-	if req.query("cursor") != "" {
+	if req.Query("cursor") != "" {
 		data.Newest = here
 		return nil
 	}
@@ -314,7 +307,7 @@ func (req *pageRequest) explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	refused := req.d.refusalOf(err)
+	refused := req.RefusalOf(err)
 	refused.Message = cmp.Or(codes.All[string(refused.Code)].Message, refused.Message)
 	return refused
 }
@@ -336,7 +329,7 @@ func once(f form) form {
 // sendMessage sends the form's message to the customer. Its Idempotency-Key is made of the form and the message, because a person may go
 // back to a form and send another text with it.
 func (req *pageRequest) sendMessage(message values) error {
-	if once := req.text(onceName); once != "" {
+	if once := req.Text(onceName); once != "" {
 		text, err := json.Marshal(message)
 		if err != nil {
 			return fmt.Errorf("encoding a message: %w", err)
@@ -344,8 +337,8 @@ func (req *pageRequest) sendMessage(message values) error {
 		sum := sha256.Sum256(text)
 		message[handlers.HeaderIdempotencyKey] = once + "-" + hex.EncodeToString(sum[:16])
 	}
-	message["id"] = req.id()
-	return req.run(api.SendMessage, message)
+	message["id"] = req.ID()
+	return req.Run(api.SendMessage, message)
 }
 
 const (
@@ -370,22 +363,22 @@ func sendFileForm(here string, kinds []string) form {
 }
 
 // sendFile sends the form's file to the customer.
-func sendFile(req *pageRequest) (outcome, error) {
-	file, chosen := req.file("file")
+func sendFile(req *pageRequest) (string, error) {
+	name, content, chosen := req.File("file")
 	switch {
-	case !chosen || len(file.content) == 0:
-		return outcome{}, refuseField("file", "Choose a file that isn't empty.")
-	case len(file.content) > maxSentFile:
-		return outcome{}, refuseField("file", "The file has more than 8 MiB.")
+	case !chosen || len(content) == 0:
+		return "", site.RefuseField("file", "Choose a file that isn't empty.")
+	case len(content) > maxSentFile:
+		return "", site.RefuseField("file", "The file has more than 8 MiB.")
 	}
-	err := req.sendMessage(values{"file": object{"name": file.name, "content": base64.StdEncoding.EncodeToString(file.content)}})
+	err := req.sendMessage(values{"file": object{"name": name, "content": base64.StdEncoding.EncodeToString(content)}})
 	if err == nil {
-		return goTo(conversationsPath + "/" + req.id()), nil
+		return req.Path(), nil
 	}
-	if refused := req.d.refusalOf(err); strings.HasPrefix(refused.Field, "file") {
-		return outcome{}, refuseField("file", ui.Text(refused.Message))
+	if refused := req.RefusalOf(err); strings.HasPrefix(refused.Field, "file") {
+		return "", site.RefuseField("file", ui.Text(refused.Message))
 	}
-	return outcome{}, req.explained(err)
+	return "", req.explained(err)
 }
 
 // draftData is the part of a conversation's page with a proposed answer.
@@ -412,8 +405,8 @@ func (req *pageRequest) addDraft(data *conversationData, here string) error {
 	send := draftForm.Of(here+"/draft", pending)
 	send.Fields = append([]field{{Name: "draftId", Kind: ui.HiddenField, Value: pending.ID}}, send.Fields...)
 	data.Draft = &draftData{
-		DraftObject: pending, Send: req.form(send),
-		Discard: req.form(ui.Button("draft-discard", here+"/discard", "Discard",
+		DraftObject: pending, Send: req.Form(send),
+		Discard: req.Form(ui.Button("draft-discard", here+"/discard", "Discard",
 			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID)),
 	}
 	return nil
@@ -421,7 +414,7 @@ func (req *pageRequest) addDraft(data *conversationData, here string) error {
 
 // pendingDraft reads the conversation's draft. It returns nil if there is none.
 func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
-	drafts, err := ask(req, api.ListDrafts, values{"id": req.id()})
+	drafts, err := site.Ask(req, api.ListDrafts, values{"id": req.ID()})
 	if err != nil || len(drafts.Data) == 0 {
 		return nil, err
 	}
@@ -429,14 +422,14 @@ func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
 }
 
 // sendDraft sends a draft: an unchanged one in the messages of the proposal, a changed one with the person's text.
-func sendDraft(req *pageRequest) (outcome, error) {
+func sendDraft(req *pageRequest) (string, error) {
 	pending, err := req.pendingDraft()
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
-	in := values{"id": req.id(), "draftId": req.text("draftId")}
-	if typed := req.text("text"); pending == nil || pending.Text != typed {
+	in := values{"id": req.ID(), "draftId": req.Text("draftId")}
+	if typed := req.Text("text"); pending == nil || pending.Text != typed {
 		in["text"] = typed
 	}
-	return goTo(conversationsPath + "/" + req.id()), req.explained(req.run(api.SendDraft, in))
+	return req.Path(), req.explained(req.Run(api.SendDraft, in))
 }

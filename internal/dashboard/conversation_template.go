@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -50,21 +51,21 @@ type templateData struct {
 // its address, shows one to be filled in and sent.
 func conversationTemplatePage() page {
 	return page{
-		path: conversationsPath + "/{id}/template", template: "conversation-template", title: "Send a template", section: conversationsPath,
-		show: showTemplates,
-		actions: []action{
-			{verb: "preview", form: "template-preview", do: func(req *pageRequest) (outcome, error) { return outcome{}, req.templateChosen() }},
-			{verb: "send", form: "template-send", done: "The template is on its way.", do: sendTemplate},
+		Path: conversationsPath + "/{id}/template", Template: "conversation-template", Title: "Send a template", Section: conversationsPath,
+		Show: showTemplates,
+		Actions: []action{
+			{Verb: "preview", Form: "template-preview", Do: func(req *pageRequest) (string, error) { return "", req.templateChosen() }},
+			{Verb: "send", Form: "template-send", Done: "The template is on its way.", Do: sendTemplate},
 		},
 	}
 }
 
 func showTemplates(req *pageRequest) (any, error) {
-	c, err := ask(req, api.GetConversation, values{"id": req.id()})
+	c, err := site.Ask(req, api.GetConversation, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
-	data := templateData{Customer: customer(c), Back: conversationsPath + "/" + c.ID, All: req.path()}
+	data := templateData{Customer: customer(c), Back: conversationsPath + "/" + c.ID, All: req.Path()}
 	read := req.listTemplates
 	if req.templateChosen() == nil {
 		read = req.showChosen
@@ -74,8 +75,8 @@ func showTemplates(req *pageRequest) (any, error) {
 
 // templateChosen returns a refusal unless the address names a template.
 func (req *pageRequest) templateChosen() error {
-	if req.query("name") == "" || req.query("language") == "" {
-		return refuseField("", "Choose a template first.")
+	if req.Query("name") == "" || req.Query("language") == "" {
+		return site.RefuseField("", "Choose a template first.")
 	}
 	return nil
 }
@@ -84,9 +85,9 @@ var findTemplateForm = ui.FormOf(api.ListTemplates, form{ID: "template-find", Ge
 
 // listTemplates reads a page of the templates of a channel.
 func (req *pageRequest) listTemplates(data *templateData, channelID string) error {
-	in, name := req.cursor(), strings.TrimSpace(req.query("name"))
+	in, name := req.Cursor(), strings.TrimSpace(req.Query("name"))
 	in["id"], in["name"], data.Found = channelID, name, name != ""
-	templates, err := ask(req, api.ListTemplates, in)
+	templates, err := site.Ask(req, api.ListTemplates, in)
 	if err != nil {
 		return err
 	}
@@ -97,10 +98,10 @@ func (req *pageRequest) listTemplates(data *templateData, channelID string) erro
 		}
 		data.Templates = append(data.Templates, row)
 	}
-	data.Pager = req.pager(templates.NextCursor)
+	data.Pager = req.Pager(templates.NextCursor)
 	find := findTemplateForm.Of(data.All, nil)
 	find.Fields[0].Value = name
-	data.Find = req.form(find)
+	data.Find = req.Form(find)
 	return nil
 }
 
@@ -109,20 +110,20 @@ func (req *pageRequest) listTemplates(data *templateData, channelID string) erro
 func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 	chosen, err := req.findTemplate(channelID)
 	if err != nil {
-		if req.refused == nil {
+		if req.Refused == nil {
 			return err
 		}
-		chosen = &api.TemplateObject{Name: req.query("name"), Language: req.query("language"), Variables: req.sentVariables()}
+		chosen = &api.TemplateObject{Name: req.Query("name"), Language: req.Query("language"), Variables: req.sentVariables()}
 	}
 	filled := map[string]string{}
 	send := form{ID: "template-send", Submit: "Send to the customer"}
 	for _, name := range chosen.Variables {
-		value := req.text(valuePrefix + name)
+		value := req.Text(valuePrefix + name)
 		if strings.TrimSpace(value) != "" {
 			filled[name] = value
 		}
 		send.Fields = append(send.Fields, field{
-			Name: valuePrefix + name, Kind: ui.TextField, Label: req.phrase("Value of {{%s}}", name), Value: value, Required: true,
+			Name: valuePrefix + name, Kind: ui.TextField, Label: req.Phrase("Value of {{%s}}", name), Value: value, Required: true,
 			MaxLength: platforms.MaxTemplateValue,
 		})
 	}
@@ -131,16 +132,16 @@ func (req *pageRequest) showChosen(data *templateData, channelID string) error {
 	if len(send.Fields) > 0 {
 		send.Preview = data.All + "/preview" + query
 	}
-	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, filled), req.form(once(send))
+	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, filled), req.Form(once(send))
 	return nil
 }
 
 // findTemplate returns the template of a channel that the address names.
 func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, error) {
-	name, language := req.query("name"), req.query("language")
+	name, language := req.Query("name"), req.Query("language")
 	in := values{"id": channelID, "name": name}
 	for range templatePages {
-		templates, err := ask(req, api.ListTemplates, in)
+		templates, err := site.Ask(req, api.ListTemplates, in)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func (req *pageRequest) findTemplate(channelID string) (*api.TemplateObject, err
 
 // sentVariables returns the names of the variables with a value in the form, sorted.
 func (req *pageRequest) sentVariables() (names []string) {
-	for field := range req.sent {
+	for field := range req.Sent {
 		if name, ok := strings.CutPrefix(field, valuePrefix); ok {
 			names = append(names, name)
 		}
@@ -169,17 +170,17 @@ func (req *pageRequest) sentVariables() (names []string) {
 }
 
 // sendTemplate sends the template with the values that were entered.
-func sendTemplate(req *pageRequest) (outcome, error) {
+func sendTemplate(req *pageRequest) (string, error) {
 	if err := req.templateChosen(); err != nil {
-		return outcome{}, err
+		return "", err
 	}
 	names, variables := req.sentVariables(), []any{}
 	for _, name := range names {
-		variables = append(variables, object{"name": name, "value": req.text(valuePrefix + name)})
+		variables = append(variables, object{"name": name, "value": req.Text(valuePrefix + name)})
 	}
-	chosen := object{"name": req.query("name"), "language": req.query("language"), "variables": variables}
+	chosen := object{"name": req.Query("name"), "language": req.Query("language"), "variables": variables}
 	err := req.sendMessage(values{"template": chosen})
-	return goTo(conversationsPath + "/" + req.id()), templateRefusal(err, names...)
+	return conversationsPath + "/" + req.ID(), templateRefusal(err, names...)
 }
 
 const templatesRefused ui.Text = "The platform refuses the channel's token, or doesn't let it read templates. " +

@@ -3,12 +3,12 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"strings"
 	"unicode"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -100,11 +100,11 @@ type conversationsData struct {
 func conversationPages() []page {
 	return []page{
 		{
-			path: conversationsPath, template: "conversations", title: "Inbox", fragments: []string{"conversation-list"},
-			show: showConversations,
-			actions: []action{
-				{verb: "retry", form: "conversations-retry", done: "The assistant tries again.", do: actOnAll},
-				{verb: "dismiss", form: "conversations-dismiss", done: "Nobody needs to look at these conversations any more.", do: actOnAll},
+			Path: conversationsPath, Template: "conversations", Title: "Inbox", Fragments: []string{"conversation-list"},
+			Show: showConversations,
+			Actions: []action{
+				{Verb: "retry", Form: "conversations-retry", Done: "The assistant tries again.", Do: actOnAll},
+				{Verb: "dismiss", Form: "conversations-dismiss", Done: "Nobody needs to look at these conversations any more.", Do: actOnAll},
 			},
 		},
 		conversationPage(), conversationTemplatePage(),
@@ -128,17 +128,17 @@ func viewOf(in values) string {
 }
 
 func showConversations(req *pageRequest) (any, error) {
-	in := req.cursor()
+	in := req.Cursor()
 	in["order"] = "recent"
 	data := conversationsData{Live: req.live("conversation-list", append(filterNames, "cursor")...)}
 	for _, name := range filterNames {
-		if value := req.query(name); value != "" {
+		if value := req.Query(name); value != "" {
 			in[name] = value
 			data.Filtered = true
 		}
 	}
 	data.View = viewOf(in)
-	conversations, err := ask(req, api.ListConversations, in)
+	conversations, err := site.Ask(req, api.ListConversations, in)
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +152,12 @@ func showConversations(req *pageRequest) (any, error) {
 		one := &conversations.Data[i]
 		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})
 	}
-	data.Pager = req.pager(conversations.NextCursor)
-	data.Filter = req.form(filterForm(channels, req.query))
-	if req.query("waiting") != "" {
-		channel := req.query("channelId")
-		data.Retry = req.form(ui.Button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
-		data.Dismiss = req.form(ui.Button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
+	data.Pager = req.Pager(conversations.NextCursor)
+	data.Filter = req.Form(filterForm(channels, req.Query))
+	if req.Query("waiting") != "" {
+		channel := req.Query("channelId")
+		data.Retry = req.Form(ui.Button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
+		data.Dismiss = req.Form(ui.Button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
 			"Leave what stands in these conversations unanswered? Their customers get no answer to it.", "channelId", channel))
 	}
 	return &data, nil
@@ -167,19 +167,19 @@ func showConversations(req *pageRequest) (any, error) {
 const bulkPages = 10
 
 // actOnAll retries or dismisses unanswered messages of all conversations, by the action's verb.
-func actOnAll(req *pageRequest) (outcome, error) {
-	in := values{"limit": "100", "channelId": req.text("channelId"), "action": req.action.verb}
+func actOnAll(req *pageRequest) (string, error) {
+	in := values{"limit": "100", "channelId": req.Text("channelId"), "action": req.Verb}
 	for range bulkPages {
-		changed, err := ask(req, api.ActOnConversations, in)
+		changed, err := site.Ask(req, api.ActOnConversations, in)
 		if err != nil {
-			return outcome{}, err
+			return "", err
 		}
 		if changed.NextCursor == nil {
 			break
 		}
 		in["cursor"] = *changed.NextCursor
 	}
-	return goTo(conversationsPath), nil
+	return conversationsPath, nil
 }
 
 func filterForm(channels []option, asked func(string) string) form {
@@ -193,16 +193,4 @@ func filterForm(channels []option, asked func(string) string) form {
 		}, asked("state"))},
 		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody", Value: asked("waiting")},
 	}}
-}
-
-// live returns the full address of a fragment of this page with the parameters on which it depends. It is in full, because a refused form is
-// shown at the address to which it was sent.
-func (req *pageRequest) live(fragment string, names ...string) string {
-	query := url.Values{"fragment": {fragment}}
-	for _, name := range names {
-		if value := req.query(name); value != "" {
-			query.Set(name, value)
-		}
-	}
-	return req.path() + "?" + query.Encode()
 }

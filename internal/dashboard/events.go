@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -49,50 +50,41 @@ var eventBoundsForm = ui.FormOf(
 
 func eventsPage() page {
 	return page{
-		path: eventsPath, template: "events", title: "Events",
-		show: showEvents,
-		actions: []action{
-			{form: "event-endpoint-create", done: "The endpoint was made.", do: func(req *pageRequest) (outcome, error) {
-				made, err := askForm(req, api.CreateEventEndpoint, eventEndpointForm, values{})
-				return reveal(made), err
+		Path: eventsPath, Template: "events", Title: "Events",
+		Show: showEvents,
+		Actions: []action{
+			{Form: "event-endpoint-create", Done: "The endpoint was made.", Do: reveal(api.CreateEventEndpoint, eventEndpointForm)},
+			{Verb: "bounds", Form: "event-bounds", Done: "Saved.", Do: submit(eventsPath, api.UpdateOrganization, eventBoundsForm)},
+			{Verb: "test", Form: "event-endpoint-test", Done: "The event endpoint.test is on its way.", Do: run(eventsPath, api.TestEventEndpoint)},
+			{Verb: "activate", Form: "event-endpoint-activate", Done: "The endpoint gets events again.", Do: func(req *pageRequest) (string, error) {
+				return eventsPath, req.Run(api.UpdateEventEndpoint, values{"id": req.Text("id"), "state": "active"})
 			}},
-			{verb: "bounds", form: "event-bounds", done: "Saved.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(eventsPath), req.submit(api.UpdateOrganization, eventBoundsForm, values{})
-			}},
-			{verb: "test", form: "event-endpoint-test", done: "The event endpoint.test is on its way.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(eventsPath), req.run(api.TestEventEndpoint, values{"id": req.text("id")})
-			}},
-			{verb: "activate", form: "event-endpoint-activate", done: "The endpoint gets events again.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(eventsPath), req.run(api.UpdateEventEndpoint, values{"id": req.text("id"), "state": "active"})
-			}},
-			{verb: "delete", form: "event-endpoint-delete", done: "The endpoint was deleted.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(eventsPath), req.run(api.DeleteEventEndpoint, values{"id": req.text("id")})
-			}},
+			{Verb: "delete", Form: "event-endpoint-delete", Done: "The endpoint was deleted.", Do: run(eventsPath, api.DeleteEventEndpoint)},
 		},
 	}
 }
 
 func showEvents(req *pageRequest) (any, error) {
-	endpoints, err := ask(req, api.ListEventEndpoints, req.cursor())
+	endpoints, err := site.Ask(req, api.ListEventEndpoints, req.Cursor())
 	if err != nil {
 		return nil, err
 	}
-	organization, err := ask(req, api.GetOrganization, nil)
+	organization, err := site.Ask(req, api.GetOrganization, nil)
 	if err != nil {
 		return nil, err
 	}
 	shown := eventsData{
-		Pager: req.pager(endpoints.NextCursor), Create: req.form(eventEndpointForm),
-		Bounds: req.form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),
+		Pager: req.Pager(endpoints.NextCursor), Create: req.Form(eventEndpointForm),
+		Bounds: req.Form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),
 	}
 	for _, endpoint := range endpoints.Data {
 		row := func(verb string, label, confirm ui.Text) form {
-			return req.form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, label, confirm, "id", endpoint.ID))
+			return req.Form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, label, confirm, "id", endpoint.ID))
 		}
 		shown.Endpoints = append(shown.Endpoints, eventEndpointRow{
 			EventEndpointObject: endpoint, Test: row("test", "Send a test", ""), Activate: row("activate", "Activate", ""),
 			Delete: row("delete", "Delete",
-				req.phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
+				req.Phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
 		})
 	}
 	return shown, nil

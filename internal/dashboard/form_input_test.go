@@ -1,132 +1,125 @@
 package dashboard
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// room is a bound on bodies as the service's.
-type room struct {
-	limit      int64
-	full       bool // of bodies that are decoded
-	used, most atomic.Int64
-	owners     []string
-}
+// The bounds of package site.
+const (
+	maxForm       = 2 << 20
+	maxFields     = 1000
+	maxParts      = 20
+	maxPartHeader = 2 << 10
+)
 
-func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.ReadCloser, func()) {
-	r.owners = append(r.owners, orgID)
-	m := &meter{ReadCloser: q.Body, room: r}
-	return m, func() { r.used.Add(-m.held) }
-}
-
-func (r *room) Decoding(context.Context, int) (func(), error) {
-	if r.full {
-		return func() {}, errNoRoom
+// bodiesOf are requests with a body of the given size, of a person and of a stranger.
+func bodiesOf(t *testing.T, text string) map[string]*http.Request {
+	form := func(path string, typed url.Values) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(typed.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return r
 	}
-	return func() {}, nil
-}
-
-func (*room) Page(*http.Request, string, int64) (send SendPage, release func(), err error) {
-	return func(w http.ResponseWriter, status int, _ string, text []byte) {
-		w.WriteHeader(status)
-		_, _ = w.Write(text)
-	}, func() {}, nil
-}
-
-// meter is a body that counts.
-type meter struct {
-	io.ReadCloser
-
-	room *room
-	held int64
-}
-
-func (m *meter) Read(into []byte) (int, error) {
-	n, err := m.ReadCloser.Read(into)
-	m.held += int64(n)
-	now := m.room.used.Add(int64(n))
-	m.room.most.Store(max(now, m.room.most.Load()))
-	if now > m.room.limit {
-		return 0, errNoRoom
+	file, mediaType := fileForm(t, "prices.txt", text, nil)
+	upload := httptest.NewRequest(http.MethodPost, "/dashboard/knowledge/kb_1/documents", file)
+	upload.Header.Set("Content-Type", mediaType)
+	return map[string]*http.Request{
+		"a form": form("/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {text}}),
+		"a file": upload,
+		"a script": httptest.NewRequest(http.MethodPost, "/dashboard/agents/agt_1/playground/stream",
+			strings.NewReader(`{"messages":[{"role":"user","content":"`+text+`"}]}`)),
+		"a form without a session": form("/dashboard/login", url.Values{"email": {"lan@shop.example"}, "password": {text}}),
 	}
-	return n, err
 }
 
-var errNoRoom = &handlers.Error{Code: errcode.RateLimited, Message: "Retry shortly.", RetryAfter: time.Second}
+func newFixtureOfBodies(t *testing.T, budget *handlers.ByteBudget) *fixture {
+	r := newBareFixture(t)
+	r.answer("POST /agents", http.StatusCreated, agentJSON)
+	r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
+	r.answer("POST /agents/agt_1/playground", http.StatusOK, "data: [DONE]\n\n")
+	r.answer("POST /session", http.StatusCreated, "{}")
+	r.dashboard.Bodies = budget
+	return r
+}
 
-// Forms and what scripts send count against the memory of all requests, and are refused, and not
-// half done, when there is no room, or no slot for decoding them.
+// Forms and what scripts send count against the memory of all requests, and are refused, and not half done, when there is no room.
 func TestBodiesHaveABound(t *testing.T) {
 	t.Parallel()
 	const (
 		large = 100_000
-		small = 10_000 // what is kept of a stranger
+		small = 10_000 // what is read of a stranger
 	)
-	text := strings.Repeat("a", large)
-	for name, send := range map[string]func(*testing.T, *fixture) *httptest.ResponseRecorder{
-		"a form": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
-			return r.submit(t, "/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {text}})
-		},
-		"a file": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
-			return r.upload(t, "prices.txt", text, nil)
-		},
-		"a script": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
-			return r.serve(t, httptest.NewRequest(http.MethodPost, "/dashboard/agents/agt_1/playground/stream",
-				strings.NewReader(`{"messages":[{"role":"user","content":"`+text+`"}]}`)))
-		},
-		"a form without a session": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
-			r.refuse("GET /session", http.StatusUnauthorized, "unauthenticated", "", "No.")
-			return r.submit(t, "/dashboard/agents", url.Values{"instructions": {text[:small]}})
-		},
-	} {
+	for name, size := range map[string]int{"a form": large, "a file": large, "a script": large, "a form without a session": small} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			size := int64(large)
-			if name == "a form without a session" {
-				size = small
+			text, share := strings.Repeat("a", size), handlers.ShareOrganizations
+			roomy, tight := handlers.NewByteBudget(8<<20), handlers.NewByteBudget(480_000) // for a page and a body of 120,000 bytes together
+			if size == small {
+				share, tight = handlers.ShareStrangers, handlers.NewByteBudget(560_000) // 70,000 bytes together
 			}
-			for _, all := range []*room{{limit: 10 * size}, {limit: size - 1}, {limit: 10 * size, full: true}} {
-				r := newBareFixture(t)
-				r.answer("POST /agents", http.StatusCreated, agentJSON)
-				r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
-				r.answer("POST /agents/agt_1/playground", http.StatusOK, "data: [DONE]\n\n")
-				r.dashboard.config.Bodies = all
-				w := send(t, r)
-				require.Zero(t, all.used.Load(), "given back")
-				if name == "a form without a session" {
-					require.Equal(t, []string{""}, all.owners, "a stranger's")
-				} else {
-					require.Equal(t, []string{"org_1"}, all.owners)
+			r := newFixtureOfBodies(t, roomy)
+			held := int64(0)
+			r.dashboard.config.Ask = func(ask askFunction) askFunction {
+				return func(w http.ResponseWriter, q *http.Request, by *identity.Principal, o api.Operation, in endpoint.Values) (any, error) {
+					held = max(held, roomy.UsedBy(share))
+					return ask(w, q, by, o, in)
 				}
-				if all.limit > size && !all.full {
-					require.Less(t, w.Code, 500, w.Body.String())
-					require.Greater(t, all.most.Load(), size)
-					continue
-				}
-				require.Zero(t, r.count(http.MethodPost), "nothing was asked for")
-				if name == "a form without a session" { // keeps nothing of it
-					require.Equal(t, http.StatusUnauthorized, w.Code)
-					require.NotContains(t, w.Body.String(), text[:small])
-					continue
-				}
-				require.Equal(t, http.StatusTooManyRequests, w.Code)
-				require.Equal(t, "1", w.Header().Get("Retry-After"))
-				require.Contains(t, w.Body.String(), "Retry shortly.")
+			}(r.dashboard.config.Ask)
+			serve := r.dashboard.config.API
+			r.dashboard.config.API = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				held = max(held, roomy.UsedBy(share))
+				serve.ServeHTTP(w, q)
+			})
+			w := r.serve(t, bodiesOf(t, text)[name])
+			require.Less(t, w.Code, 400, w.Body.String())
+			require.GreaterOrEqual(t, held, int64(size))
+			require.Zero(t, roomy.Used(), "given back")
+
+			r = newFixtureOfBodies(t, tight)
+			w = r.serve(t, bodiesOf(t, text)[name])
+			require.Zero(t, r.count(http.MethodPost), "nothing was asked for")
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Zero(t, tight.Used(), "given back")
+			if size == small {
+				require.Equal(t, http.StatusInternalServerError, w.Code)
+				require.Contains(t, w.Body.String(), "The service is busy.")
+				return
 			}
+			require.Equal(t, http.StatusTooManyRequests, w.Code)
+			require.Contains(t, w.Body.String(), "Retry shortly.")
 		})
 	}
+}
+
+type askFunction = func(http.ResponseWriter, *http.Request, *identity.Principal, api.Operation, endpoint.Values) (any, error)
+
+// What is decoded has a turn among all bodies.
+func TestBodiesWaitForADecoder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		budget := handlers.NewByteBudget(8 << 20)
+		handlertest.FillSlots(t, budget)
+		for name, sent := range bodiesOf(t, "text") {
+			r := newFixtureOfBodies(t, budget)
+			w := r.serve(t, handlertest.Impatient(t, sent))
+			require.Equal(t, http.StatusInternalServerError, w.Code, name)
+			require.Contains(t, w.Body.String(), "The service is busy.")
+			require.Zero(t, r.count(http.MethodPost), "nothing was asked for")
+			require.Zero(t, budget.Used(), "given back")
+		}
+	})
 }
 
 // A field takes many times its size in memory, and the sign-in form can be sent without a session.

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/site"
 )
 
 // tag is an element of a page with what stands in it.
@@ -58,11 +60,11 @@ func tags(t *testing.T, page string) []*tag {
 func everyPage() (paths []string) {
 	ids := map[string]string{"/agents": "agt_1", "/knowledge": "kb_1", "/channels": "chn_1", "/conversations": "cnv_1", "/members": "usr_1"}
 	for _, p := range pages(nil) {
-		if p.template == "" {
+		if p.Template == "" {
 			continue
 		}
-		group := regexp.MustCompile(`^/dashboard(/[a-z-]+)?`).FindStringSubmatch(p.path)[1]
-		paths = append(paths, strings.Replace(p.path, "{id}", ids[group], 1))
+		group := regexp.MustCompile(`^/dashboard(/[a-z-]+)?`).FindStringSubmatch(p.Path)[1]
+		paths = append(paths, strings.Replace(p.Path, "{id}", ids[group], 1))
 	}
 	return append(paths, "/dashboard/nowhere", "/dashboard/members/usr_nobody", "/dashboard/channels?type=bot", "/dashboard/channels?type=widget")
 }
@@ -86,14 +88,14 @@ func TestEveryPage(t *testing.T) {
 func TestEveryRefusedForm(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(nil) {
-		for _, a := range p.actions {
-			path := below(p.path, a.verb)
+		for _, a := range p.Actions {
+			path := site.Below(p.Path, a.Verb)
 			t.Run(path, func(t *testing.T) {
 				t.Parallel()
 				r := newFixture(t)
 				for _, known := range everyPage() {
-					if !strings.Contains(known, "nobody") && regexp.MustCompile("^"+strings.ReplaceAll(p.path, "{id}", "[a-z]+_1")+"$").MatchString(known) {
-						path = below(known, a.verb)
+					if !strings.Contains(known, "nobody") && regexp.MustCompile("^"+strings.ReplaceAll(p.Path, "{id}", "[a-z]+_1")+"$").MatchString(known) {
+						path = site.Below(known, a.Verb)
 					}
 				}
 				w := r.submit(t, path, url.Values{"email": {"x"}, "type": {"bot"}})
@@ -188,7 +190,7 @@ func requireLeadsSomewhere(t *testing.T, d *Dashboard, method, address, from str
 	to, err := at.Parse(address)
 	require.NoError(t, err)
 	require.Empty(t, to.Host, address)
-	_, pattern := d.mux.Handler(httptest.NewRequest(method, to.Path, nil))
+	_, pattern := d.Mux.Handler(httptest.NewRequest(method, to.Path, nil))
 	require.NotEmpty(t, pattern, "%s %s leads nowhere", method, address)
 }
 
@@ -197,9 +199,9 @@ func TestForeignOrigin(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	for _, p := range pages(nil) {
-		for _, a := range p.actions {
+		for _, a := range p.Actions {
 			for name, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
-				sent := httptest.NewRequest(http.MethodPost, strings.Replace(below(p.path, a.verb), "{id}", "usr_1", 1), unread{t})
+				sent := httptest.NewRequest(http.MethodPost, strings.Replace(site.Below(p.Path, a.Verb), "{id}", "usr_1", 1), unread{t})
 				sent.Header.Set(name, value)
 				w := r.serve(t, sent)
 				require.Equal(t, http.StatusForbidden, w.Code)
@@ -248,10 +250,10 @@ func TestSignedOut(t *testing.T) {
 	r := newFixture(t)
 	r.signedOut()
 	for _, p := range pages(nil) {
-		if p.public {
+		if p.Public {
 			continue
 		}
-		path := strings.Replace(p.path, "{id}", "cnv_1", 1) + "?cursor=a%26b"
+		path := strings.Replace(p.Path, "{id}", "cnv_1", 1) + "?cursor=a%26b"
 		w := r.open(t, path)
 		require.Equal(t, http.StatusSeeOther, w.Code, path)
 		require.Equal(t, "/dashboard/login?next="+url.QueryEscape(path), w.Header().Get("Location"))
@@ -316,11 +318,11 @@ func TestLargeFormIsNotKept(t *testing.T) {
 		requireGoodPage(t, r.dashboard, "/dashboard/knowledge/kb_1", w)
 		require.Contains(t, w.Body.String(), "too long to be kept")
 		require.NotContains(t, w.Body.String(), "ended-resend")
-		require.LessOrEqual(t, size-body.Len(), maxFormWithoutSession+1)
+		require.LessOrEqual(t, size-body.Len(), site.SmallForm+1)
 	}
-	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxFormWithoutSession-100)}})
+	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", site.SmallForm-100)}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
-	require.Greater(t, w.Body.Len(), maxFormWithoutSession-100)
+	require.Greater(t, w.Body.Len(), site.SmallForm-100)
 }
 
 // Whatever is sent without a session, 16 KiB of it are read at most.
@@ -342,12 +344,12 @@ func TestFormsOfStrangersAreSmall(t *testing.T) {
 	require.Greater(t, len(pages), 10)
 	for i := range pages {
 		page := &pages[i]
-		for _, a := range page.actions {
-			send(below(page.path, a.verb), "application/x-www-form-urlencoded")
-			send(below(page.path, a.verb), "multipart/form-data; boundary=x")
+		for _, a := range page.Actions {
+			send(site.Below(page.Path, a.Verb), "application/x-www-form-urlencoded")
+			send(site.Below(page.Path, a.Verb), "multipart/form-data; boundary=x")
 		}
-		for _, l := range page.relays {
-			send(below(page.path, l.name), "application/json")
+		for _, l := range page.Relays {
+			send(site.Below(page.Path, l.Name), "application/json")
 		}
 	}
 }
@@ -399,7 +401,7 @@ func TestStaticFiles(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	for name, kind := range map[string]string{"ui.css": "text/css; charset=utf-8", "playground.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		w := r.open(t, r.dashboard.assets.Address(name))
+		w := r.open(t, r.dashboard.Assets.Address(name))
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, kind, w.Header().Get("Content-Type"))
 		require.Equal(t, "public, max-age=31536000, immutable", w.Header().Get("Cache-Control"))
@@ -408,7 +410,7 @@ func TestStaticFiles(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	}
-	require.Equal(t, http.StatusNotFound, r.open(t, r.dashboard.assets.Address("icon.svg")+"x").Code)
+	require.Equal(t, http.StatusNotFound, r.open(t, r.dashboard.Assets.Address("icon.svg")+"x").Code)
 	require.Empty(t, r.asked, "files are nobody's")
 }
 
@@ -445,10 +447,10 @@ func TestNavigation(t *testing.T) {
 	require.Contains(t, r.see(t, "/dashboard/knowledge"), `<a href="/dashboard/knowledge" aria-current="page">Knowledge</a>`)
 	var patterns []string
 	for _, p := range pages(nil) {
-		require.NotContains(t, patterns, p.path)
-		patterns = append(patterns, p.path)
-		if p.section != "" {
-			require.True(t, slices.ContainsFunc(entries(), func(e entry) bool { return e.path == p.section }), p.section)
+		require.NotContains(t, patterns, p.Path)
+		patterns = append(patterns, p.Path)
+		if p.Section != "" {
+			require.True(t, slices.ContainsFunc(entries(), func(e entry) bool { return e.path == p.Section }), p.Section)
 		}
 	}
 }

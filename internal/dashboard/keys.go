@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -66,31 +67,26 @@ func scopes() []option {
 
 func keysPage() page {
 	return page{
-		path: keysPath, template: "keys", title: "API keys",
-		show: func(req *pageRequest) (any, error) {
-			keys, err := ask(req, api.ListAPIKeys, req.cursor())
+		Path: keysPath, Template: "keys", Title: "API keys",
+		Show: func(req *pageRequest) (any, error) {
+			keys, err := site.Ask(req, api.ListAPIKeys, req.Cursor())
 			if err != nil {
 				return nil, err
 			}
-			shown := keysData{Pager: req.pager(keys.NextCursor), Create: req.form(keyForm), Address: req.d.config.BaseURL + "/v1"}
+			shown := keysData{Pager: req.Pager(keys.NextCursor), Create: req.Form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
-				question := req.phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
+				question := req.Phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
 				shown.Keys = append(shown.Keys, keyRow{
-					key, req.form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
+					key, req.Form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
 				})
 			}
 			return shown, nil
 		},
-		actions: []action{
-			{form: "key-create", done: "The key was made.", do: func(req *pageRequest) (outcome, error) {
-				made, err := askForm(req, api.CreateAPIKey, keyForm, values{})
-				return reveal(made), err
-			}},
+		Actions: []action{
+			{Form: "key-create", Done: "The key was made.", Do: reveal(api.CreateAPIKey, keyForm)},
 			{
-				verb: "revoke", form: "key-revoke", done: "The key is revoked and can't be used any more.",
-				do: func(req *pageRequest) (outcome, error) {
-					return goTo(keysPath), req.run(api.RevokeAPIKey, values{"id": req.text("id")})
-				},
+				Verb: "revoke", Form: "key-revoke", Done: "The key is revoked and can't be used any more.",
+				Do: run(keysPath, api.RevokeAPIKey),
 			},
 		},
 	}
@@ -122,32 +118,28 @@ var providerKeyForm = ui.FormOf(
 
 func providerKeysPage() page {
 	return page{
-		path: providerKeysPath, template: "provider-keys", title: "Provider keys",
-		show: showProviderKeys,
-		actions: []action{
+		Path: providerKeysPath, Template: "provider-keys", Title: "Provider keys",
+		Show: showProviderKeys,
+		Actions: []action{
 			{
-				form: "provider-key-set", done: "The key is stored, encrypted.", secrets: []string{"key"},
-				do: func(req *pageRequest) (outcome, error) {
-					return goTo(providerKeysPath), req.submit(api.PutProviderKey, providerKeyForm, values{})
-				},
+				Form: "provider-key-set", Done: "The key is stored, encrypted.", Secrets: []string{"key"},
+				Do: submit(providerKeysPath, api.PutProviderKey, providerKeyForm),
 			},
-			{verb: "delete", form: "provider-key-delete", done: "The key was deleted.", do: func(req *pageRequest) (outcome, error) {
-				return goTo(providerKeysPath), req.run(api.DeleteProviderKey, values{"provider": req.text("provider")})
-			}},
+			{Verb: "delete", Form: "provider-key-delete", Done: "The key was deleted.", Do: run(providerKeysPath, api.DeleteProviderKey)},
 		},
 	}
 }
 
 func showProviderKeys(req *pageRequest) (any, error) {
-	keys, err := ask(req, api.ListProviderKeys, nil)
+	keys, err := site.Ask(req, api.ListProviderKeys, nil)
 	if err != nil {
 		return nil, err
 	}
 	var shown providerKeysData
 	for _, key := range keys.Data {
-		question := req.phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider)
+		question := req.Phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider)
 		shown.Keys = append(shown.Keys, providerKeyRow{
-			key, req.form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete", question, "provider", key.Provider)),
+			key, req.Form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete", question, "provider", key.Provider)),
 		})
 	}
 	var providers []option
@@ -155,7 +147,7 @@ func showProviderKeys(req *pageRequest) (any, error) {
 		providers = append(providers, option{Value: name, Label: ui.Text(name), Named: true})
 	}
 	if len(providers) > 0 {
-		shown.Set = req.form(providerKeyForm.With("provider", providers))
+		shown.Set = req.Form(providerKeyForm.With("provider", providers))
 	}
 	return shown, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -67,29 +68,22 @@ func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 func knowledgePages() []page {
 	return []page{
 		{
-			path: knowledgePath, template: "knowledge", title: "Knowledge",
-			show:    showKnowledgeBases,
-			actions: []action{{form: "knowledge-create", done: "The knowledge base was created. Add documents to it.", do: createKnowledgeBase}},
+			Path: knowledgePath, Template: "knowledge", Title: "Knowledge",
+			Show:    showKnowledgeBases,
+			Actions: []action{{Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.", Do: createKnowledgeBase}},
 		},
 		{
-			path: knowledgePath + "/{id}", template: "knowledge-base", title: "Knowledge base", section: knowledgePath,
-			fragments: []string{"documents"},
-			show:      showKnowledgeBase,
-			actions: []action{
-				{form: "knowledge-edit", done: "The knowledge base was changed.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(knowledgePath + "/" + req.id()), req.submit(api.UpdateKnowledgeBase, knowledgeEditForm, values{"id": req.id()})
-				}},
+			Path: knowledgePath + "/{id}", Template: "knowledge-base", Title: "Knowledge base", Section: knowledgePath,
+			Fragments: []string{"documents"},
+			Show:      showKnowledgeBase,
+			Actions: []action{
+				{Form: "knowledge-edit", Done: "The knowledge base was changed.", Do: submit("", api.UpdateKnowledgeBase, knowledgeEditForm)},
 				{
-					verb: "documents", form: "document-create", maxBody: maxUpload, do: createDocument,
-					done: "The document has arrived. It can be found as soon as it is ready.",
+					Verb: "documents", Form: "document-create", MaxBody: maxUpload, Do: createDocument,
+					Done: "The document has arrived. It can be found as soon as it is ready.",
 				},
-				{verb: "delete-document", form: "document-delete", done: "The document was deleted.", do: func(req *pageRequest) (outcome, error) {
-					in := values{"id": req.id(), "docId": req.text("document")}
-					return goTo(knowledgePath + "/" + req.id()), req.run(api.DeleteDocument, in)
-				}},
-				{verb: "delete", form: "knowledge-delete", done: "The knowledge base was deleted.", do: func(req *pageRequest) (outcome, error) {
-					return goTo(knowledgePath), req.run(api.DeleteKnowledgeBase, values{"id": req.id()})
-				}},
+				{Verb: "delete-document", Form: "document-delete", Done: "The document was deleted.", Do: run("", api.DeleteDocument)},
+				{Verb: "delete", Form: "knowledge-delete", Done: "The knowledge base was deleted.", Do: run(knowledgePath, api.DeleteKnowledgeBase)},
 			},
 		},
 	}
@@ -108,46 +102,46 @@ var (
 )
 
 func showKnowledgeBases(req *pageRequest) (any, error) {
-	bases, err := ask(req, api.ListKnowledgeBases, req.cursor())
+	bases, err := site.Ask(req, api.ListKnowledgeBases, req.Cursor())
 	if err != nil {
 		return nil, err
 	}
-	create := req.form(knowledgeCreateForm.Of(knowledgePath, nil))
-	return listData[api.KnowledgeBaseObject]{bases.Data, req.pager(bases.NextCursor), create}, nil
+	create := req.Form(knowledgeCreateForm.Of(knowledgePath, nil))
+	return listData[api.KnowledgeBaseObject]{bases.Data, req.Pager(bases.NextCursor), create}, nil
 }
 
-func createKnowledgeBase(req *pageRequest) (outcome, error) {
-	created, err := askForm(req, api.CreateKnowledgeBase, knowledgeCreateForm, values{})
+func createKnowledgeBase(req *pageRequest) (string, error) {
+	created, err := site.AskForm(req, api.CreateKnowledgeBase, knowledgeCreateForm, values{})
 	if err != nil {
-		return outcome{}, err
+		return "", err
 	}
-	return goTo(knowledgePath + "/" + created.ID), nil
+	return knowledgePath + "/" + created.ID, nil
 }
 
 func showKnowledgeBase(req *pageRequest) (any, error) {
-	base, err := ask(req, api.GetKnowledgeBase, values{"id": req.id()})
+	base, err := site.Ask(req, api.GetKnowledgeBase, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
-	in := req.cursor()
+	in := req.Cursor()
 	in["id"] = base.ID
-	documents, err := ask(req, api.ListDocuments, in)
+	documents, err := site.Ask(req, api.ListDocuments, in)
 	if err != nil {
 		return nil, err
 	}
 	here := knowledgePath + "/" + base.ID
 	data := knowledgeData{
-		Base: base, Pager: req.pager(documents.NextCursor), Upload: req.form(uploadForm.Of(here+"/documents", nil)),
-		Edit: req.form(knowledgeEditForm.Of(here, base)),
-		Delete: req.form(ui.Button("knowledge-delete", here+"/delete", "Delete the knowledge base",
-			req.phrase("Delete the knowledge base %s with all its documents?", base.Name))),
+		Base: base, Pager: req.Pager(documents.NextCursor), Upload: req.Form(uploadForm.Of(here+"/documents", nil)),
+		Edit: req.Form(knowledgeEditForm.Of(here, base)),
+		Delete: req.Form(ui.Button("knowledge-delete", here+"/delete", "Delete the knowledge base",
+			req.Phrase("Delete the knowledge base %s with all its documents?", base.Name))),
 	}
 	for _, one := range documents.Data {
 		if one.State == "ingesting" {
 			data.Live = req.live("documents", "cursor")
 		}
-		data.Documents = append(data.Documents, documentRow{one, req.form(ui.Button("document-delete-"+one.ID, here+"/delete-document", "Delete",
-			req.phrase("Delete the document %s? The assistants don't know it any more.", one.Name), "document", one.ID))})
+		data.Documents = append(data.Documents, documentRow{one, req.Form(ui.Button("document-delete-"+one.ID, here+"/delete-document", "Delete",
+			req.Phrase("Delete the document %s? The assistants don't know it any more.", one.Name), "docId", one.ID))})
 	}
 	return &data, req.search(&data)
 }
@@ -159,21 +153,21 @@ var searchForm = ui.FormOf(
 
 // search adds a query and its results.
 func (req *pageRequest) search(data *knowledgeData) error {
-	data.Asked = req.query("q")
-	f := searchForm.Of(req.path(), nil)
+	data.Asked = req.Query("q")
+	f := searchForm.Of(req.Path(), nil)
 	f.Fields[0].Value = data.Asked
 	if strings.TrimSpace(data.Asked) != "" {
-		found, err := ask(req, api.SearchKnowledgeBase, values{"id": req.id(), "q": data.Asked})
+		found, err := site.Ask(req, api.SearchKnowledgeBase, values{"id": req.ID(), "q": data.Asked})
 		switch refused := handlers.AsError(err); {
 		case err == nil:
 			data.Snippets = found.Data
 		case refused.Code.Status() != http.StatusBadRequest:
 			return err
 		default:
-			f.Fields[0].Error = req.translated(refused).Message
+			f.Fields[0].Error = req.Translated(refused).Message
 		}
 	}
-	data.Search = req.form(f)
+	data.Search = req.Form(f)
 	return nil
 }
 
@@ -200,42 +194,40 @@ var uploadForm = func() form {
 }()
 
 // createDocument stores the form's file, or the pasted text. When the operation refuses the text of a file, the page keeps it in the form.
-func createDocument(req *pageRequest) (outcome, error) {
-	name, content, mediaType := req.text("name"), req.text("content"), req.text("mediaType")
-	file, chosen := req.file("file")
+func createDocument(req *pageRequest) (string, error) {
+	name, content, mediaType := req.Text("name"), req.Text("content"), req.Text("mediaType")
+	fileName, file, chosen := req.File("file")
 	if chosen {
-		text, err := documentText(file.content)
+		text, err := documentText(file)
 		if err != nil {
-			return outcome{}, err
+			return "", err
 		}
 		content = text
 		if strings.TrimSpace(name) == "" {
-			name = file.name
+			name = fileName
 		}
 	}
 	switch {
 	case content == "":
-		return outcome{}, refuseField("file", "Choose a file, or paste the text below.")
+		return "", site.RefuseField("file", "Choose a file, or paste the text below.")
 	case strings.TrimSpace(name) == "":
-		return outcome{}, refuseField("name", "Pasted text needs a name.")
+		return "", site.RefuseField("name", "Pasted text needs a name.")
 	}
-	mediaType = cmp.Or(mediaType, mediaTypeOf(file.name))
-	err := req.run(api.CreateDocument, values{"id": req.id(), "name": name, "content": content, "mediaType": mediaType})
+	mediaType = cmp.Or(mediaType, mediaTypeOf(fileName))
+	err := req.Run(api.CreateDocument, values{"id": req.ID(), "name": name, "content": content, "mediaType": mediaType})
 	if err == nil || !chosen {
-		return goTo(knowledgePath + "/" + req.id()), err
+		return req.Path(), err
 	}
 	// No page can preselect a file, so a short one becomes the form's text.
 	if len(content) <= maxKeptDocument {
-		req.sent.Set("content", content)
-		req.sent.Set("name", name)
-		req.sent.Set("mediaType", mediaType)
-		return outcome{}, err
+		req.Sent["content"], req.Sent["name"], req.Sent["mediaType"] = []string{content}, []string{name}, []string{mediaType}
+		return "", err
 	}
-	refused := req.d.refusalOf(err)
+	refused := req.RefusalOf(err)
 	if refused.Field == "content" {
 		refused.Field = "file"
 	}
-	return outcome{}, refused
+	return "", refused
 }
 
 // documentText returns a file as text, without a byte order mark.
@@ -243,11 +235,11 @@ func documentText(content []byte) (string, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	switch {
 	case len(content) > maxDocument:
-		return "", refuseField("file", "The file has more than 4 MiB. Split it into several documents.")
+		return "", site.RefuseField("file", "The file has more than 4 MiB. Split it into several documents.")
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return "", refuseField("file", "The file is not UTF-8 text. Save it as text, Markdown or HTML in UTF-8 and try again.")
+		return "", site.RefuseField("file", "The file is not UTF-8 text. Save it as text, Markdown or HTML in UTF-8 and try again.")
 	case strings.TrimSpace(text) == "":
-		return "", refuseField("file", "The file is empty.")
+		return "", site.RefuseField("file", "The file is empty.")
 	}
 	return text, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -30,17 +31,15 @@ var organizationForm = ui.FormOf(
 
 func organizationPage() page {
 	return page{
-		path: organizationPath, template: "organization", title: "Organization",
-		show: func(req *pageRequest) (any, error) {
-			organization, err := ask(req, api.GetOrganization, nil)
+		Path: organizationPath, Template: "organization", Title: "Organization",
+		Show: func(req *pageRequest) (any, error) {
+			organization, err := site.Ask(req, api.GetOrganization, nil)
 			if err != nil {
 				return nil, err
 			}
-			return organizationData{organization, req.form(organizationForm.Of("", organization))}, nil
+			return organizationData{organization, req.Form(organizationForm.Of("", organization))}, nil
 		},
-		actions: []action{{form: "organization-edit", done: "Saved.", do: func(req *pageRequest) (outcome, error) {
-			return goTo(organizationPath), req.submit(api.UpdateOrganization, organizationForm, values{})
-		}}},
+		Actions: []action{{Form: "organization-edit", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, organizationForm)}},
 	}
 }
 
@@ -80,39 +79,29 @@ func (req *pageRequest) roles(current handlers.Role) []option {
 func memberPages() []page {
 	return []page{
 		{
-			path: membersPath, template: "members", title: "Members",
-			show: func(req *pageRequest) (any, error) {
-				members, err := ask(req, api.ListMembers, req.cursor())
+			Path: membersPath, Template: "members", Title: "Members",
+			Show: func(req *pageRequest) (any, error) {
+				members, err := site.Ask(req, api.ListMembers, req.Cursor())
 				if err != nil {
 					return nil, err
 				}
-				invite := req.form(inviteForm.With("role", req.roles(handlers.RoleMember)))
-				return listData[api.MemberObject]{members.Data, req.pager(members.NextCursor), invite}, nil
+				invite := req.Form(inviteForm.With("role", req.roles(handlers.RoleMember)))
+				return listData[api.MemberObject]{members.Data, req.Pager(members.NextCursor), invite}, nil
 			},
-			actions: []action{{form: "member-invite", do: func(req *pageRequest) (outcome, error) {
-				made, err := askForm(req, api.InviteMember, inviteForm, values{})
-				return reveal(made), err
-			}}},
+			Actions: []action{{Form: "member-invite", Do: reveal(api.InviteMember, inviteForm)}},
 		},
 		{
-			path: membersPath + "/{id}", template: "member", title: "Member", section: membersPath,
-			show: showMember,
-			actions: []action{
+			Path: membersPath + "/{id}", Template: "member", Title: "Member", Section: membersPath,
+			Show: showMember,
+			Actions: []action{
 				{
-					form: "member-edit", done: "The role was changed. A new role ends the person's sessions.",
-					do: func(req *pageRequest) (outcome, error) {
-						return goTo(req.path()), req.submit(api.UpdateMember, memberForm, values{"id": req.id()})
-					},
+					Form: "member-edit", Done: "The role was changed. A new role ends the person's sessions.",
+					Do: submit("", api.UpdateMember, memberForm),
 				},
-				{verb: "link", form: "member-link", do: func(req *pageRequest) (outcome, error) {
-					made, err := ask(req, api.LinkMember, values{"id": req.id()})
-					return reveal(made), err
-				}},
+				{Verb: "link", Form: "member-link", Do: reveal(api.LinkMember, form{})},
 				{
-					verb: "remove", form: "member-remove", done: "The member was removed and is signed out.",
-					do: func(req *pageRequest) (outcome, error) {
-						return goTo(membersPath), req.run(api.RemoveMember, values{"id": req.id()})
-					},
+					Verb: "remove", Form: "member-remove", Done: "The member was removed and is signed out.",
+					Do: run(membersPath, api.RemoveMember),
 				},
 			},
 		},
@@ -120,17 +109,17 @@ func memberPages() []page {
 }
 
 func showMember(req *pageRequest) (any, error) {
-	member, err := ask(req, api.GetMember, values{"id": req.id()})
+	member, err := site.Ask(req, api.GetMember, values{"id": req.ID()})
 	if err != nil {
 		return nil, err
 	}
 	shown := memberData{
-		Member: member, Edit: req.form(memberForm.With("role", req.roles(member.Role))),
-		Remove: req.form(ui.Button("member-remove", req.path()+"/remove", "Remove member",
-			req.phrase("Remove %s? They are signed out at once.", member.Email))),
+		Member: member, Edit: req.Form(memberForm.With("role", req.roles(member.Role))),
+		Remove: req.Form(ui.Button("member-remove", req.Path()+"/remove", "Remove member",
+			req.Phrase("Remove %s? They are signed out at once.", member.Email))),
 	}
 	if member.State != "active" || req.session.has(member.Role) && req.session.Role != member.Role {
-		shown.Link = req.form(ui.Button("member-link", req.path()+"/link", "Make a new link", ""))
+		shown.Link = req.Form(ui.Button("member-link", req.Path()+"/link", "Make a new link", ""))
 	}
 	return shown, nil
 }
@@ -154,9 +143,9 @@ func (d auditData) Name(id string) string {
 
 func auditPage() page {
 	return page{
-		path: auditPath, template: "audit", title: "Audit log",
-		show: func(req *pageRequest) (any, error) {
-			entries, err := ask(req, api.ListAuditLog, req.cursor())
+		Path: auditPath, Template: "audit", Title: "Audit log",
+		Show: func(req *pageRequest) (any, error) {
+			entries, err := site.Ask(req, api.ListAuditLog, req.Cursor())
 			if err != nil {
 				return nil, err
 			}
@@ -164,7 +153,7 @@ func auditPage() page {
 			if err != nil {
 				return nil, err
 			}
-			shown := auditData{Entries: entries.Data, Pager: req.pager(entries.NextCursor), Names: make(map[string]string)}
+			shown := auditData{Entries: entries.Data, Pager: req.Pager(entries.NextCursor), Names: make(map[string]string)}
 			for i := range members {
 				shown.Names[members[i].ID] = members[i].Email
 			}

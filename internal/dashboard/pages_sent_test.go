@@ -97,9 +97,9 @@ func TestDeletes(t *testing.T) {
 	}
 	r := newBareFixture(t)
 	r.answer("DELETE /knowledge-bases/kb_1/documents/doc_1", http.StatusNoContent, "")
-	w := r.submit(t, "/dashboard/knowledge/kb_1/delete-document", url.Values{"document": {"doc_1"}})
+	w := r.submit(t, "/dashboard/knowledge/kb_1/delete-document", url.Values{"docId": {"doc_1"}})
 	requireTo(t, w, "/dashboard/knowledge/kb_1", "document-delete")
-	w = r.submit(t, "/dashboard/knowledge/kb_1/delete-document", url.Values{"document": {"../../../agents/agt_1"}})
+	w = r.submit(t, "/dashboard/knowledge/kb_1/delete-document", url.Values{"docId": {"../../../agents/agt_1"}})
 	require.Equal(t, http.StatusNotFound, w.Code, "no name of a document reaches another resource")
 	require.NotEqual(t, "/agents/agt_1", r.last(t, http.MethodDelete).path)
 }
@@ -113,8 +113,16 @@ func (r *fixture) upload(t *testing.T, fileName, content string, typed map[strin
 // uploadTo sends a form with a file.
 func (r *fixture) uploadTo(t *testing.T, path, fileName, content string, typed map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
-	var body bytes.Buffer
-	parts := multipart.NewWriter(&body)
+	body, mediaType := fileForm(t, fileName, content, typed)
+	sent := httptest.NewRequest(http.MethodPost, path, body)
+	sent.Header.Set("Content-Type", mediaType)
+	return r.serve(t, sent)
+}
+
+func fileForm(t *testing.T, fileName, content string, typed map[string]string) (body *bytes.Buffer, mediaType string) {
+	t.Helper()
+	body = new(bytes.Buffer)
+	parts := multipart.NewWriter(body)
 	file, err := parts.CreateFormFile("file", fileName)
 	require.NoError(t, err)
 	_, err = file.Write([]byte(content))
@@ -123,9 +131,7 @@ func (r *fixture) uploadTo(t *testing.T, path, fileName, content string, typed m
 		require.NoError(t, parts.WriteField(name, value))
 	}
 	require.NoError(t, parts.Close())
-	sent := httptest.NewRequest(http.MethodPost, path, &body)
-	sent.Header.Set("Content-Type", parts.FormDataContentType())
-	return r.serve(t, sent)
+	return body, parts.FormDataContentType()
 }
 
 func TestUpload(t *testing.T) {

@@ -140,8 +140,8 @@ func TestOverTheRealAPI(t *testing.T) {
 	require.Len(t, b.cookies, 2, "the session's and the device's")
 
 	for _, p := range pages(nil) {
-		if p.template != "" && !strings.Contains(p.path, "{id}") {
-			b.opens(t, p.path)
+		if p.Template != "" && !strings.Contains(p.Path, "{id}") {
+			b.opens(t, p.Path)
 		}
 	}
 	require.Contains(t, b.opens(t, "/dashboard"), "First steps")
@@ -238,7 +238,7 @@ func TestPagesAreCharged(t *testing.T) {
 	b := signedIn(t, dashboard, db)
 	last := addAgents(t, db, 1)
 	budget := handlers.NewByteBudget(2 << 20) // 512 KiB for one organization alone
-	dashboard.config.Bodies = budget
+	dashboard.Bodies = budget
 	client := handlertest.OpenNoWindow(t, handlertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = "localhost:8080"
 		dashboard.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
 
@@ -40,17 +41,17 @@ type callsData struct {
 
 func walletPage() page {
 	return page{
-		path: walletPath, template: "wallet", title: "Wallet & usage",
-		show: showWallet,
-		relays: []relay{
-			{method: http.MethodGet, name: "transactions.csv", ask: tableFile("/wallet/transactions")},
-			{method: http.MethodGet, name: "calls.csv", ask: tableFile("/wallet/calls")},
+		Path: walletPath, Template: "wallet", Title: "Wallet & usage",
+		Show: showWallet,
+		Relays: []relay{
+			{Method: http.MethodGet, Name: "transactions.csv", Do: tableFile("/wallet/transactions")},
+			{Method: http.MethodGet, Name: "calls.csv", Do: tableFile("/wallet/calls")},
 		},
 	}
 }
 
 // environment returns the wallet's environment in the address.
-func (req *pageRequest) environment() string { return cmp.Or(req.query("environment"), "live") }
+func (req *pageRequest) environment() string { return cmp.Or(req.Query("environment"), "live") }
 
 // walletAddress returns an address of the dashboard for a wallet.
 func walletAddress(path, environment string) string {
@@ -61,14 +62,10 @@ func walletAddress(path, environment string) string {
 }
 
 // tableFile requests a list as CSV.
-func tableFile(path string) func(req *pageRequest) (*http.Request, error) {
-	return func(req *pageRequest) (*http.Request, error) {
+func tableFile(path string) func(req *pageRequest) error {
+	return func(req *pageRequest) error {
 		query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
-		r, err := req.apiRequest(http.MethodGet, path, query, nil)
-		if err == nil {
-			r.Header.Set("Accept", "text/csv")
-		}
-		return r, err
+		return req.pass(http.MethodGet, path+"?"+query.Encode(), "text/csv", nil)
 	}
 }
 
@@ -78,47 +75,47 @@ func showWallet(req *pageRequest) (any, error) {
 		Environment: environment, Calls: walletAddress(walletPath+"/calls", environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
-	wallet, err := ask(req, api.GetWallet, values{"environment": environment})
+	wallet, err := site.Ask(req, api.GetWallet, values{"environment": environment})
 	if err != nil {
 		return nil, err
 	}
 	shown.Figures = []ui.Figure{
 		req.balance(wallet, ""), {
-			ID: "held", Label: req.say.T("Reserved for running calls"), Icon: "loader-circle",
-			Value: req.say.Amount(wallet.HeldMicros), Micros: wallet.HeldMicros,
+			ID: "held", Label: req.Say.T("Reserved for running calls"), Icon: "loader-circle",
+			Value: req.Say.Amount(wallet.HeldMicros), Micros: wallet.HeldMicros,
 		},
 	}
 	if err := req.askSpend(&shown); err != nil {
 		return nil, err
 	}
-	in := req.cursor()
+	in := req.Cursor()
 	in["environment"], in["limit"] = environment, "20"
-	transactions, err := askTable[api.TransactionObject](req, api.ListTransactions, in)
+	transactions, err := site.AskTable[api.TransactionObject](req, api.ListTransactions, in)
 	if err != nil {
 		return nil, err
 	}
-	shown.Transactions, shown.Pager = transactions.Data, req.pager(transactions.NextCursor)
+	shown.Transactions, shown.Pager = transactions.Data, req.Pager(transactions.NextCursor)
 	return shown, nil
 }
 
 // balance is the card of a wallet's balance.
 func (req *pageRequest) balance(wallet *api.WalletObject, path string) ui.Figure {
 	return ui.Figure{
-		ID: "balance", Label: req.say.T("Balance"), Icon: "wallet", Path: path,
-		Value: req.say.Amount(wallet.BalanceMicros), Micros: wallet.BalanceMicros,
+		ID: "balance", Label: req.Say.T("Balance"), Icon: "wallet", Path: path,
+		Value: req.Say.Amount(wallet.BalanceMicros), Micros: wallet.BalanceMicros,
 	}
 }
 
 // askSpend reads the data of the plot. Refused days are an error of the form, with the plot of the usual days.
 func (req *pageRequest) askSpend(shown *walletData) error {
-	spent, err := ask(req, api.GetSpend, values{"environment": shown.Environment, "from": req.query("from"), "to": req.query("to")})
+	spent, err := site.Ask(req, api.GetSpend, values{"environment": shown.Environment, "from": req.Query("from"), "to": req.Query("to")})
 	var refused *handlers.Error
 	if err != nil {
 		refused = handlers.AsError(err)
 		if refused.Field != "from" && refused.Field != "to" {
 			refused = nil
 		} else {
-			spent, err = ask(req, api.GetSpend, values{"environment": shown.Environment})
+			spent, err = site.Ask(req, api.GetSpend, values{"environment": shown.Environment})
 		}
 	}
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
@@ -127,9 +124,9 @@ func (req *pageRequest) askSpend(shown *walletData) error {
 	if shown.Spend = spent; spent == nil {
 		shown.Spend = new(api.SpendObject)
 	}
-	shown.Days = req.form(daysForm(shown, req.query("from"), req.query("to")))
+	shown.Days = req.Form(daysForm(shown, req.Query("from"), req.Query("to")))
 	if refused != nil {
-		shown.Days.Refuse(req.translated(refused))
+		shown.Days.Refuse(req.Translated(refused))
 	}
 	return nil
 }
@@ -141,10 +138,10 @@ func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*spending, er
 		return nil, err
 	}
 	if err != nil {
-		req.d.config.Logger.Error("the dashboard shows a page without its plot", "page", req.page.path, "error", err)
+		req.Site.Logger.Error("the dashboard shows a page without its plot", "page", req.R.Pattern, "error", err)
 		return nil, nil //nolint:nilnil // no plot is what the page shows
 	}
-	return newSpending(req.say, spent), nil
+	return newSpending(req.Say, spent), nil
 }
 
 func daysForm(shown *walletData, from, to string) form {
@@ -162,17 +159,17 @@ func daysForm(shown *walletData, from, to string) form {
 
 func callsPage() page {
 	return page{
-		path: walletPath + "/calls", template: "calls", title: "Calls",
-		show: func(req *pageRequest) (any, error) {
+		Path: walletPath + "/calls", Template: "calls", Title: "Calls",
+		Show: func(req *pageRequest) (any, error) {
 			environment := req.environment()
-			in := req.cursor()
+			in := req.Cursor()
 			in["environment"] = environment
-			calls, err := askTable[api.CallObject](req, api.ListCalls, in)
+			calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
 			if err != nil {
 				return nil, err
 			}
 			return callsData{
-				Environment: environment, Calls: calls.Data, Pager: req.pager(calls.NextCursor),
+				Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor),
 				File: walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
 			}, nil
 		},
@@ -193,19 +190,19 @@ type overviewData struct {
 }
 
 func showOverview(req *pageRequest) (any, error) {
-	wallet, err := ask(req, api.GetWallet, nil)
+	wallet, err := site.Ask(req, api.GetWallet, nil)
 	if err != nil {
 		return nil, err
 	}
 	shown := overviewData{Figures: []ui.Figure{req.balance(wallet, walletPath)}}
-	spent, err := ask(req, api.GetSpend, nil)
+	spent, err := site.Ask(req, api.GetSpend, nil)
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return nil, err
 	}
 	if shown.Plot != nil {
 		shown.Figures = append(shown.Figures, ui.Figure{
-			Label: req.say.T("Spent on models"), Icon: "receipt", Path: walletPath, Value: req.say.Amount(shown.Plot.Total), Micros: shown.Plot.Total,
-			Note: req.say.Tf("since %s", req.say.Day(shown.Plot.First)),
+			Label: req.Say.T("Spent on models"), Icon: "receipt", Path: walletPath, Value: req.Say.Amount(shown.Plot.Total), Micros: shown.Plot.Total,
+			Note: req.Say.Tf("since %s", req.Say.Day(shown.Plot.First)),
 		})
 	}
 	channels, err := everything(req, api.ListChannels)
@@ -218,12 +215,12 @@ func showOverview(req *pageRequest) (any, error) {
 			shown.Channels = append(shown.Channels, &channels[i])
 		}
 	}
-	agents, err := ask(req, api.ListAgents, values{"limit": "1"})
+	agents, err := site.Ask(req, api.ListAgents, values{"limit": "1"})
 	if err != nil {
 		return nil, err
 	}
 	shown.Agents = len(agents.Data)
-	waiting, err := ask(req, api.ListConversations, values{"limit": "10", "waiting": "true", "order": "recent"})
+	waiting, err := site.Ask(req, api.ListConversations, values{"limit": "10", "waiting": "true", "order": "recent"})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ const textPackage = "github.com/caddy-svc/caddy-svc/internal/ui/text"
 
 // pagePackages are the folders of the packages that write pages, this one among them.
 func pagePackages(t *testing.T) (folders []string) {
-	for _, pattern := range []string{".", "..", "../../dashboard", "../../console"} {
+	for _, pattern := range []string{".", "..", "../../site", "../../dashboard", "../../console"} {
 		found, err := filepath.Glob(filepath.Join(pattern, "*.go"))
 		require.NoError(t, err)
 		if len(found) > 0 {
@@ -232,14 +232,26 @@ func textsOfCode(t *testing.T, folder string, used found) {
 	}
 }
 
+// pathsOf are the packages whose types have texts.
+var pathsOf = map[string]string{".": textPackage, "..": strings.TrimSuffix(textPackage, "/text"), "../../site": strings.TrimSuffix(textPackage, "ui/text") + "site"}
+
+func folderOf(path string) string {
+	for folder, known := range pathsOf {
+		if known == path {
+			return folder
+		}
+	}
+	return ""
+}
+
 type textImporter struct {
 	t     *testing.T
 	files *token.FileSet
 }
 
 func (i textImporter) Import(path string) (*types.Package, error) {
-	folder, ours := map[string]string{textPackage: ".", strings.TrimSuffix(textPackage, "/text"): ".."}[path]
-	if !ours {
+	folder := folderOf(path)
+	if folder == "" {
 		return nil, os.ErrNotExist
 	}
 	for _, object := range checkPackage(i.t, i.files, folder, i).Defs {
@@ -264,8 +276,7 @@ func checkPackage(t *testing.T, files *token.FileSet, folder string, imports typ
 	}
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object)}
 	checker := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true, DisableUnusedImportCheck: true}
-	path := map[string]string{".": textPackage, "..": strings.TrimSuffix(textPackage, "/text")}[folder]
-	_, _ = checker.Check(path, files, parsed, info) // the other imports are missing
+	_, _ = checker.Check(pathsOf[folder], files, parsed, info) // the other imports are missing
 	return info
 }
 
