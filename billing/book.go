@@ -213,7 +213,7 @@ func (b *Book) settlement(s Settlement) (*settleOp, error) {
 		return nil, err
 	}
 	s.Call.Usage = s.Call.Usage.Bounded()
-	op := &settleOp{Settlement: s, keptBytes: b.keptBytes.Load()}
+	op := &settleOp{Settlement: s, keptBytes: b.keptBytes.Load(), cost: int64(0)}
 	if s.Price.free() && (s.VendorPrice.free() || s.Call.BYOK) {
 		return op, nil
 	}
@@ -221,6 +221,9 @@ func (b *Book) settlement(s Settlement) (*settleOp, error) {
 	row := priceRow{endpoint{call.Provider, call.UpstreamModel}, call.Model, call.AnsweringModel, s.Price, s.VendorPrice}
 	if op.priceID = b.prices.find(&row); op.priceID == 0 {
 		op.priceID, op.price = row.id(), new(row)
+	}
+	if call.Usage != (Usage{}) {
+		op.cost = vendorCost(&s.VendorPrice, call.Usage)
 	}
 	return op, nil
 }

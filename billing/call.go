@@ -157,10 +157,10 @@ type Attempt struct {
 	VendorPrice Price
 }
 
-// cost returns the operator's cost, or nil if it is unknown.
-func (a *Attempt) cost() any {
-	cost, err := a.VendorPrice.Cost(a.Usage)
-	if err != nil || a.Usage == (Usage{}) || a.VendorPrice == (Price{}) {
+// vendorCost returns the operator's cost of a usage, or nil if it is unknown.
+func vendorCost(price *Price, usage Usage) any {
+	cost, err := price.Cost(usage)
+	if err != nil || usage == (Usage{}) || *price == (Price{}) {
 		return nil
 	}
 	return cost

@@ -39,7 +39,8 @@ func TestCheckFinds(t *testing.T) {
 		"nothing":             {func(statement) {}, nil},
 		"ten times the price": {func(do statement) { moreSpent(do, 9*7) }, []string{"P1"}},
 		"an answer that was not charged": {func(do statement) {
-			do(`UPDATE calls SET charged_micros = 0, wallet_seq = NULL, balance_micros = NULL, completion_tokens = 0 WHERE id = 'call_last'`)
+			do(`UPDATE calls SET charged_micros = 0, wallet_seq = NULL, balance_micros = NULL, completion_tokens = 0, cost_micros = 0
+				WHERE id = 'call_last'`)
 			do(`UPDATE wallets SET balance_micros = balance_micros + 7, seq = seq - 1`)
 		}, []string{"P8"}},
 		"a call charged to a key of another organization": {func(do statement) {
@@ -72,7 +73,8 @@ func TestCheckFinds(t *testing.T) {
 			do(`DELETE FROM audit_log WHERE action = 'wallet.credit'`)
 		}, []string{"P7"}},
 
-		"a price that is missing": {func(do statement) { do(`DELETE FROM prices`) }, []string{"P1"}},
+		"a cost of the operator that no price gives": {func(do statement) { do(`UPDATE calls SET cost_micros = 3 WHERE id = 'call_last'`) }, []string{"P1"}},
+		"a price that is missing":                    {func(do statement) { do(`DELETE FROM prices`) }, []string{"P1"}},
 		"a price of another model": {func(do statement) {
 			do(`UPDATE calls SET model = 'm/other' WHERE id = 'call_charged'`)
 		}, []string{"P1"}},
@@ -423,7 +425,7 @@ func TestCheckStopsAtTwenty(t *testing.T) {
 	for i := range 25 {
 		execute(t, db, `INSERT INTO calls SELECT 'call_x' || $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0,
 			4, 0, usage_source, ended_at, 0, price_id, 60, 0, 0, wallet_seq, balance_micros, cache_write_tokens,
-				long_cache_write_tokens, reasoning_tokens FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
+				long_cache_write_tokens, reasoning_tokens, cost_micros FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
 	}
 	report, err := Check(t.Context(), db)
 	require.NoError(t, err)

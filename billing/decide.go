@@ -89,6 +89,7 @@ type callRow struct {
 
 	attempts []Attempt
 	priceID  int64 // 0 for a call without a price
+	cost     any   // the operator's, nil if it is unknown
 	reserved int64
 	settled  Settled
 	endedAt  int64
@@ -186,7 +187,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	if wallet == nil && s.ReservedMicros > 0 && !s.Void {
 		return Settled{}, fmt.Errorf("hold of call %s: organization %q: %w", s.Call.ID, s.Call.Wallet.OrgID, store.ErrNotFound)
 	}
-	row := callRow{Call: s.Call, attempts: s.Attempts, priceID: op.priceID, reserved: s.ReservedMicros, endedAt: b.now}
+	row := callRow{Call: s.Call, attempts: s.Attempts, priceID: op.priceID, cost: op.cost, reserved: s.ReservedMicros, endedAt: b.now}
 	var paid int64
 	if wallet == nil {
 		row.reserved = 0 // nothing can have been reserved

@@ -132,7 +132,7 @@ const (
 
 	costsOfCalls = `SELECT c.id, c.prompt_tokens, c.completion_tokens, c.cached_tokens, coalesce(c.cache_write_tokens, 0),
 			coalesce(c.long_cache_write_tokens, 0), c.charged_micros, c.shortfall_micros, c.ended_at, c.price_id,
-			p.id IS NOT NULL, ` + ratesOrZero + `
+			c.cost_micros, p.id IS NOT NULL, coalesce(p.vendor_price, ''), ` + ratesOrZero + `
 		FROM calls c LEFT JOIN prices p ON p.id = c.price_id AND p.model = c.model AND p.provider = c.provider
 		WHERE c.id > $1 AND c.id <= $2`
 	overchargedCalls = `SELECT id, 'charged ' || charged_micros || ', reserved ' || reserved_micros FROM calls
@@ -240,6 +240,7 @@ func searchParts(ctx context.Context, s *search) error {
 // searchCosts recomputes the cost of calls as they were charged.
 func searchCosts(ctx context.Context, s *search) error {
 	latest := s.now + clockLead // the database's clock may have been set back later
+	vendors := vendorPrices{}
 	return s.pages(ctx, "calls", func(ctx context.Context, after, through string) error {
 		return s.read(ctx, func(rows *sql.Rows) error {
 			var id string
@@ -247,29 +248,54 @@ func searchCosts(ctx context.Context, s *search) error {
 			var settled Settled
 			var price Price
 			var endedAt int64
-			var priceID sql.NullInt64
+			var priceID, stored sql.NullInt64
 			var priced bool
-			var tiers string
+			var tiers, vendor string
 			err := rows.Scan(&id, &usage.PromptTokens, &usage.CompletionTokens, &usage.CachedPromptTokens, &usage.CacheWriteTokens,
-				&usage.LongCacheWriteTokens, &settled.ChargedMicros, &settled.ShortfallMicros, &endedAt, &priceID, &priced,
+				&usage.LongCacheWriteTokens, &settled.ChargedMicros, &settled.ShortfallMicros, &endedAt, &priceID, &stored, &priced, &vendor,
 				&price.Input, &price.Output, &price.CachedInput, &price.CacheWrite, &price.LongCacheWrite, &tiers)
 			if err != nil {
 				return err
 			}
 			tiersErr := price.readTiers(tiers)
 			cost, costErr := price.Cost(usage)
+			vendorCost, vendorErr := vendors.cost(priced, vendor, usage)
 			sum, sumErr := addMicros(settled.ChargedMicros, settled.ShortfallMicros)
 			switch {
 			case priceID.Valid && !priced:
 				s.add(id, fmt.Sprintf("its price %d is missing, or of another model or provider", priceID.Int64))
 			case tiersErr != nil || costErr != nil || sumErr != nil || cost != sum:
 				s.add(id, fmt.Sprintf("charged %d, shortfall %d, cost %d", settled.ChargedMicros, settled.ShortfallMicros, cost))
+			case vendorErr != nil || vendorCost != stored:
+				s.add(id, fmt.Sprintf("its cost of %d is not by the operator's price, %d", stored.Int64, vendorCost.Int64))
 			case endedAt > latest:
 				s.add(id, fmt.Sprintf("it ended at %d, which is in the future", endedAt))
 			}
 			return nil
 		}, costsOfCalls, after, through)
 	})
+}
+
+// vendorPrices are the operator's prices by their stored text.
+type vendorPrices map[string]*Price
+
+// cost returns the operator's cost of a call. It is not valid if it is unknown.
+func (p vendorPrices) cost(priced bool, vendor string, usage Usage) (cost sql.NullInt64, err error) {
+	switch {
+	case !priced || usage == (Usage{}):
+		return sql.NullInt64{Valid: true}, nil
+	case vendor == "":
+		return cost, nil
+	}
+	if p[vendor] == nil {
+		p[vendor] = new(Price)
+		if err := p[vendor].readSteps(vendor); err != nil {
+			return cost, err
+		}
+	}
+	cost.Valid = true
+	cost.Int64, err = p[vendor].Cost(usage)
+	return cost, err
 }
 
 const (

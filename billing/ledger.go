@@ -40,6 +40,7 @@ type (
 		ride      *ride
 		keptBytes int64
 		priceID   int64     // 0 for a call that costs nobody anything
+		cost      any       // the operator's, nil if it is unknown
 		price     *priceRow // nil if its row is known to exist
 
 		settled Settled
@@ -441,7 +442,7 @@ func (b *batch) decide(books *books, op store.Op) {
 			if op.price != nil {
 				books.newPrices[op.priceID] = op.price
 			}
-			books.records = append(books.records, callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, endedAt: books.now})
+			books.records = append(books.records, callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, cost: op.cost, endedAt: books.now})
 			return
 		}
 		op.settled, op.refused = books.settle(op)

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -230,6 +231,22 @@ func (p *Price) readTiers(text string) error {
 	}
 	var tiers [MaxTiers]Tier
 	copy(tiers[:], read)
+	p.Tiers = NewTiers(tiers)
+	return nil
+}
+
+// readSteps reads a whole price as it is stored: its steps.
+func (p *Price) readSteps(text string) error {
+	var steps []Tier
+	if err := json.Unmarshal([]byte(text), &steps); err != nil || len(steps) == 0 {
+		return fmt.Errorf("read a price: %w", cmp.Or(err, ErrInvalidUsage))
+	}
+	*p = Price{
+		Input: steps[0].Input, Output: steps[0].Output, CachedInput: steps[0].CachedInput, CacheWrite: steps[0].CacheWrite,
+		LongCacheWrite: steps[0].LongCacheWrite,
+	}
+	var tiers [MaxTiers]Tier
+	copy(tiers[:], steps[1:])
 	p.Tiers = NewTiers(tiers)
 	return nil
 }

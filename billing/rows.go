@@ -108,8 +108,8 @@ var (
 	deleteHolds   = listSizes.Statement(`DELETE FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
 	insertEntries = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros,
 		balance_micros, created_at, audit_id, corrects) {list}`, 13, 0)
-	insertCalls    = listSizes.Statement(insertCall, 25, 0)
-	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 25, 0)
+	insertCalls    = listSizes.Statement(insertCall, 26, 0)
+	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 26, 0)
 	insertAttempts = listSizes.Statement(`INSERT INTO attempts (org_id, call_id, number, provider, upstream_model, failure, prompt_tokens,
 		completion_tokens, cost_micros) {list} ON CONFLICT (call_id, number) DO NOTHING`, 9, 0)
 )
@@ -117,7 +117,7 @@ var (
 const (
 	insertCall = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
 		completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros,
-		wallet_seq, balance_micros, cache_write_tokens, long_cache_write_tokens, reasoning_tokens) {list}`
+		wallet_seq, balance_micros, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, cost_micros) {list}`
 	insertPrice = `INSERT INTO prices (id, model, provider, upstream_model, answering_model, input_micros, output_micros, cached_input_micros,
 		cache_write_micros, long_cache_write_micros, tiers, vendor_price) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT DO NOTHING`
@@ -197,7 +197,7 @@ func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []call
 		return append(values, c.ID, c.RequestID, c.Wallet.OrgID, string(c.Wallet.Env), c.KeyID, c.Model, c.Provider, c.BYOK, c.Stream, c.Outcome,
 			c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.CachedPromptTokens, string(c.UsageSource), c.endedAt, max(0, c.DurationMS),
 			orNull(c.priceID), c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance,
-			orNull(c.Usage.CacheWriteTokens), orNull(c.Usage.LongCacheWriteTokens), orNull(c.Usage.ReasoningTokens))
+			orNull(c.Usage.CacheWriteTokens), orNull(c.Usage.LongCacheWriteTokens), orNull(c.Usage.ReasoningTokens), c.cost)
 	})
 	var attempts []attemptRow
 	for i := range calls {
@@ -208,7 +208,7 @@ func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []call
 	}
 	store.QueueList(tx, listSizes, insertAttempts, false, attempts, func(values []any, a attemptRow) []any {
 		return append(values, a.orgID, a.callID, a.number, a.Provider, a.UpstreamModel, a.Failure, a.Usage.PromptTokens, a.Usage.CompletionTokens,
-			a.cost())
+			vendorCost(&a.VendorPrice, a.Usage))
 	})
 }
 

@@ -28,7 +28,6 @@ type countedWallet struct {
 // searchUsage counts the calls of yesterday and today again. Calls up to a wallet's position don't change, so the wallet may be in use.
 func searchUsage(ctx context.Context, s *search) error {
 	first := s.now/dayMillis - 1
-	prices := usagePrices{}
 	return s.pages(ctx, "usage_wallets", func(ctx context.Context, after, through string) error {
 		wallets := map[WalletID]*countedWallet{}
 		err := s.read(ctx, func(rows *sql.Rows) error {
@@ -50,7 +49,7 @@ func searchUsage(ctx context.Context, s *search) error {
 			return err
 		}
 		for _, w := range wallets {
-			if err := s.searchDays(ctx, prices, w, first); err != nil || s.full() {
+			if err := s.searchDays(ctx, w, first); err != nil || s.full() {
 				return err
 			}
 		}
@@ -58,15 +57,8 @@ func searchUsage(ctx context.Context, s *search) error {
 	})
 }
 
-func addFigures(days map[int64]*Figures, day int64, figures *Figures) {
-	if days[day] == nil {
-		days[day] = new(Figures)
-	}
-	days[day].Add(figures)
-}
-
 // searchDays compares the figures of a wallet with its calls from a day on.
-func (s *search) searchDays(ctx context.Context, prices usagePrices, counted *countedWallet, first int64) error {
+func (s *search) searchDays(ctx context.Context, counted *countedWallet, first int64) error {
 	w, until, days := counted.usageWallet, counted.endedAt+1, map[int64]*Figures{}
 	if err := s.value(ctx, &w.seq, store.SelectSeqBefore, w.id.OrgID, string(w.id.Env), first*dayMillis); err != nil {
 		return err
@@ -75,7 +67,7 @@ func (s *search) searchDays(ctx context.Context, prices usagePrices, counted *co
 		return s.read(ctx, func(rows *sql.Rows) error { return each(rows) }, query, arguments...)
 	}
 	for w.endedAt, w.free = first*dayMillis-1, true; w.seq < w.last || w.free; {
-		err := prices.next(ctx, read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
+		err := nextUsage(ctx, read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
 		if err != nil {
 			return err
 		}

@@ -118,10 +118,10 @@ func fillScale(t *testing.T, db *store.DB, organizations, calls int) {
 		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || n, 1, '', 'wallet.credit', 'txn_' || n, 'org_' || n, ''
 			FROM ` + series("o", organizations),
 		fmt.Sprintf(`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
-				cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros)
+				cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, cost_micros, wallet_seq, balance_micros)
 			SELECT 'call_' || (100000000 + c.n * %d + o.n), 'r', 'org_' || o.n, 'live', 'key_' || o.n || '_' || c.n %% 2, 'm/' || o.n %% 5, 'p' || o.n %% 3,
 				FALSE, TRUE, CASE WHEN c.n %% 10 = 9 THEN 'provider_error' ELSE 'completed' END, 0, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0,
-				'provider', %d + CAST(c.n AS BIGINT) * %d, 1, o.n %% 15 + 1, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0,
+				'provider', %d + CAST(c.n AS BIGINT) * %d, 1, o.n %% 15 + 1, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 10 END, 0, CASE WHEN c.n %% 10 = 9 THEN 0 ELSE 4 END,
 				CASE WHEN c.n %% 10 < 9 THEN c.n - c.n / 10 + 2 END, CASE WHEN c.n %% 10 < 9 THEN 1000000 - 10 * (c.n - c.n / 10 + 1) END
 			FROM `, organizations, start, step) + series("c", calls) + ` CROSS JOIN ` + series("o", organizations) + ` ORDER BY 1`,
 	}

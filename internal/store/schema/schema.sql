@@ -338,6 +338,7 @@ CREATE TABLE calls (
 	cache_write_tokens      BIGINT  CHECK (cache_write_tokens > 0),
 	long_cache_write_tokens BIGINT  CHECK (long_cache_write_tokens > 0),
 	reasoning_tokens        BIGINT  CHECK (reasoning_tokens > 0),
+	cost_micros             BIGINT  CHECK (cost_micros >= 0),
 	CHECK (charged_micros <= reserved_micros),
 	CHECK (NOT byok OR reserved_micros = 0),
 	CHECK ((charged_micros > 0) = (wallet_seq IS NOT NULL) AND (wallet_seq IS NULL) = (balance_micros IS NULL))
