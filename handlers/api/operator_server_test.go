@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -284,6 +286,50 @@ func TestPostsCanBeRepeated(t *testing.T) {
 	status, text, _ = post(o.Serve, path, key, "b", `{"name":"shop 2"}`)
 	require.Equal(t, http.StatusCreated, status, "a refused request leaves its key free: "+text)
 	o.refused(t, errcode.InvalidRequest, "", http.MethodPost, path, key, `{`)
+}
+
+// TestPostsAfterAnInternalError: the Idempotency-Key of a request that ended with internal_error is free, so that a repetition runs.
+func TestPostsAfterAnInternalError(t *testing.T) {
+	t.Parallel()
+	o := operatorFixture(t)
+	key := o.all(t)
+	inTheWay := filepath.Join(filepath.Dir(o.DB.Location().DSN), "backups")
+	require.NoError(t, os.WriteFile(inTheWay, nil, 0o600))
+	status, text, _ := post(o.Serve, "/operator/backup", key, "a", "")
+	require.Equal(t, http.StatusInternalServerError, status, text)
+	require.NoError(t, os.Remove(inTheWay))
+	for _, repeated := range []bool{false, true} {
+		status, text, replayed := post(o.Serve, "/operator/backup", key, "a", "")
+		require.Equal(t, http.StatusCreated, status, text)
+		require.Equal(t, repeated, replayed)
+	}
+}
+
+// TestPostsAfterTheEndOfAProcess: a process has ended between a change and the storing of its answer. For five minutes a repetition is refused,
+// because the request may still run. Later it runs, and moves no money again.
+func TestPostsAfterTheEndOfAProcess(t *testing.T) {
+	t.Parallel()
+	o := operatorFixture(t)
+	id, key := operatorKey(t, o.DB, "shop site", nil, "wallet:write")
+	const path, body = "/operator/organizations/org_1/wallet/credits", `{"amountMicros":"1000","reference":"inv-1"}`
+	_, _, err := o.DB.OperatorRequests.Begin(t.Context(), store.OperatorRequest{
+		Hash: sha256.Sum256([]byte(id + " a")), Fingerprint: sha256.Sum256([]byte(path + "\n" + body)),
+	})
+	require.NoError(t, err)
+	book := billing.NewBook(o.DB)
+	_, err = book.Credit(t.Context(), "operator-key:shop site", liveWallet, 1000, "inv-1")
+	require.NoError(t, err)
+
+	status, text, _ := post(o.Serve, path, key, "a", body)
+	require.Equal(t, http.StatusConflict, status, text)
+	require.Contains(t, text, "5 minutes")
+	storetest.Fill(t, o.DB, fmt.Sprintf(`UPDATE operator_requests SET until = until - %d`, 5*time.Minute.Milliseconds()))
+	status, text, _ = post(o.Serve, path, key, "a", body)
+	require.Equal(t, http.StatusCreated, status, text)
+	require.Contains(t, text, `"replayed":true`)
+	wallet, err := book.Wallet(t.Context(), liveWallet)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, wallet.BalanceMicros)
 }
 
 // TestOneOfTwoNodesPosts: two nodes get the same requests at the same moment: with an Idempotency-Key one runs, and of two credits with one

@@ -25,8 +25,9 @@ type Repeats struct {
 // keepWait bounds the storing of an answer. The client may have gone.
 const keepWait = 10 * time.Second
 
-// once serves a request, or repeats the answer to an earlier one with the same Idempotency-Key. A request that failed may be repeated. After
-// an internal_error, or the end of the process, it is unknown whether the request did something, so a repetition is refused.
+// once serves a request, or repeats the answer to an earlier one with the same Idempotency-Key. A request that failed leaves its key free. If
+// the process ends before the answer is stored, a repetition is refused for five minutes and then runs. Each change is one transaction, so an
+// earlier request without an answer has done everything or nothing; names, references and external ids show a repetition which of both.
 func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()) error {
 	key := ""
 	if s.Repeats != nil && r.Method == http.MethodPost {
@@ -58,15 +59,13 @@ func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()
 	serve()
 	if answer.err == nil {
 		request.Status, request.Answer = int64(answer.status), s.Repeats.Ring.Seal(answer.body, vault.OperatorAnswer(request.Hash))
-	} else if handlers.AsError(answer.err).Code == errcode.InternalError {
-		return answer.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepWait)
 	defer cancel()
-	if err := s.Repeats.DB.OperatorRequests.End(ctx, request); err != nil {
-		return handlers.Internal(fmt.Errorf("keeping the answer to an Idempotency-Key: %w", err))
+	if err := s.Repeats.DB.OperatorRequests.End(ctx, request); err != nil && answer.err != nil {
+		return handlers.Internal(errors.Join(answer.err, fmt.Errorf("freeing an Idempotency-Key: %w", err)))
 	}
-	return answer.err
+	return answer.err // a client with its answer needs no kept one
 }
 
 // replay gives the answer of a stored request again.
@@ -74,7 +73,7 @@ func (k *Repeats) replay(answer *answer, stored store.OperatorRequest) (err erro
 	if stored.Status == 0 {
 		return &handlers.Error{
 			Code:    errcode.Conflict,
-			Message: "A request with this Idempotency-Key runs, or failed in an unknown state. Check what it did before you use another key.",
+			Message: "A request with this Idempotency-Key runs, or its process has ended. Repeat it for its answer, for up to 5 minutes.",
 		}
 	}
 	if answer.body, err = k.Ring.Open(stored.Answer, vault.OperatorAnswer(stored.Hash)); err != nil {

@@ -5,8 +5,12 @@ import (
 	"context"
 )
 
-// operatorRequestLifetime is for how long an Idempotency-Key of the operator's interface counts, in milliseconds.
-const operatorRequestLifetime = 24 * 60 * 60 * 1000
+// How long an Idempotency-Key of the operator's interface counts: while its request runs, or if its process ended, and after its answer, in
+// milliseconds.
+const (
+	operatorRequestRuns     = 5 * 60 * 1000
+	operatorRequestLifetime = 24 * 60 * 60 * 1000
+)
 
 // OperatorRequest is a request with an Idempotency-Key to the operator's interface.
 type OperatorRequest struct {
@@ -30,7 +34,7 @@ func (o OperatorRequests) Begin(ctx context.Context, request OperatorRequest) (s
 			return err
 		}
 		begun, err := Changed(ctx, tx, `INSERT INTO operator_requests (hash, fingerprint, status, until) VALUES ($1, $2, 0, $3)
-			ON CONFLICT (hash) DO NOTHING RETURNING until`, request.Hash[:], request.Fingerprint[:], tx.Now()+operatorRequestLifetime)
+			ON CONFLICT (hash) DO NOTHING RETURNING until`, request.Hash[:], request.Fingerprint[:], tx.Now()+operatorRequestRuns)
 		if err != nil || begun {
 			return err
 		}
@@ -50,10 +54,11 @@ func (o OperatorRequests) Begin(ctx context.Context, request OperatorRequest) (s
 func (o OperatorRequests) End(ctx context.Context, request OperatorRequest) error {
 	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		if request.Status == 0 {
-			tx.Queue(AnyRows, `DELETE FROM operator_requests WHERE hash = $1`, request.Hash[:])
+			tx.Queue(AnyRows, `DELETE FROM operator_requests WHERE hash = $1 AND fingerprint = $2`, request.Hash[:], request.Fingerprint[:])
 			return nil
 		}
-		tx.Queue(AnyRows, `UPDATE operator_requests SET status = $2, answer = $3 WHERE hash = $1`, request.Hash[:], request.Status, request.Answer)
+		tx.Queue(AnyRows, `UPDATE operator_requests SET status = $3, answer = $4, until = $5 WHERE hash = $1 AND fingerprint = $2`,
+			request.Hash[:], request.Fingerprint[:], request.Status, request.Answer, tx.Now()+operatorRequestLifetime)
 		return nil
 	})
 }

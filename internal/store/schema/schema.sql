@@ -200,7 +200,7 @@ CREATE TABLE operator_keys (
 CREATE UNIQUE INDEX operator_keys_name ON operator_keys (name) WHERE revoked_at IS NULL;
 
 -- A request of an operator's key with an Idempotency-Key: hash is the SHA-256 of both, fingerprint of the request. status is its answer's, 0
--- while it runs, and answer the sealed body. A row counts until the moment until.
+-- while it runs, and answer the sealed body. A row counts until the moment until, which is near while it runs: its process may have ended.
 CREATE TABLE operator_requests (
 	hash        BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
 	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
