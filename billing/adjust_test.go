@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 func TestCreditIsIdempotentByReference(t *testing.T) {
@@ -58,6 +60,65 @@ func TestAdjust(t *testing.T) {
 		require.Equal(t, 25, count(t, db, `SELECT CAST(-sum(amount_micros) AS BIGINT) FROM ledger_tx WHERE account = 'sys:loss'`))
 		require.Equal(t, 2, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.adjust'`))
 	})
+}
+
+// TestCorrections: all corrections of a transaction together are never larger than it, however many people post them, on however many nodes, at the
+// same moment. A correction that was posted before is replayed.
+func TestCorrections(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 10_000)
+		correct := func(book *Book, micros int64, ref, corrects string) error {
+			_, err := book.Correct(t.Context(), "ops", acme, micros, "wrong", ref, corrects)
+			return err
+		}
+		credit, err := book.Credit(t.Context(), "ops", acme, 1_000, "invoice-1")
+		require.NoError(t, err)
+		require.ErrorIs(t, correct(book, -1_001, "a", credit.ID), ErrCorrected)
+		require.ErrorIs(t, correct(book, math.MinInt64+1, "a", credit.ID), ErrInsufficientCredits)
+		require.NoError(t, correct(book, -600, "a", credit.ID))
+		require.ErrorContains(t, correct(book, -401, "b", credit.ID), credit.ID+" is of 1000 micros, and its corrections are -600 micros")
+		require.ErrorIs(t, correct(book, -1, "c", "txn_none"), ErrNotPosted)
+
+		other := storetest.OpenAt(t, db.Location(), store.Options{Kinds: []store.Kind{Ledger}})
+		nodes := []*Book{book, NewBook(other)}
+		results := make(chan error, 8)
+		for i := range cap(results) {
+			go func() { results <- correct(nodes[i%2], -400, fmt.Sprint("undo ", i), credit.ID) }()
+		}
+		undone := 0
+		for range cap(results) {
+			if err := <-results; err == nil {
+				undone++
+			} else {
+				require.ErrorIs(t, err, ErrCorrected)
+			}
+		}
+		require.Equal(t, 1, undone)
+		require.NoError(t, correct(book, -600, "a", credit.ID), "a repetition changes nothing")
+		requireWallet(t, book, 10_000, 0)
+
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
+		_, err = book.Settle(t.Context(), chargeOf("call_1", 60, 25))
+		require.NoError(t, err)
+		require.ErrorIs(t, correct(book, 26, "d", "call_1"), ErrCorrected)
+		require.NoError(t, correct(book, 25, "d", "call_1"))
+		_, err = book.Correct(t.Context(), "ops", WalletID{acme.OrgID, store.Test}, 1, "wrong", "e", credit.ID)
+		require.ErrorIs(t, err, ErrNotPosted, "the transaction of another wallet")
+	})
+}
+
+// TestCorrectionsOfOneBatch: a batch counts its own corrections, and none that it refused.
+func TestCorrectionsOfOneBatch(t *testing.T) {
+	t.Parallel()
+	b := testBooks(1_500, 0)
+	b.corrected[correctedKey{acme, "txn_1"}] = &corrected{amount: 1_000, sum: 400}
+	for _, c := range []struct {
+		micros int64
+		err    error
+	}{{-1_400, nil}, {-1, ErrCorrected}, {math.MaxInt64, ErrOverflow}, {1_600, nil}, {400, nil}, {1, ErrCorrected}} {
+		_, err := b.post(posting{kind: EntryAdjust, wallet: acme, micros: c.micros, ref: fmt.Sprint(c.micros), corrects: "txn_1"})
+		require.ErrorIs(t, err, c.err)
+	}
 }
 
 func TestRefundOnce(t *testing.T) {

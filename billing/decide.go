@@ -20,6 +20,8 @@ type books struct {
 	calls   map[string]callFigures // of ended calls
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
+	// corrected are the transactions that postings of the batch correct.
+	corrected map[correctedKey]*corrected
 
 	newPrices  map[int64]*priceRow
 	newCalls   []callRow
@@ -102,6 +104,32 @@ type entryKey struct {
 	kind   EntryKind
 	wallet WalletID
 	ref    string
+}
+
+// correctedKey names a transaction of a wallet.
+type correctedKey struct {
+	wallet WalletID
+	id     string
+}
+
+// corrected is the amount of a transaction and the sum of its corrections.
+type corrected struct{ amount, sum int64 }
+
+// correct adds a correction to the sum of its transaction. The sum can't be larger than the amount of the transaction, in either direction, so
+// that two people can't undo the same transaction.
+func (b *books) correct(p posting) error {
+	of := b.corrected[correctedKey{p.wallet, p.corrects}]
+	if of == nil {
+		return ErrNotPosted
+	}
+	most := max(of.amount, -of.amount)
+	sum, err := addMicros(of.sum, p.micros)
+	if err != nil || sum > most || sum < -most {
+		return fmt.Errorf("%w: %s is of %s micros, and its corrections are %s micros", ErrCorrected, p.corrects, FormatMicros(of.amount),
+			FormatMicros(of.sum))
+	}
+	of.sum = sum
+	return nil
 }
 
 // hold reserves h and claims its key. Otherwise it returns the finished call with the key, or an error. Unless its
@@ -311,6 +339,11 @@ func (b *books) post(p posting) (Entry, error) {
 	balance, err := addMicros(wallet.balance, p.micros)
 	if err != nil {
 		return Entry{}, err
+	}
+	if p.corrects != "" {
+		if err := b.correct(p); err != nil {
+			return Entry{}, err
+		}
 	}
 	entry.BalanceMicros = balance
 	entry.Seq, entry.At = wallet.move(balance, b.now)

@@ -21,6 +21,7 @@ func testBooks(balance, held int64) *books {
 		holds:     map[string]*holdRow{},
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
+		corrected: map[correctedKey]*corrected{},
 		claims:    map[claimKey]*claimRow{},
 		newPrices: map[int64]*priceRow{},
 	}

@@ -290,6 +290,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 		holds:     make(map[string]*holdRow, len(b.held)),
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
+		corrected: map[correctedKey]*corrected{},
 		claims:    make(map[claimKey]*claimRow, len(b.running)),
 		newPrices: map[int64]*priceRow{},
 	}
@@ -334,7 +335,7 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	queueClaims(tx, true, b.finished, books)
 	queueEnded(tx, b.ended, books)
 	for _, op := range b.posts {
-		queueEntry(tx, entryKey{op.kind, op.wallet, op.ref}, books)
+		queuePosted(tx, op.posting, books)
 	}
 	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("read the books: %w", err)

@@ -7,8 +7,6 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // ErrRefReused is returned if a reference of the wallet already names a posting with another amount. The first posting remains.
@@ -19,6 +17,9 @@ var ErrNothingToRefund = errors.New("the call was not charged")
 
 // ErrNotPosted is returned for a correction of a transaction that the wallet doesn't have.
 var ErrNotPosted = errors.New("the wallet has no transaction with this id")
+
+// ErrCorrected is returned for a correction with which the corrections of its transaction would be larger than the transaction.
+var ErrCorrected = errors.New("the transaction can't be corrected by more than its amount")
 
 // EntryKind is the kind of a ledger transaction.
 type EntryKind string
@@ -126,15 +127,9 @@ func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
 }
 
-// Correct is [Book.Adjust] for a correction of one transaction of the wallet. It returns [ErrNotPosted] if the wallet has no transaction with the id.
+// Correct is [Book.Adjust] for a correction of one transaction of the wallet. It returns [ErrNotPosted] if the wallet has no transaction with the
+// id, and [ErrCorrected] if all corrections of the transaction would be larger than its amount.
 func (b *Book) Correct(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref, corrects string) (Entry, error) {
-	_, err := store.ReadRow(ctx, b.db, "find a transaction", store.ScanValue[int64], selectPosted, corrects, wallet.OrgID, string(wallet.Env))
-	if errors.Is(err, store.ErrNotFound) {
-		return Entry{}, ErrNotPosted
-	}
-	if err != nil {
-		return Entry{}, err
-	}
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor, corrects: corrects})
 }
 

@@ -20,9 +20,11 @@ var (
 const (
 	selectDueHolds = `SELECT org_id, env, id FROM holds WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
 	selectRefunded = `SELECT org_id, env FROM calls WHERE id = $1`
-	// selectPosted finds a posting of a wallet, or a charge.
-	selectPosted = `SELECT 1 FROM ledger_tx WHERE id = $1 AND org_id = $2 AND env = $3
-		UNION ALL SELECT 1 FROM calls WHERE id = $1 AND org_id = $2 AND env = $3 AND wallet_seq IS NOT NULL`
+	// selectCorrected reads the amount of a posting or a charge, and the sum of its corrections.
+	selectCorrected = `SELECT amount_micros, (SELECT CAST(coalesce(sum(amount_micros), 0) AS BIGINT) FROM ledger_tx
+			WHERE org_id = $1 AND env = $2 AND corrects = $3 AND corrects <> '')
+		FROM (SELECT amount_micros FROM ledger_tx WHERE id = $3 AND org_id = $1 AND env = $2
+			UNION ALL SELECT -charged_micros FROM calls WHERE id = $3 AND org_id = $1 AND env = $2 AND wallet_seq IS NOT NULL) AS corrected`
 	selectEntry = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq, corrects FROM ledger_tx
 		WHERE org_id = $1 AND env = $2 AND kind = $3 AND ref = $4`
 )
@@ -83,7 +85,9 @@ func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
 	return due, err
 }
 
-func queueEntry(tx store.Tx, key entryKey, books *books) {
+// queuePosted reads the transaction that a posting repeats, and the transaction that it corrects.
+func queuePosted(tx store.Tx, p posting, books *books) {
+	key := entryKey{p.kind, p.wallet, p.ref}
 	tx.QueueQuery(func(row store.Row) error {
 		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
 		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At, &entry.Seq, &entry.Corrects); err != nil {
@@ -92,6 +96,14 @@ func queueEntry(tx store.Tx, key entryKey, books *books) {
 		books.entries[key] = entry
 		return nil
 	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
+	if p.corrects == "" {
+		return
+	}
+	tx.QueueQuery(func(row store.Row) error {
+		c := new(corrected)
+		books.corrected[correctedKey{p.wallet, p.corrects}] = c
+		return row.Scan(&c.amount, &c.sum)
+	}, selectCorrected, key.wallet.OrgID, string(key.wallet.Env), p.corrects)
 }
 
 // OpenHolds counts the holds of running calls of all wallets, without the calls that are held from tranches.

@@ -287,7 +287,7 @@ type walletAdjustment struct {
 	WalletPosting
 
 	Reason   string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the customer can read it"`
-	Corrects string `json:"corrects,omitempty" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"The id of the transaction that it corrects"`
+	Corrects string `json:"corrects,omitempty" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"The id of the transaction that it corrects. All corrections of it together can't be larger than its amount"` //nolint:lll // a struct tag can't be broken
 }
 
 // postedObject is a transaction that the operator has posted.
@@ -316,12 +316,7 @@ func (d *Deps) adjustWallet(
 	if err != nil {
 		return nil, err
 	}
-	var entry billing.Entry
-	if in.Body.Corrects == "" {
-		entry, err = d.Book.Adjust(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference)
-	} else {
-		entry, err = d.Book.Correct(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference, in.Body.Corrects)
-	}
+	entry, err := d.Book.Correct(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference, in.Body.Corrects)
 	entry.Wallet = wallet // of a refused one, too
 	return d.posted(ctx, entry, err)
 }
@@ -352,7 +347,7 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*end
 		return nil, handlers.InvalidRequest("corrects", "The wallet has no transaction with this id.")
 	case errors.Is(err, billing.ErrOverflow):
 		return nil, handlers.InvalidRequest("amountMicros", "amountMicros is out of range: the balance must fit 64 bits.")
-	case errors.Is(err, billing.ErrRefReused), errors.Is(err, billing.ErrNothingToRefund):
+	case errors.Is(err, billing.ErrRefReused), errors.Is(err, billing.ErrNothingToRefund), errors.Is(err, billing.ErrCorrected):
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: err.Error() + ".", Cause: err}
 	case errors.Is(err, billing.ErrCreditsInTranches):
 		return nil, &handlers.Error{

@@ -212,13 +212,16 @@ func TestCorrectionsNameWhatTheyCorrect(t *testing.T) {
 	}
 	o.refused(t, errcode.InvalidRequest, "corrects", http.MethodPost, wallet+"/adjustments", key, undo("-1000", theirs["id"]))
 	o.refused(t, errcode.InvalidRequest, "corrects", http.MethodPost, wallet+"/adjustments", key, undo("-1000", "txn_none"))
-	o.refused(t, errcode.InsufficientCredits, "", http.MethodPost, wallet+"/adjustments", key, undo("-1001", credit["id"]))
+	more := o.ask(t, http.StatusCreated, http.MethodPost, wallet+"/credits", key, `{"amountMicros":"1","reference":"inv-2"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, wallet+"/adjustments", key, undo("-1001", credit["id"]))
+	o.refused(t, errcode.InsufficientCredits, "", http.MethodPost, wallet+"/adjustments", key, undo("-1002", credit["id"]))
+	o.ask(t, http.StatusCreated, http.MethodPost, wallet+"/adjustments", key, strings.Replace(undo("-1", more["id"]), "undo", "undo 2", 1))
 	undone := o.ask(t, http.StatusCreated, http.MethodPost, wallet+"/adjustments", key, undo("-1000", credit["id"]))
 	require.Equal(t, credit["id"], undone["corrects"])
 	require.Equal(t, true, o.ask(t, http.StatusCreated, http.MethodPost, wallet+"/adjustments", key, undo("-1000", credit["id"]))["replayed"])
 	o.refused(t, errcode.Conflict, "", http.MethodPost, wallet+"/adjustments", key, undo("-1000", undone["id"]))
 	rows := o.ask(t, http.StatusOK, http.MethodGet, wallet+"/transactions", key, "")["data"].([]any)
-	require.Len(t, rows, 2)
+	require.Len(t, rows, 4)
 	require.Equal(t, credit["id"], rows[0].(map[string]any)["corrects"])
 	require.Equal(t, "0", o.ask(t, http.StatusOK, http.MethodGet, wallet, key, "")["balanceMicros"])
 }

@@ -169,7 +169,7 @@ var readWhole = []string{
 // environments, and in the bounded parts of the operator's searches.
 var searched = []string{
 	"SCAN people", "SCAN booked", "SCAN charged", "SCAN uncharged", "SCAN history", "SCAN beginning", "SCAN walk", "SCAN numbers", "SCAN search", "SCAN e",
-	"SCAN named", "SCAN hinted", "SCAN queued", "SCAN unanswered", "SCAN waiting", "SCAN paged",
+	"SCAN named", "SCAN hinted", "SCAN corrected", "SCAN queued", "SCAN unanswered", "SCAN waiting", "SCAN paged",
 }
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.
@@ -428,9 +428,9 @@ func runMoney(t *testing.T, db *store.DB) {
 	if counter := db.Windows(); counter != nil {
 		runWindows(t, counter)
 	}
-	_, err := book.Credit(ctx, "cli", wallet, 100, "r")
+	credit, err := book.Credit(ctx, "cli", wallet, 100, "r")
 	require.NoError(t, err)
-	_, err = book.Adjust(ctx, "cli", wallet, -1, "because", "r")
+	_, err = book.Correct(ctx, "cli", wallet, -1, "because", "r", credit.ID)
 	require.NoError(t, err)
 	claim := &billing.Claim{KeyHash: [32]byte{1}, Fingerprint: [32]byte{1}}
 	for _, id := range []string{"call_a", "call_b"} { // the second one is replayed

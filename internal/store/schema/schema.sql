@@ -307,6 +307,7 @@ CREATE TABLE ledger_tx (
 	UNIQUE (org_id, env, wallet_seq),
 	UNIQUE (org_id, env, kind, ref)
 ) {table};
+CREATE INDEX ledger_tx_corrects ON ledger_tx (org_id, env, corrects) WHERE corrects <> '';
 
 -- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
 -- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and
