@@ -130,7 +130,7 @@ func walletCommand(f *commandFlags) *cobra.Command {
 	flags := map[string]string{"environment": "env", "amountMicros": "micros", "reference": "ref"}
 	return noun(&cobra.Command{
 		Use:   "wallet",
-		Short: "Credits, adjusts, refunds and shows the wallets of an organization",
+		Short: "Credits, adjusts, refunds and shows the wallets of an organization and its calls",
 		Long: `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
 
 Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
@@ -149,6 +149,11 @@ The command can be repeated safely: the same reference with the same amount is b
 		},
 		operation{
 			Operation: api.RefundCall, verb: "refund", noun: "call", flags: flags, example: "  $ caddy svc wallet refund call_… --ref ticket-4711",
+		},
+		operation{
+			Operation: api.ListCalls, verb: "calls", flags: flags, newest: true,
+			columns: []string{"at", "id", "keyId", "model", "outcome", "promptTokens", "completionTokens", "chargedMicros"},
+			example: "  $ caddy svc wallet calls --org org_… --key-id key_… --from 2026-11-01 --limit 20",
 		},
 		operation{
 			Operation: api.GetWallet, verb: "show", flags: flags,

@@ -95,6 +95,10 @@ func TestWalletRefundCommand(t *testing.T) {
 	c.json("wallet", "credit", "--org", org, "--micros", "100", "--ref", "a", "--env", "test")
 	c.charge(billing.WalletID{OrgID: org, Env: store.Test}, "call_1", 30)
 	require.Equal(t, "70", c.json("wallet", "show", "--org", org, "--env", "test")["balanceMicros"])
+	for outcome, calls := range map[string]int{"completed": 1, "client_gone": 0} {
+		require.Len(t, c.json("wallet", "calls", "--org", org, "--env", "test", "--model", "local/echo", "--outcome", outcome)["data"], calls)
+	}
+	require.Regexp(t, `\n\S+ +call_1 +- +local/echo +completed +0 +30 +30\n`, c.run("", "wallet", "calls", "--org", org, "--env", "test").stdout)
 
 	refund := c.json("wallet", "refund", "call_1", "--ref", "ticket-4711")
 	require.Equal(t, "30", refund["amountMicros"])

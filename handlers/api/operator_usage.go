@@ -128,8 +128,9 @@ func (d *Deps) usage(principal *identity.Principal, in *UsageQuery) (*endpoint.S
 	query := billing.UsageQuery{By: in.By, Wallet: wallet, Model: in.Model, From: stretch.From, Until: stretch.Until}
 	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[usageRow, UsageObject]{
 		name: "usage-" + string(in.By) + "-" + string(wallet.Env),
-		read: func(ctx context.Context, stretch billing.Stretch) ([]usageRow, error) {
-			return d.usageRows(ctx, query, stretch)
+		read: func(ctx context.Context, stretch billing.Stretch) (rows []usageRow, _ billing.Place, err error) {
+			rows, err = d.usageRows(ctx, query, stretch)
+			return rows, billing.Place{}, err
 		},
 		place: func(row *usageRow) billing.Place { return billing.Place{Seq: row.position} },
 		show:  func(row *usageRow) UsageObject { return showUsage(in.By, row) },

@@ -23,8 +23,8 @@ type TableQuery struct {
 type table[Row, T any] struct {
 	// name of the file.
 	name string
-	// read reads a stretch in one bounded read. Its errors are answers.
-	read  func(ctx context.Context, stretch billing.Stretch) ([]Row, error)
+	// read reads a stretch in bounded reads. next is the place from which to read on if it stopped early, else zero. Its errors are answers.
+	read  func(ctx context.Context, stretch billing.Stretch) (rows []Row, next billing.Place, err error)
 	place func(*Row) billing.Place
 	show  func(*Row) T
 	// columns have the names of T's members, and cells are their contents. Texts that others have chosen go through
@@ -41,39 +41,43 @@ func tableOf[T any](o endpoint.Operation) endpoint.Operation {
 
 // tableBody returns a table in the form that the client requested.
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
-	page := func(rows []Row) *pageOf[T] {
-		return endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
+	page := func(rows []Row, next billing.Place) *pageOf[T] {
+		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
+		if list.Body.NextCursor == nil && next != (billing.Place{}) {
+			list.Body.NextCursor = endpoint.Cursor(placeText(next))
+		}
+		return list
 	}
 	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
 		asCSV := in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
 		if asCSV {
 			stretch.Rows = billing.MaxHistoryRows
 		}
-		rows, err := t.read(r.Context(), stretch)
+		rows, next, err := t.read(r.Context(), stretch)
 		if err != nil {
 			return nil, err
 		}
 		if asCSV {
 			return func() error {
-				t.writeCSV(w, r, stretch, rows)
+				t.writeCSV(w, r, stretch, rows, next)
 				return nil
 			}, nil
 		}
-		body := handlers.Marshal(page(rows).Body)
+		body := handlers.Marshal(page(rows, next).Body)
 		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
 	})
 	return stream.Or(func(ctx context.Context) (any, error) {
-		rows, err := t.read(ctx, stretch)
+		rows, next, err := t.read(ctx, stretch)
 		if err != nil {
 			return nil, err
 		}
-		return page(rows), nil
+		return page(rows, next), nil
 	})
 }
 
-// writeCSV writes the first rows and then the whole rest of the table page by page, with no open transaction between two reads. When a
+// writeCSV writes the first rows, after which next is the place to read on, and then the whole rest of the table page by page, with no open transaction between two reads. When a
 // read fails after the first bytes were sent, it cuts the connection, so that the part can't be mistaken for the whole.
-func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch, rows []Row) {
+func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch, rows []Row, next billing.Place) {
 	file := newCSVFile(w, t.name)
 	file.row(t.columns)
 	for {
@@ -81,16 +85,20 @@ func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch 
 			shown := t.show(&rows[i])
 			file.row(t.cells(&shown))
 		}
-		if len(rows) < billing.MaxHistoryRows {
+		switch {
+		case next != (billing.Place{}):
+			stretch.After = next
+		case len(rows) < billing.MaxHistoryRows:
 			file.flush()
 			return
+		default:
+			stretch.After = t.place(&rows[len(rows)-1])
 		}
-		stretch.After = t.place(&rows[len(rows)-1])
 		if !file.flush() {
 			return // the client is gone
 		}
 		var err error
-		if rows, err = t.read(r.Context(), stretch); err != nil {
+		if rows, next, err = t.read(r.Context(), stretch); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}

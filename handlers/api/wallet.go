@@ -195,12 +195,12 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 	}
 	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[billing.Entry, TransactionObject]{
 		name: "transactions-" + string(wallet.Env),
-		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
+		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, billing.Place, error) {
 			entries, err := d.Wallets.Entries(ctx, wallet, stretch)
 			if err != nil {
-				return nil, handlers.Internal(fmt.Errorf("reading transactions: %w", err))
+				return nil, billing.Place{}, handlers.Internal(fmt.Errorf("reading transactions: %w", err))
 			}
-			return entries, nil
+			return entries, billing.Place{}, nil
 		},
 		place:   func(row *billing.Entry) billing.Place { return row.Place() },
 		show:    showTransaction,
@@ -271,12 +271,58 @@ func showCall(c *placedCall) CallObject {
 // isTurn reports whether a call was made for a turn of a conversation and not for an HTTP request.
 func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_") }
 
-// placedCalls reads calls and the conversations of their turns.
-func (d *Deps) placedCalls(ctx context.Context, wallet billing.WalletID, stretch billing.Stretch) ([]placedCall, error) {
-	calls, err := d.Wallets.Calls(ctx, wallet, stretch)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading calls: %w", err))
+// CallQuery selects calls. It is exported for the framework, see [endpoint.PathID].
+type CallQuery struct {
+	HistoryQuery
+
+	KeyID   string `query:"keyId"   maxLength:"100" doc:"Only calls with this API key. A page of a list with keyId, model or outcome ends after 5,000 calls were looked at; its nextCursor goes on"` //nolint:lll // a struct tag can't be broken
+	Model   string `query:"model"   maxLength:"200" doc:"Only calls of this model"`
+	Outcome string `query:"outcome" maxLength:"100" doc:"Only calls that ended so, such as completed"`
+}
+
+// selects reports whether the query selects a call.
+func (q *CallQuery) selects(c *billing.EndedCall) bool {
+	return (q.KeyID == "" || q.KeyID == c.KeyID) && (q.Model == "" || q.Model == c.Model) && (q.Outcome == "" || q.Outcome == c.Outcome)
+}
+
+// selectionReads is the largest number of reads, of [billing.MaxHistoryRows] calls each, for a page of selected calls. No index has the calls of
+// a key or a model, because each call would have to write it.
+const selectionReads = 5
+
+// selectedCalls reads the calls of a stretch that a query selects. If it has looked at many calls and found too few, next is the place from which
+// to read on.
+func (d *Deps) selectedCalls(
+	ctx context.Context, wallet billing.WalletID, stretch billing.Stretch, q *CallQuery,
+) (calls []billing.EndedCall, next billing.Place, err error) {
+	if q.KeyID == "" && q.Model == "" && q.Outcome == "" {
+		calls, err = d.Wallets.Calls(ctx, wallet, stretch)
+		return calls, next, err
 	}
+	wanted := stretch.Rows
+	stretch.Rows = billing.MaxHistoryRows
+	for range selectionReads {
+		read, err := d.Wallets.Calls(ctx, wallet, stretch)
+		if err != nil {
+			return nil, next, err
+		}
+		for i := range read {
+			if !q.selects(&read[i]) {
+				continue
+			}
+			if calls = append(calls, read[i]); len(calls) == wanted {
+				return calls, next, nil
+			}
+		}
+		if len(read) < billing.MaxHistoryRows {
+			return calls, next, nil
+		}
+		stretch.After = read[len(read)-1].Place()
+	}
+	return calls, stretch.After, nil
+}
+
+// placedCalls returns calls with the conversations of their turns.
+func (d *Deps) placedCalls(ctx context.Context, wallet billing.WalletID, calls []billing.EndedCall) ([]placedCall, error) {
 	placed := make([]placedCall, len(calls))
 	var turns []string
 	for i := range calls {
@@ -295,15 +341,20 @@ func (d *Deps) placedCalls(ctx context.Context, wallet billing.WalletID, stretch
 	return placed, nil
 }
 
-func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
+func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *struct{ CallQuery }) (*endpoint.Stream, error) {
 	wallet, stretch, err := in.rows(principal, true)
 	if err != nil {
 		return nil, err
 	}
 	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[placedCall, CallObject]{
 		name: "calls-" + string(wallet.Env),
-		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, error) {
-			return d.placedCalls(ctx, wallet, stretch)
+		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, billing.Place, error) {
+			calls, next, err := d.selectedCalls(ctx, wallet, stretch, &in.CallQuery)
+			if err != nil {
+				return nil, next, handlers.Internal(fmt.Errorf("reading calls: %w", err))
+			}
+			placed, err := d.placedCalls(ctx, wallet, calls)
+			return placed, next, err
 		},
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,

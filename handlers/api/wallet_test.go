@@ -298,7 +298,61 @@ func TestCallsAsCSV(t *testing.T) {
 	require.Equal(t, rows[:1], o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "stranger")), "the header is always there")
 }
 
-// history is a wallet with many calls whose reads fail after some.
+// TestSelectedCalls: calls by key, model and outcome, in pages and as CSV. However few are selected, a page looks at 5,000 calls.
+func TestSelectedCalls(t *testing.T) {
+	t.Parallel()
+	o := funded(t)
+	for i, call := range []billing.Call{
+		{Model: "echo/a", KeyID: "key_a", Outcome: "completed"},
+		{Model: "echo/b", KeyID: "key_a", Outcome: "client_gone"},
+		{Model: "echo/a", KeyID: "key_b", Outcome: "provider_error"},
+		{Model: "echo/a", KeyID: "key_a", Outcome: "client_gone"},
+	} {
+		call.ID, call.Wallet, call.Usage = fmt.Sprint("call_", i), liveWallet, billing.Usage{CompletionTokens: int64(i % 2)}
+		o.charge(t, apiNow().Add(time.Duration(i-10)*time.Hour), call)
+	}
+	for query, want := range map[string][]string{
+		"keyId=key_a": {"call_3", "call_1", "call_0"}, "model=echo/a": {"call_3", "call_2", "call_0"}, "outcome=client_gone": {"call_3", "call_1"},
+		"keyId=key_a&model=echo/a&outcome=completed": {"call_0"}, "keyId=%25": nil, "keyId=key_a&to=2026-11-20": nil,
+	} {
+		var paged, table []string
+		for address, more := "/wallet/calls?limit=1&"+query, true; more; {
+			page := o.ask(t, http.StatusOK, http.MethodGet, address, "owner", "")
+			for _, call := range elements(t, page) {
+				paged = append(paged, call["id"].(string))
+			}
+			var next string
+			if next, more = page["nextCursor"].(string); more {
+				address = "/wallet/calls?limit=1&" + query + "&cursor=" + next
+			}
+		}
+		require.Equal(t, want, paged, query)
+		for _, row := range o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv&"+query, "owner"))[1:] {
+			table = append(table, row[0])
+		}
+		require.Equal(t, want, table, query)
+	}
+
+	const calls = 12_500
+	long := &history{calls: calls}
+	o.Wallets = long
+	address, reads := "/wallet/calls?keyId=key_last", []int{5, 5, 3}
+	for i, most := range reads {
+		long.reads = nil
+		page := o.ask(t, http.StatusOK, http.MethodGet, address, "owner", "")
+		require.Len(t, long.reads, most)
+		if i < len(reads)-1 {
+			require.Empty(t, page["data"])
+			address = "/wallet/calls?keyId=key_last&cursor=" + page["nextCursor"].(string)
+			continue
+		}
+		require.Nil(t, page["nextCursor"])
+		require.Equal(t, fmt.Sprint("call_", calls-1), elements(t, page)[0]["id"])
+	}
+	require.Len(t, o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv&keyId=key_last", "owner")), 2)
+}
+
+// history is a wallet with many calls, the last one with a key, whose reads fail after some.
 type history struct {
 	handlertest.WalletsFunc
 
@@ -312,7 +366,11 @@ func (h *history) Calls(_ context.Context, _ billing.WalletID, stretch billing.S
 		return nil, errors.New("disk I/O error")
 	}
 	for n := int(stretch.After.At); n < h.calls && len(page) < stretch.Rows; n++ {
-		page = append(page, billing.EndedCall{Call: billing.Call{ID: fmt.Sprintf("call_%d", n)}, EndedAt: int64(n + 1)})
+		call := billing.Call{ID: fmt.Sprintf("call_%d", n)}
+		if n == h.calls-1 {
+			call.KeyID = "key_last"
+		}
+		page = append(page, billing.EndedCall{Call: call, EndedAt: int64(n + 1)})
 	}
 	return page, nil
 }

@@ -60,14 +60,16 @@ func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object fu
 		shown := object(&rows[i])
 		size += len(handlers.Marshal(shown))
 		if i == q.limit() || i > 0 && size > maxPageBytes {
-			next := base64.RawURLEncoding.EncodeToString([]byte(id(&rows[i-1])))
-			list.NextCursor = &next
+			list.NextCursor = Cursor(id(&rows[i-1]))
 			break
 		}
 		list.Data = append(list.Data, shown)
 	}
 	return Answer(list)
 }
+
+// Cursor returns the nextCursor of a page whose last element has the id.
+func Cursor(id string) *string { return new(base64.RawURLEncoding.EncodeToString([]byte(id))) }
 
 // Timestamp returns a time as the endpoint groups show it: RFC 3339, UTC, milliseconds.
 func Timestamp(epochMillis int64) string {

@@ -279,6 +279,24 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestCallsByKey: the calls of an organization can be filtered, and the form keeps the filter.
+func TestCallsByKey(t *testing.T) {
+	t.Parallel()
+	f := signedIn(t, "viewer")
+	for id, key := range map[string]string{"call_a": "key_a", "call_b": "key_b"} {
+		_, err := f.book.Settle(t.Context(), billing.Settlement{Call: billing.Call{
+			ID: id, KeyID: key, Model: "echo/a", Provider: "echo", UsageSource: billing.UsageProvider, Outcome: "completed",
+			Wallet: billing.WalletID{OrgID: "org_1", Env: store.Live},
+		}})
+		require.NoError(t, err)
+	}
+	page := f.opens(t, "/console/organizations/org_1/calls?keyId=key_a&from=2026-01-01&outcome=completed")
+	require.Contains(t, page, `data-id="call_a"`)
+	require.NotContains(t, page, `data-id="call_b"`)
+	require.Contains(t, page, `value="key_a"`)
+	require.Contains(t, f.opens(t, "/console/organizations/org_1/calls?model=echo/b"), "There is none like that.")
+}
+
 var value = regexp.MustCompile(`id="balance-(\w+)" data-micros="(-?\d+)"`)
 
 // Money moves in two steps, the first of which shows the balance before and after. The second needs a code when the last is 10 minutes old. A

@@ -242,10 +242,23 @@ func showLedger(req *request, shown *organizationData) error {
 }
 
 func showCalls(req *request, shown *organizationData) error {
-	list, err := askTable[api.CallObject](req, api.ListCalls, req.listed())
+	in := req.listed()
+	filter := ui.Form{ID: "calls-filter", Action: req.path(), Submit: "Filter", Get: true, Fields: []ui.Field{
+		{Name: "keyId", Label: "Id of the key"},
+		{Name: "model", Label: "Model"},
+		{Name: "outcome", Label: "Ended"},
+		{Name: "from", Kind: ui.DateField, Label: "First day"},
+		{Name: "to", Kind: ui.DateField, Label: "Last day"},
+	}}
+	for i, field := range filter.Fields {
+		filter.Fields[i].Value = req.query(field.Name)
+		in[field.Name] = req.query(field.Name)
+	}
+	list, err := askTable[api.CallObject](req, api.ListCalls, in)
 	if err != nil {
 		return err
 	}
+	shown.Forms[filter.ID] = new(req.form(filter))
 	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
 	for _, call := range list.Data {
 		if call.ChargedMicros != "0" {
