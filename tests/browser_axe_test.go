@@ -63,24 +63,27 @@ func (p *tab) as(colours scheme, width int64) {
 }
 
 // requireAccessible requires that axe-core finds no serious or critical fault in the page as it is now, in either scheme, on
-// a phone and on a desk, and that nothing makes the page wider than a narrow screen.
-func (p *tab) requireAccessible() {
+// a phone and on a desk or in other widths, and that nothing makes the page wider than a narrow screen.
+func (p *tab) requireAccessible(widths ...int64) {
 	p.t.Helper()
-	if faults := p.faults(); len(faults) > 0 {
+	if faults := p.faults(widths...); len(faults) > 0 {
 		p.picture("inaccessible")
 		p.t.Errorf("%s is not accessible:\n%s", p.address(), strings.Join(faults, "\n"))
 	}
 }
 
 // faults are what requireAccessible would tell, each once.
-func (p *tab) faults() (all []string) {
+func (p *tab) faults(widths ...int64) (all []string) {
 	p.t.Helper()
+	if len(widths) == 0 {
+		widths = []int64{phone, desk}
+	}
 	found := func(where, fault string) {
 		if !slices.ContainsFunc(all, func(told string) bool { return strings.HasSuffix(told, fault) }) {
 			all = append(all, where+": "+fault)
 		}
 	}
-	for _, width := range []int64{phone, desk} {
+	for _, width := range widths {
 		for _, colours := range []scheme{light, dark} {
 			p.as(colours, width)
 			for _, fault := range p.axe() {
@@ -150,6 +153,10 @@ func (p *tab) axe() []string {
 	p.t.Helper()
 	source, err := axe()
 	require.NoError(p.t, err)
+	if p.Scriptless { // axe waits for timers; the page was loaded, so its own scripts don't run
+		p.allowScripts(true)
+		defer p.allowScripts(false)
+	}
 	if !js[bool](p, "!!window.axe") {
 		p.do("loading axe-core", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 			_, err := chromedp.Evaluate[chromedp.Void](source)(ctx, t)

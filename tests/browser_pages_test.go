@@ -186,7 +186,7 @@ func (p *person) tabTo(id string) {
 		at := js[struct{ ID, Form, Name, Seen string }](p.tab, `(() => {
 			const at = document.activeElement, style = getComputedStyle(at)
 			const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== "none"
-			return {ID: at.id, Form: at.form?.id ?? "", Name: at.outerHTML.slice(0, 100), Seen: seen ? "seen" : ""}
+			return {ID: at.id, Form: at.form?.getAttribute("id") ?? "", Name: at.outerHTML.slice(0, 100), Seen: seen ? "seen" : ""}
 		})()`)
 		require.NotEmpty(p.t, at.Seen, "the focus is not seen at %s in %s", at.Name, p.address())
 		if at.ID == id || at.Form == id {

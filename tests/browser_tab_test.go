@@ -78,8 +78,13 @@ func (p *tab) in(t testing.TB) *tab {
 func (p *tab) withoutScript() {
 	p.t.Helper()
 	p.Scriptless = true
-	run(p, "switching scripts off", func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
-		return cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	p.allowScripts(false)
+}
+
+func (p *tab) allowScripts(allowed bool) {
+	p.t.Helper()
+	run(p, "switching scripts on or off", func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !allowed})
 	})
 }
 

@@ -154,8 +154,8 @@ type fakeInbox struct {
 	fail          error
 }
 
-func (f *fakeInbox) LongWaits(context.Context, int64) (customers, organizations int64, err error) {
-	return 3, 2, f.fail
+func (f *fakeInbox) LongWaits(context.Context, int64) ([]inbox.LongWait, error) {
+	return []inbox.LongWait{{OrgID: "org_1", Name: "One", Customers: 2}, {OrgID: "org_2", Name: "Two", Customers: 1}}, f.fail
 }
 
 func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) (found []inbox.Conversation, _ error) {

@@ -80,8 +80,8 @@ type StandingConversations interface {
 	DeadTurns(ctx context.Context, limit int) ([]inbox.DeadTurn, error)
 	// Depth returns how many messages wait, over all organizations.
 	Depth(ctx context.Context) (inbox.Depth, error)
-	// LongWaits counts the customers of all organizations who have had no answer since before a moment, and their organizations.
-	LongWaits(ctx context.Context, before int64) (customers, organizations int64, err error)
+	// LongWaits counts the customers who have had no answer since before a moment, by organization, the most customers first.
+	LongWaits(ctx context.Context, before int64) ([]inbox.LongWait, error)
 	Retry(ctx context.Context, actor, turnID string) error
 	Dismiss(ctx context.Context, actor, orgID, id, code string) error
 	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,

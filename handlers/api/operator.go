@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -151,12 +152,21 @@ type organizationsQuery struct {
 	Q          string `query:"q"          maxLength:"100"   doc:"The beginning of the name, in any case and with or without marks, or an id"`
 	Plan       string `query:"plan"       maxLength:"100"   doc:"Only organizations on this plan"`
 	Suspended  string `query:"suspended"  enum:"true,false" doc:"Only suspended organizations, or only the others"`
+
+	CreatedSince string `query:"createdSince" maxLength:"40" doc:"Only organizations created since this time, as 2027-01-31T12:00:00Z"`
 }
 
 func (d *Deps) listOrganizations(ctx context.Context, principal *identity.Principal, in *organizationsQuery) (*pageOf[customerObject], error) {
 	filter := store.OrganizationFilter{Text: in.Q, ExternalID: in.ExternalID, Plan: in.Plan}
 	if in.Suspended != "" {
 		filter.Suspended = new(in.Suspended == "true")
+	}
+	if in.CreatedSince != "" {
+		since, err := time.Parse(time.RFC3339, in.CreatedSince)
+		if err != nil {
+			return nil, handlers.InvalidRequest("createdSince", "createdSince must be a time such as 2027-01-31T12:00:00Z.")
+		}
+		filter.CreatedSince = since.UnixMilli()
 	}
 	search := func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
 		return d.DB.Organizations.Search(ctx, filter, page)

@@ -23,7 +23,8 @@ var (
 
 	AddOperator = operation(service("addOperator", "POST /operators", "",
 		"Add an operator; the answer has a one-time link to set the password"), (*Deps).addOperator)
-	ListOperators  = operation(service("listOperators", "GET /operators", "", "List the operators, oldest first"), (*Deps).listOperators)
+	ListOperators = operation(service("listOperators", "GET /operators", "operator_keys:read",
+		"List the operators, oldest first"), (*Deps).listOperators)
 	UpdateOperator = operation(service("updateOperator", "PATCH /operators/{id}", "",
 		"Change an operator's role, or disable the operator, whose sessions end"), (*Deps).updateOperator)
 	RemoveOperator = operation(service("removeOperator", "DELETE /operators/{id}", "",

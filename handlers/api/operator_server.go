@@ -42,8 +42,8 @@ func operatorOperations() []Operation {
 		GetWallet, ListTransactions, ListCalls, CreditWallet, AdjustWallet, RefundCall,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
 		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
-		ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
-		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey,
+		ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
+		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListOperators,
 	}
 }
 
@@ -141,6 +141,8 @@ var (
 		"List the models of the configuration, and which the organization may call, all on one page"), (*Deps).listOrganizationModels)
 	ListChannelStates = operation(operators("listChannelStates", "GET /channels", "channels:read",
 		"List the channels and their states, oldest first"), (*Deps).listChannelStates)
+	ListUsers = operation(service("listUsers", "GET /users", "users:read",
+		"List or search the users of all organizations, invited people among them, oldest first"), (*Deps).listUsers)
 	GetQueue  = operation(service("getQueue", "GET /queue", "queue:read", "Get how many messages wait, and since when"), (*Deps).getQueue)
 	GetStatus = operation(service("getStatus", "GET /status", "status:read",
 		"Get which servers and workers run, and when the store was backed up last"), (*Deps).getStatus)
@@ -194,6 +196,30 @@ func (d *Deps) listChannelStates(ctx context.Context, principal *identity.Princi
 		func(row *store.Channel) channelStateObject {
 			c := show(row)
 			return channelStateObject{c.ID, c.Type, c.Name, c.ExternalID, c.State, c.UnavailableReason, c.ThrottledUntil, c.UpdatedAt}
+		})
+}
+
+// userObject is a user of an organization in the operator's view.
+type userObject struct {
+	MemberObject
+
+	OrgID   string `json:"orgId"`
+	OrgName string `json:"orgName"`
+}
+
+type usersQuery struct {
+	endpoint.PageQuery
+
+	Email string `query:"email" maxLength:"254" doc:"The beginning of the e-mail address"`
+}
+
+func (d *Deps) listUsers(ctx context.Context, principal *identity.Principal, in *usersQuery) (*pageOf[userObject], error) {
+	search := func(ctx context.Context, _ string, page store.Page) ([]store.FoundUser, error) {
+		return d.DB.Users.Search(ctx, strings.ToLower(in.Email), page)
+	}
+	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, search, func(row *store.FoundUser) string { return row.ID },
+		func(row *store.FoundUser) userObject {
+			return userObject{d.showMember(&row.User), row.OrgID, row.OrgName}
 		})
 }
 

@@ -24,7 +24,7 @@ var (
 	GetOverview = operation(service("getOverview", "GET /overview", "usage:read",
 		"Get the service's figures at a glance: organizations, calls, charges, margin, who waits and whose wallet ends"), (*Deps).getOverview)
 	FindOrganization = operation(service("find", "GET /search", "organizations:read",
-		"Find the organization of a name, an id, a key's first characters or a call"), (*Deps).find)
+		"Find the organization of a name, an id, a key's first characters, a channel or a call"), (*Deps).find)
 
 	ListOrganizationUsage = operation(tableOf[UsageObject](operators("listOrganizationUsage", "GET /wallet/usage", "usage:read",
 		"List what the calls of an organization used, were charged and cost, by model, vendor, key or day")), (*Deps).listOrganizationUsage)
@@ -259,6 +259,13 @@ type EndingWallet struct {
 	SpendingObject
 }
 
+// LongWait counts the customers of an organization who have waited for long.
+type LongWait struct {
+	OrgID     string `json:"orgId"`
+	Name      string `json:"name"`
+	Customers int64  `json:"customers"`
+}
+
 // OverviewObject is the answer of GET /overview.
 type OverviewObject struct {
 	CountedThrough   *string        `json:"countedThrough"  format:"date-time" doc:"Calls that ended until then are counted; null: none yet"`
@@ -270,14 +277,15 @@ type OverviewObject struct {
 	Days             []UsageObject  `json:"days"                   nullable:"false" doc:"The days of last30Days on which calls ended, oldest first"`
 	Waiting          int64          `json:"waitingCustomers"       doc:"Customers who have waited for longer than 15 minutes; counted up to 10,000"`
 	WaitingIn        int64          `json:"waitingOrganizations"   doc:"The number of their organizations"`
+	LongWaits        []LongWait     `json:"longWaits"              nullable:"false" doc:"Their organizations, the most customers first, at most 100"`
 	EndingWallets    []EndingWallet `json:"endingWallets"          nullable:"false" doc:"Live wallets that last for less than a week at their present spending, the first to end first, at most 100"` //nolint:lll // a struct tag can't be broken
 }
 
 const (
 	// longWait is the wait of a customer that the overview counts.
 	longWait = 15 * time.Minute
-	// overviewMinutes is the number of minutes of the overview, and overviewWallets the largest number of its wallets.
-	overviewMinutes, overviewWallets = 60, 100
+	// overviewMinutes is the number of minutes of the overview, and overviewRows the largest number of its wallets, and of its waits.
+	overviewMinutes, overviewRows = 60, 100
 	// endingDays is the number of days for which a wallet that is not among them lasts at its present spending.
 	endingDays = 7
 )
@@ -289,15 +297,24 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 	}
 	now := d.Now()
 	through, throughErr := d.Book.UsageThrough(ctx)
-	overview := OverviewObject{CountedThrough: endpoint.TimestampOrNull(through), Last30Days: period, Days: days, EndingWallets: []EndingWallet{}}
+	overview := OverviewObject{
+		CountedThrough: endpoint.TimestampOrNull(through), Last30Days: period, Days: days, EndingWallets: []EndingWallet{}, LongWaits: []LongWait{},
+	}
 	counts, countErr := d.DB.Organizations.Counts(ctx, now.AddDate(0, 0, -7).UnixMilli())
 	overview.Organizations, overview.NewOrganizations, overview.Suspended = counts.All, counts.New, counts.Suspended
-	var waitErr, minutesErr error
-	overview.Waiting, overview.WaitingIn, waitErr = d.Conversations.LongWaits(ctx, now.Add(-longWait).UnixMilli())
+	var minutesErr error
+	waits, waitErr := d.Conversations.LongWaits(ctx, now.Add(-longWait).UnixMilli())
 	overview.CallsByMinute, minutesErr = d.Book.CallsByMinute(ctx, overviewMinutes)
-	ending, endingErr := d.Book.EndingWallets(ctx, now.UnixMilli(), endingDays, overviewWallets)
+	ending, endingErr := d.Book.EndingWallets(ctx, now.UnixMilli(), endingDays, overviewRows)
 	if err := errors.Join(throughErr, countErr, waitErr, minutesErr, endingErr); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the overview: %w", err))
+	}
+	overview.WaitingIn = int64(len(waits))
+	for i, wait := range waits {
+		overview.Waiting += wait.Customers
+		if i < overviewRows {
+			overview.LongWaits = append(overview.LongWaits, LongWait{wait.OrgID, wait.Name, wait.Customers})
+		}
 	}
 	for i := range ending {
 		overview.EndingWallets = append(overview.EndingWallets, EndingWallet{
@@ -341,9 +358,9 @@ func (d *Deps) getSummary(ctx context.Context, principal *identity.Principal, _ 
 	return endpoint.Answer(summary), nil
 }
 
-// FoundObject is an organization, a key or a call.
+// FoundObject is an organization, a key, a channel or a call.
 type FoundObject struct {
-	Kind  string `json:"kind"  enum:"organization,key,call"`
+	Kind  string `json:"kind"  enum:"organization,key,channel,call"`
 	ID    string `json:"id"`
 	OrgID string `json:"orgId"`
 	Name  string `json:"name" doc:"Of the organization"`
@@ -354,7 +371,7 @@ const foundRows = 20
 
 func (d *Deps) find(
 	ctx context.Context, _ *identity.Principal, in *struct {
-		Q string `query:"q" maxLength:"100" doc:"The beginning of an organization's name, its id, the id or the first 12 characters of an API key, or the id of a call"` //nolint:lll // a struct tag can't be broken
+		Q string `query:"q" maxLength:"100" doc:"The beginning of an organization's name, its id, the id or the first 12 characters of an API key, or the id of a channel or a call"` //nolint:lll // a struct tag can't be broken
 	},
 ) (*endpoint.JSON[endpoint.ListObject[FoundObject]], error) {
 	list := endpoint.ListObject[FoundObject]{Data: []FoundObject{}}
@@ -366,7 +383,7 @@ func (d *Deps) find(
 		return nil, handlers.Internal(fmt.Errorf("searching: %w", err))
 	}
 	for _, f := range found {
-		kind := map[string]string{"organizations": "organization", "api_keys": "key", "calls": "call"}[f.Table]
+		kind := map[string]string{"organizations": "organization", "api_keys": "key", "channels": "channel", "calls": "call"}[f.Table]
 		list.Data = append(list.Data, FoundObject{kind, f.ID, f.OrgID, f.OrgName})
 	}
 	return endpoint.Answer(list), nil

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // run runs an operation as the operator, on an organization or on the service.
@@ -68,6 +69,13 @@ func TestSearchOrganizations(t *testing.T) {
 	require.Equal(t, "org_v0 org_v1 org_v2 org_v3 org_v4 ", search(endpoint.Values{"plan": "start"}))
 	require.Equal(t, "org_v4 ", search(endpoint.Values{"plan": "start", "suspended": "true"}))
 	require.Equal(t, "org_v1 ", search(endpoint.Values{"plan": "start", "suspended": "false", "q": "tiem banh d"}))
+	created := func(after time.Duration) endpoint.Values {
+		first, err := o.DB.Organizations.ByID(t.Context(), "org_v0")
+		require.NoError(t, err)
+		return endpoint.Values{"createdSince": time.UnixMilli(first.CreatedAt).Add(after).UTC().Format(time.RFC3339), "plan": "start"}
+	}
+	require.Equal(t, "org_v0 org_v1 org_v2 org_v3 org_v4 ", search(created(-time.Second)))
+	require.Empty(t, search(created(time.Hour)))
 
 	raw, hash, hint := identity.NewKey(store.Live)
 	require.NoError(t, o.DB.APIKeys.Create(t.Context(), "test", store.APIKey{ID: "key_v", OrgID: "org_v1", Env: store.Live, Hash: hash, Hint: hint}))
@@ -75,8 +83,9 @@ func TestSearchOrganizations(t *testing.T) {
 	_, err := o.Book.Credit(t.Context(), "test", liveWallet, 1_000_000, "r")
 	require.NoError(t, err)
 	o.charge(t, *o.now, billing.Call{ID: "call_v", Wallet: liveWallet})
+	storetest.Fill(t, o.DB, `INSERT INTO channels (id, org_id, type, name, external_id, state, credentials_version, created_at, updated_at) VALUES ('chn_v', 'org_2', 'bot', 'Shop', '', 'pending', 1, 1, 1)`)
 	for text, want := range map[string]string{
-		"tiem": "organization org_v1, organization org_v0, ", "org_1": "organization org_1, ", "key_v": "key org_v1, ", raw[:12]: "key org_v1, ",
+		"chn_v": "channel org_2, ", "tiem": "organization org_v1, organization org_v0, ", "org_1": "organization org_1, ", "key_v": "key org_v1, ", raw[:12]: "key org_v1, ",
 		raw[:11]: "", "call_v": "call org_1, ", "chatcmpl-v": "call org_1, ", "%": "", "ck_": "", "call_": "",
 	} {
 		found := ""
@@ -155,6 +164,7 @@ func TestUsage(t *testing.T) {
 	overview := run[OverviewObject](t, o, GetOverview, "", nil)
 	require.Equal(t, int64(3), overview.Organizations)
 	require.Equal(t, []int64{1, 0, 3, 2}, []int64{overview.Suspended, overview.NewOrganizations, overview.Waiting, overview.WaitingIn})
+	require.Equal(t, []LongWait{{"org_1", "One", 2}, {"org_2", "Two", 1}}, overview.LongWaits)
 	require.Len(t, overview.CallsByMinute, 60)
 	require.Equal(t, int64(3), overview.Last30Days.Calls)
 	require.Equal(t, "80", overview.Last30Days.MarginMicros)

@@ -48,6 +48,8 @@ func TestScale(t *testing.T) {
 			{"find a key", "", FindOrganization, endpoint.Values{"q": "ck_live_0017"}},
 			{"find a call", "", FindOrganization, endpoint.Values{"q": fmt.Sprint("call_", 100_000_017)}},
 			{"overview", "", GetOverview, nil},
+			{"users", "", ListUsers, endpoint.Values{"limit": "100"}},
+			{"users by address", "", ListUsers, endpoint.Values{"email": "owner17", "limit": "100"}},
 			{"usage by day", "", ListUsage, endpoint.Values{"by": "day"}},
 			{"usage by model", "", ListUsage, endpoint.Values{"by": "model"}},
 			{"usage by vendor", "", ListUsage, endpoint.Values{"by": "vendor"}},

@@ -67,9 +67,15 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
 	})
 	return stream.Or(func(ctx context.Context) (any, error) {
+		if in.Format == "csv" {
+			stretch.Rows = billing.MaxHistoryRows
+		}
 		rows, next, err := t.read(ctx, stretch)
 		if err != nil {
 			return nil, err
+		}
+		if in.Format == "csv" {
+			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }), nil
 		}
 		return page(rows, next), nil
 	})

@@ -297,6 +297,9 @@ type Stream struct {
 	whole func(ctx context.Context) (any, error)
 }
 
+// File is the answer of a list that runs as a function ([Server.Ask]) with the format csv. It writes the file.
+type File func(w http.ResponseWriter, r *http.Request)
+
 // Or sets the answer of an operation that runs as a function ([Server.Ask]), where nothing is written.
 func (s *Stream) Or(whole func(ctx context.Context) (any, error)) *Stream {
 	s.whole = whole

@@ -59,6 +59,7 @@ type fixture struct {
 
 	db      *store.DB
 	book    *billing.Book
+	ring    *vault.Ring
 	cookies map[string]string
 	// secret is that of the second factor.
 	secret string
@@ -70,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea <House>", Plan: "start", CreatedAt: 1}))
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)
-	f := &fixture{db: db, book: billing.NewBook(db), cookies: map[string]string{}}
+	f := &fixture{db: db, book: billing.NewBook(db), ring: ring, cookies: map[string]string{}}
 	deps := api.Deps{
 		Authenticator: identity.NewOperatorKeys(db), Wallets: f.book, Book: f.book, DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: configuration{}, Platforms: configuration{}, Plans: configuration{}, BaseURL: "http://localhost:8080",
@@ -324,6 +325,9 @@ func TestMoney(t *testing.T) {
 	w := f.send(t, here+"/credit", url.Values{"amountMicros": {"-1"}, "reference": {"BANK 1"}})
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Contains(t, w.Body.String(), `id="credit-amountMicros-error"`)
+	w = f.send(t, here+"/credit", url.Values{"amountMicros": {"5.50"}})
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), `id="credit-reference-error"`)
 	checks(f.send(t, here+"/credit", credit), "0", "5500000", "5500000")
 	require.Zero(t, balance())
 

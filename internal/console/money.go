@@ -59,6 +59,9 @@ func amountIn(in values) (micros int64, err error) {
 	return micros, err
 }
 
+// fieldMissing is the error of a field that the second step would refuse.
+const fieldMissing text.Text = "Fill in this field."
+
 // given is the amount of a form that the wallet gets.
 func given(_ *request, in values) (int64, error) { return amountIn(in) }
 
@@ -105,6 +108,11 @@ func (req *request) confirm(m *move) (values, error) {
 	in, err := m.form.Read(req.sent, values{})
 	if err != nil {
 		return nil, err
+	}
+	for _, one := range m.form.Fields {
+		if one.Required && req.sent.Text(one.Name) == "" {
+			return nil, handlers.InvalidRequest(one.Name, "%s", fieldMissing)
+		}
 	}
 	amount, err := m.change(req, in)
 	if err != nil {

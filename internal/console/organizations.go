@@ -49,7 +49,9 @@ type organizationsData struct {
 }
 
 func showOrganizations(req *request) (any, error) {
-	list, err := ask(req, api.ListOrganizations, values{"cursor": req.query("cursor"), "limit": "100"})
+	in := req.parameters("q", "suspended", "createdSince", "cursor")
+	in["limit"] = "100"
+	list, err := ask(req, api.ListOrganizations, in)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +61,9 @@ func showOrganizations(req *request) (any, error) {
 	}
 	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
 		{Name: "q", Label: "Name, id or your own id", Value: req.query("q")},
+		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: ui.Choices([]ui.Option{
+			{Label: "All"}, {Value: "false", Label: "Active"}, {Value: "true", Label: "Suspended"},
+		}, req.query("suspended"))},
 	}}
 	return organizationsData{
 		Search: req.form(search), Organizations: list.Data, Pager: req.pager(list.NextCursor), Create: req.form(createForm.With("plan", plans)),
@@ -231,7 +236,7 @@ func showLedger(req *request, shown *organizationData) error {
 	if err != nil {
 		return err
 	}
-	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.List, shown.Pager, shown.File = list.Data, req.pager(list.NextCursor), req.fileAddress()
 	for _, t := range list.Data {
 		if t.Kind == "credit" && t.Reference != nil {
 			shown.may(req, "wallet:write", ui.Button("undo-"+t.ID, req.path()+"/undo", "Undo…", "", "amountMicros", ui.Credits(t.AmountMicros),
@@ -259,7 +264,7 @@ func showCalls(req *request, shown *organizationData) error {
 		return err
 	}
 	shown.Forms[filter.ID] = new(req.form(filter))
-	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.List, shown.Pager, shown.File = list.Data, req.pager(list.NextCursor), req.fileAddress()
 	for _, call := range list.Data {
 		if call.ChargedMicros != "0" {
 			refund := ui.Button("refund-"+call.ID, req.path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros)

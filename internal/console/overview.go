@@ -1,18 +1,104 @@
 package console
 
 import (
+	"net/url"
+	"time"
+
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
+	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
 
 // overviewData is the data of the overview.
 type overviewData struct {
-	Figures          []ui.Figure
-	Vendors, Actions any
+	// AsOf is the time of the figures, for pages without the script.
+	AsOf       string
+	Conditions []condition
+	// Figures are numbers of the service, Queue is the depth of the queue.
+	Figures, Queue []ui.Figure
+	// Money is the plot of the last 30 days. It is nil if no call was charged.
+	Money    *ui.Drawing
+	Wallets  []endingWallet
+	Overview *api.OverviewObject
+
+	Doctor, Vendors, Actions any
+	// Findings is the number of the doctor's findings. Unfinished: the last run was cut off.
+	Findings   int64
+	Unfinished bool
+	RunDoctor  *ui.Form
+}
+
+// condition is a condition with the address of the page about it, which may be empty.
+type condition struct {
+	Kind, Severity, Text, Action, Node, Since, Path string
+}
+
+// endingWallet is a wallet that ends soon with the time that is left. Badge is bad for the last day, and warn for the days before.
+type endingWallet struct {
+	api.EndingWallet
+
+	Lasts, Badge string
+}
+
+// conditionPath returns the address of the page about a condition. It is empty if no page is.
+func conditionPath(kind, subject string) string {
+	switch kind {
+	case "vendor_failing", "other_model":
+		return root + "/vendors"
+	case "queue_waits", "turns_stalled":
+		return root + "/queue"
+	case "turns_dead":
+		return root + "/queue#dead"
+	case "doctor_findings":
+		return "#doctor"
+	case "wallet_ends":
+		return organizationPath(subject)
+	case "channel_pending", "channel_needs_reauth", "channel_expiring":
+		return searchPath + "?q=" + url.QueryEscape(subject)
+	case "model_ends", "price_changes":
+		return usagePath + "?by=organization&model=" + url.QueryEscape(subject)
+	}
+	return ""
+}
+
+var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root + "/doctor", Submit: "Run again"})
+
+func overviewPage() page {
+	return page{
+		path: root, template: "overview", title: "Overview", show: showOverview, fragments: []string{"overview-now"},
+		actions: []action{simple("doctor", api.RunDoctor, doctorForm, "The doctor runs. Its result is here in a while.")},
+	}
 }
 
 func showOverview(req *request) (any, error) {
-	figures, err := req.queueFigures()
+	shown := overviewData{AsOf: time.Now().UTC().Format("15:04")}
+	conditions, err := ask(req, api.ListConditions, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range conditions.Data {
+		shown.Conditions = append(shown.Conditions, condition{
+			c.Kind, c.Severity, c.Text, c.Action, c.Node, c.Since, conditionPath(c.Kind, c.Subject),
+		})
+	}
+	if shown.Overview, err = ask(req, api.GetOverview, nil); err != nil {
+		return nil, err
+	}
+	if shown.Figures = req.overviewFigures(shown.Overview); req.query("fragment") != "" {
+		return shown, nil
+	}
+	shown.Money = req.moneyPlot(shown.Overview.Days)
+	for _, wallet := range shown.Overview.EndingWallets {
+		made := endingWallet{EndingWallet: wallet, Badge: "warn"}
+		if days := wallet.DaysLeft; days != nil {
+			made.Lasts = req.printer.Tf("%.1f days", *days)
+			if *days < 1 {
+				made.Badge = "bad"
+			}
+		}
+		shown.Wallets = append(shown.Wallets, made)
+	}
+	doctor, err := ask(req, api.GetDoctor, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -24,5 +110,58 @@ func showOverview(req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return overviewData{figures, vendors.Data, actions.Data}, nil
+	shown.Doctor, shown.Vendors, shown.Actions = doctor, vendors.Data, actions.Data
+	shown.Unfinished = doctor.State != nil && *doctor.State == "unfinished"
+	for _, invariant := range doctor.Invariants {
+		shown.Findings += int64(len(invariant.Findings))
+	}
+	if req.may("doctor:write") && doctor.RunningSince == nil {
+		shown.RunDoctor = new(req.form(doctorForm))
+	}
+	shown.Queue, err = req.queueFigures()
+	return shown, err
+}
+
+// overviewFigures returns the numbers of the service. Each leads to the list of the things that it counts.
+func (req *request) overviewFigures(o *api.OverviewObject) []ui.Figure {
+	week := time.Now().AddDate(0, 0, -7).UTC().Format(time.RFC3339)
+	minutes, last := o.CallsByMinute, int64(0)
+	if len(minutes) > 0 {
+		last = minutes[len(minutes)-1]
+	}
+	calls := req.figure("calls", "Calls a minute", last, usagePath+"?by=organization")
+	calls.Spark = ui.NewSpark(req.printer.Tf("Calls of each of the last %d minutes", len(minutes)), minutes)
+	waiting := req.figure("waiting-customers", "Customers wait longer than 15 minutes", o.Waiting, "#waits")
+	waiting.Note = req.printer.Tf("in %d organizations", o.WaitingIn)
+	days := &o.Last30Days
+	charged := ui.Figure{
+		ID: "charged", Label: req.printer.T("Charged, 30 days"), Path: usagePath,
+		Value: req.printer.Amount(days.ChargedMicros), Micros: days.ChargedMicros,
+	}
+	margin := ui.Figure{
+		ID: "margin", Label: req.printer.T("Margin, 30 days"), Path: usagePath + "?by=model",
+		Value: req.printer.Amount(days.MarginMicros), Micros: days.MarginMicros,
+	}
+	if days.MarginPercent != nil {
+		margin.Note = req.printer.Tf("%.1f %% of the charges", *days.MarginPercent)
+	}
+	req.compare(&charged, "%+.1f %%", days.ChargedChange)
+	req.compare(&margin, "%+.1f points", days.MarginPercentChange)
+	return []ui.Figure{
+		req.figure("organizations", "Organizations", o.Organizations, organizationsPath),
+		req.figure("new-organizations", "New in 7 days", o.NewOrganizations, organizationsPath+"?createdSince="+url.QueryEscape(week)),
+		req.figure("suspended", "Suspended", o.Suspended, organizationsPath+"?suspended=true"),
+		calls, charged, margin, waiting,
+	}
+}
+
+// compare adds the change against the 30 days before. Nil adds nothing.
+func (req *request) compare(figure *ui.Figure, format text.Text, change *float64) {
+	if change == nil {
+		return
+	}
+	figure.Change, figure.Trend = req.printer.Tf(format, *change), "good"
+	if *change < 0 {
+		figure.Trend = "warn"
+	}
 }

@@ -22,6 +22,8 @@ type page struct {
 	section string
 	// public pages need no session.
 	public bool
+	// fragments are the templates that ?fragment=NAME renders alone.
+	fragments []string
 	// show reads the page's data.
 	show    func(req *request) (any, error)
 	actions []action
@@ -41,7 +43,9 @@ type action struct {
 
 // shared returns the page as the site serves it.
 func (p *page) shared() site.Page[*request] {
-	made := site.Page[*request]{Path: p.path, Template: p.template, Title: p.title, Section: p.section, Public: p.public, Show: p.show}
+	made := site.Page[*request]{
+		Path: p.path, Template: p.template, Title: p.title, Section: p.section, Public: p.public, Fragments: p.fragments, Show: p.show,
+	}
 	for _, a := range p.actions {
 		made.Actions = append(made.Actions, site.Action[*request]{Verb: a.verb, Form: a.form, Done: a.done, Do: func(req *request) (string, error) {
 			req.sent = req.Sent
@@ -163,6 +167,8 @@ var sections = []struct {
 }{
 	{root, "Overview", "layout-dashboard", "", true},
 	{root + "/organizations", "Organizations", "building-2", "organizations:read", true},
+	{root + "/people", "People", "users", "users:read", false},
+	{usagePath, "Usage & margin", "trending-up", "usage:read", false},
 	{root + "/queue", "Queue", "list-restart", "queue:read", true},
 	{root + "/vendors", "Vendors & health", "activity", "vendors:read", true},
 	{root + "/audit-log", "Audit log", "scroll-text", "audit_log:read", false},

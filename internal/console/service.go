@@ -9,8 +9,8 @@ import (
 )
 
 func pages() []page {
-	return slices.Concat(signInPages(), organizationPages(), []page{
-		{path: root, template: "overview", title: "Overview", show: showOverview},
+	return slices.Concat(signInPages(), organizationPages(), peoplePages(), usagePages(), []page{
+		overviewPage(),
 		{
 			path: root + "/queue", template: "queue", title: "Queue", show: showQueue,
 			actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},

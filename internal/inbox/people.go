@@ -162,19 +162,24 @@ func (q *Queue) WaitingForPeople(ctx context.Context, orgID string) (int, error)
 // MaxLongWaits is the most that [Queue.LongWaits] counts to, of customers in the queue and of customers who wait for people.
 const MaxLongWaits = 10_000
 
-// LongWaits counts the customers of all organizations who have had no answer since before a moment, and their organizations. It counts to
-// [MaxLongWaits].
-func (q *Queue) LongWaits(ctx context.Context, before int64) (customers, organizations int64, err error) {
-	counts, err := store.ReadRow(ctx, q.db, "count long waits", func(row store.Row) (counts [2]int64, err error) {
-		err = row.Scan(&counts[0], &counts[1])
-		return counts, err
-	}, countLongWaits, before, MaxLongWaits)
-	return counts[0], counts[1], err
+// LongWait is an organization with the number of its customers who have waited for long.
+type LongWait struct {
+	OrgID, Name string
+	Customers   int64
 }
 
-const countLongWaits = `SELECT count(*), count(DISTINCT org_id) FROM (
+// LongWaits counts the customers who have had no answer since before a moment, by organization, the most customers first. It counts to
+// [MaxLongWaits].
+func (q *Queue) LongWaits(ctx context.Context, before int64) ([]LongWait, error) {
+	return store.ReadRows(ctx, q.db, "count long waits", func(row store.Row) (w LongWait, err error) {
+		err = row.Scan(&w.OrgID, &w.Name, &w.Customers)
+		return w, err
+	}, countLongWaits, before, MaxLongWaits)
+}
+
+const countLongWaits = `SELECT o.id, o.name, count(*) FROM (
 		SELECT id, org_id FROM (SELECT id, org_id FROM conversations WHERE run_at IS NOT NULL AND unanswered_since > 0 AND unanswered_since < $1
 			LIMIT $2) AS queued
 		UNION SELECT id, org_id FROM (SELECT id, org_id FROM conversations WHERE (attention <> '' OR (unanswered_since > 0 AND
 			(state = 'human' OR paused_until > 0))) AND unanswered_since > 0 AND unanswered_since < $1 LIMIT $2) AS unanswered
-	) AS waiting`
+	) AS waiting JOIN organizations o ON o.id = waiting.org_id GROUP BY o.id, o.name ORDER BY 3 DESC, 1`

@@ -152,9 +152,14 @@ func TestWaitingForPeople(t *testing.T) {
 			return count
 		}
 		long := func(before int64) [2]int64 {
-			customers, organizations, err := q.LongWaits(ctx, before)
+			waits, err := q.LongWaits(ctx, before)
 			require.NoError(t, err)
-			return [2]int64{customers, organizations}
+			customers := int64(0)
+			for _, wait := range waits {
+				require.Equal(t, LongWait{"org_1", wait.Name, 1}, wait)
+				customers += wait.Customers
+			}
+			return [2]int64{customers, int64(len(waits))}
 		}
 		q.arrive(t, textOf("ann", "1", "hello"))
 		require.Zero(t, waiting(), "the assistant will answer")

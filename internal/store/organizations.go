@@ -99,6 +99,8 @@ type OrganizationFilter struct {
 	ExternalID, Plan string
 	// Suspended selects suspended organizations, or the others. Nil selects both.
 	Suspended *bool
+	// CreatedSince is the time of the oldest organization, in epoch milliseconds. 0 selects all.
+	CreatedSince int64
 }
 
 // namedBy is the condition of organizations that a text names. Its parameters are the [searchName] of the text, the end of the names that begin
@@ -125,17 +127,21 @@ func (o Organizations) Search(ctx context.Context, filter OrganizationFilter, pa
 		arguments = append(arguments, filter.Plan)
 		text += ` AND o.plan = $` + strconv.Itoa(len(arguments))
 	}
+	if filter.CreatedSince > 0 {
+		arguments = append(arguments, filter.CreatedSince)
+		text += ` AND o.created_at >= $` + strconv.Itoa(len(arguments))
+	}
 	if filter.Suspended != nil {
 		text += map[bool]string{true: ` AND o.suspended_at IS NOT NULL`, false: ` AND o.suspended_at IS NULL`}[*filter.Suspended]
 	}
 	return readPage(ctx, o.db, "search organizations", organizations.scan, text, "o.id", page, arguments...)
 }
 
-// Found is an organization, one of its keys or one of its calls, by the name of its table.
+// Found is an organization, one of its keys, channels or calls, by the name of its table.
 type Found struct{ Table, ID, OrgID, OrgName string }
 
-// Find reads up to rows of the organizations, API keys and calls that a text names: as [Organizations.Search] finds an organization, by the id of a
-// key, by the characters of a key that its hint shows, or by the id of a call.
+// Find reads up to rows of the organizations, API keys, channels and calls that a text names: as [Organizations.Search] finds an organization,
+// by the id of a key, by the characters of a key that its hint shows, or by the id of a channel or a call.
 func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found, error) {
 	hint, call := "", text
 	if digits := len("ck_live_") + 4; strings.HasPrefix(text, "ck_") && len(text) >= digits {
@@ -152,6 +158,7 @@ func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found
 		UNION ALL SELECT 'api_keys', k.id, o.id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.id = $3
 		UNION ALL SELECT 'api_keys', id, org_id, name FROM (SELECT k.id, k.org_id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id
 			WHERE k.hint = $4 LIMIT $6) AS hinted
+		UNION ALL SELECT 'channels', c.id, o.id, o.name FROM channels c JOIN organizations o ON o.id = c.org_id WHERE c.id = $3
 		UNION ALL SELECT 'calls', c.id, o.id, o.name FROM calls c JOIN organizations o ON o.id = c.org_id WHERE c.id = $5`,
 		append(naming(text), hint, call, rows)...)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"unicode"
 )
 
 // User is a person of an organization.
@@ -43,12 +44,11 @@ var (
 			{"updated_at", &u.UpdatedAt},
 		}
 	})
-	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (
-		SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users
-		UNION ALL SELECT ` + people.list("", map[string]string{
+	selectUsers       = `SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users`
+	selectInvitations = `SELECT ` + people.list("", map[string]string{
 		"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''",
-	}) + ` FROM invitations
-	) AS people`
+	}) + ` FROM invitations`
+	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (` + selectUsers + ` UNION ALL ` + selectInvitations + `) AS people`
 )
 
 // Users reads and writes users and invitations.
@@ -67,6 +67,25 @@ func (u Users) ByEmail(ctx context.Context, orgID, email string) (User, error) {
 // List reads a page of an organization's users, invited people among them, oldest first.
 func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error) {
 	return readPage(ctx, u.db, "list users", people.scan, selectPeople+` WHERE org_id = $1`, "id", page, orgID)
+}
+
+// FoundUser is a user, or an invited person, with the name of the organization.
+type FoundUser struct {
+	User
+
+	OrgName string
+}
+
+// Search reads a page of the users of all organizations with addresses that begin with email, invited people among them, oldest first.
+func (u Users) Search(ctx context.Context, email string, page Page) ([]FoundUser, error) {
+	const part = ` WHERE email >= $1 AND email < $2 AND id > $3 ORDER BY id LIMIT $4`
+	return ReadRows(ctx, u.db, "search users", func(row Row) (f FoundUser, err error) {
+		err = scanFields(row, append(people.fields(&f.User), field{"name", &f.OrgName}))
+		return f, err
+	}, `SELECT `+people.list("p.", nil)+`, o.name FROM (
+			SELECT `+people.list("", nil)+` FROM (`+selectUsers+part+`) AS u
+			UNION ALL SELECT `+people.list("", nil)+` FROM (`+selectInvitations+part+`) AS i
+		) AS p JOIN organizations o ON o.id = p.org_id ORDER BY p.id LIMIT $4`, email, email+string(unicode.MaxRune), page.After, page.Rows())
 }
 
 // SetRole changes a user's role, ends the user's sessions and deletes an unused one-time link, because its author may have fewer rights

@@ -1,0 +1,214 @@
+package console
+
+import (
+	"errors"
+	"maps"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/site"
+	"github.com/caddy-svc/caddy-svc/internal/ui"
+)
+
+const usagePath = root + "/usage"
+
+// usageData is the data of the page of usage and margin.
+type usageData struct {
+	Filter ui.Form
+	// By is the sort of the rows.
+	By   string
+	Rows []usageRow
+	// Money is the plot of the selected days. It is nil if no call was charged.
+	Money *ui.Drawing
+	Pager ui.Pager
+	// File is the address of the rows as CSV.
+	File string
+}
+
+// usageRow is a row of usage with the address of the things that it counts.
+type usageRow struct {
+	api.UsageObject
+
+	Label, Path string
+}
+
+var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usagePath, Submit: "Show", Get: true},
+	ui.Field{Name: "by", Label: "By", Options: []ui.Option{
+		{Value: "day", Label: "Day"},
+		{Value: "organization", Label: "Organization"},
+		{Value: "model", Label: "Model"},
+		{Value: "vendor", Label: "Vendor"},
+		{Value: "key", Label: "API key"},
+	}},
+	ui.Field{Name: "from", Kind: ui.DateField, Label: "First day"},
+	ui.Field{Name: "to", Kind: ui.DateField, Label: "Last day"},
+	ui.Field{Name: "orgId", Label: "Id of an organization"},
+	ui.Field{Name: "model", Label: "Model"},
+	ui.Field{Name: "environment", Label: "Environment", Options: []ui.Option{{Value: "live", Label: "Live"}, {Value: "test", Label: "Test"}}},
+)
+
+// usageParameters are the parameters of the address of usage.
+var usageParameters = []string{"by", "from", "to", "orgId", "model", "environment"}
+
+func usagePages() []page {
+	return []page{
+		{path: usagePath, template: "usage", title: "Usage & margin", show: showUsage},
+		filePage(usagePath, api.ListUsage, usageParameters...),
+		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
+		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "model", "outcome"),
+	}
+}
+
+// parameters returns parameters of the page's address as the input of an operation.
+func (req *request) parameters(names ...string) values {
+	in := values{}
+	for _, name := range names {
+		in[name] = req.query(name)
+	}
+	return in
+}
+
+// filePage returns the address of a list as CSV, with parameters of the page of the list.
+func filePage(path string, o api.Operation, parameters ...string) page {
+	return page{path: path + ".csv", title: "Download", show: func(req *request) (any, error) {
+		in := req.parameters(parameters...)
+		in["format"] = "csv"
+		answer, err := req.run(o, in)
+		if err != nil {
+			return nil, err
+		}
+		file, ok := answer.(endpoint.File)
+		if !ok {
+			return nil, errors.New("operation " + o.Spec().ID + " has no file")
+		}
+		file(req.W, req.R)
+		return nil, site.ErrAnswered
+	}}
+}
+
+// fileAddress returns the address of all rows of the page's list as CSV.
+func (req *request) fileAddress() string {
+	query := req.R.URL.Query()
+	query.Del("cursor")
+	return req.path() + ".csv?" + query.Encode()
+}
+
+func showUsage(req *request) (any, error) {
+	shown := usageData{By: req.query("by"), Filter: req.form(usageForm)}
+	if shown.By == "" {
+		shown.By = "day"
+	}
+	for i := range shown.Filter.Fields {
+		field := &shown.Filter.Fields[i]
+		field.Value = req.query(field.Name)
+		field.Options = ui.Choices(field.Options, field.Value)
+	}
+	in := req.parameters(usageParameters...)
+	in["limit"] = "100"
+	days, err := askTable[api.UsageObject](req, api.ListUsage, byDay(in))
+	rows := days
+	if err == nil && (shown.By != "day" || req.query("cursor") != "") {
+		in["cursor"] = req.query("cursor")
+		rows, err = askTable[api.UsageObject](req, api.ListUsage, in)
+	}
+	if refused, ok := errors.AsType[*handlers.Error](err); ok && refused.Field != "" && refused.Field != "cursor" {
+		shown.Filter.Refuse(req.Translated(req.RefusalOf(refused)))
+		return shown, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown.Money, shown.Pager = req.moneyPlot(days.Data), req.pager(rows.NextCursor)
+	shown.File = req.fileAddress()
+	for _, row := range rows.Data {
+		made := usageRow{UsageObject: row, Label: row.ID, Path: usageRowPath(shown.By, row.ID, req.R.URL.Query())}
+		if row.Name != nil {
+			made.Label = *row.Name
+		} else if shown.By == "day" {
+			made.Label = req.printer.Day(row.ID)
+		}
+		shown.Rows = append(shown.Rows, made)
+	}
+	return shown, nil
+}
+
+// byDay returns the input of a list of usage by day.
+func byDay(in values) values {
+	days := maps.Clone(in)
+	days["by"] = "day"
+	return days
+}
+
+// usageRowPath returns the address of the things that a row of usage counts, with the filters of the page.
+func usageRowPath(by, id string, query url.Values) string {
+	next, orgID := url.Values{}, query.Get("orgId")
+	for _, name := range usageParameters {
+		if query.Get(name) != "" {
+			next.Set(name, query.Get(name))
+		}
+	}
+	switch {
+	case by == "key":
+		return organizationPath(orgID) + "/keys"
+	case by == "vendor":
+		return root + "/vendors"
+	case by == "day" && orgID != "":
+		return organizationPath(orgID) + "/calls?" + url.Values{"from": {id}, "to": {id}, "environment": query["environment"]}.Encode()
+	case by == "day":
+		next.Set("by", "organization")
+		next.Set("from", id)
+		next.Set("to", id)
+	case by == "organization":
+		next.Set("by", "model")
+		next.Set("orgId", id)
+	default:
+		next.Set("by", "day")
+		next.Set("model", id)
+	}
+	return usagePath + "?" + next.Encode()
+}
+
+// mostDays limits the days of a plot.
+const mostDays = 366
+
+// moneyPlot returns the plot of the vendors' cost with the margin above it, or nil without a row. Rows are days, oldest first.
+func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
+	if len(rows) == 0 {
+		return nil
+	}
+	first, last := rows[0].ID, rows[len(rows)-1].ID
+	p := ui.Plot{
+		ID: "money", Title: req.printer.T("Charged and cost"), Step: req.printer.T("Day"), Name: req.printer.Day, Format: req.printer.Decimal,
+		Series: []ui.Series{
+			{Name: req.printer.T("Vendors' cost")}, {Name: req.printer.T("Margin"), Colour: 2},
+		},
+	}
+	charged := int64(0)
+	for at, err := time.Parse(time.DateOnly, first); err == nil && len(p.Steps) < mostDays; at = at.AddDate(0, 0, 1) {
+		day := at.Format(time.DateOnly)
+		if day > last {
+			break
+		}
+		p.Steps = append(p.Steps, day)
+		cost, margin := int64(0), int64(0)
+		if rows[0].ID == day {
+			cost, margin = micros(rows[0].CostMicros), micros(rows[0].MarginMicros)
+			charged += micros(rows[0].ChargedMicros)
+			rows = rows[min(1, len(rows)-1):]
+		}
+		p.Series[0].Values, p.Series[1].Values = append(p.Series[0].Values, cost), append(p.Series[1].Values, margin)
+	}
+	total := req.printer.Amount(strconv.FormatInt(charged, 10))
+	p.Sentence = req.printer.Tf("%s from %s to %s. The table below has the figures.", total, req.printer.Day(first), req.printer.Day(last))
+	return p.Draw()
+}
+
+// micros returns an amount of the API. A malformed amount counts as 0.
+func micros(text string) int64 {
+	amount, _ := strconv.ParseInt(text, 10, 64)
+	return amount
+}
