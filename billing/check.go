@@ -12,20 +12,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// findingLimit limits the findings of one invariant: enough to see a pattern, few enough to read.
-const findingLimit = 20
-
 // readTimeout limits each read of a check. The database is in use, and a long read keeps SQLite's log from being truncated and
 // PostgreSQL from cleaning up.
 const readTimeout = 2 * time.Second
 
 // Finding is a violation of an invariant.
-type Finding struct {
-	// Subject identifies the row: a wallet as organization:environment, or an id.
-	Subject string `json:"subject"`
-	// Detail describes the finding.
-	Detail string `json:"detail"`
-}
+type Finding = store.Finding
 
 // Examined is one invariant with its findings.
 type Examined struct {
@@ -169,11 +161,11 @@ type search struct {
 	findings []Finding
 }
 
-func (s *search) full() bool { return len(s.findings) >= findingLimit }
+func (s *search) full() bool { return len(s.findings) >= store.MostFindings }
 
 func (s *search) add(subject, detail string) {
 	if !s.full() {
-		s.findings = append(s.findings, Finding{subject, detail})
+		s.findings = append(s.findings, Finding{Subject: subject, Detail: detail})
 	}
 }
 
@@ -186,7 +178,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 		}
 		s.add(subject, detail)
 		return nil
-	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
+	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, store.MostFindings), args...)
 }
 
 // pageRows is the number of rows of a table that one statement reads, unless the statement is too slow.

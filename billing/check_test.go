@@ -440,7 +440,7 @@ func TestCheckStopsAtTwenty(t *testing.T) {
 
 func TestReportAsJSON(t *testing.T) {
 	t.Parallel()
-	report := Report{Invariants: []Examined{{ID: "L6", Text: "t", Advice: "a", Findings: []Finding{{"call_1", "open"}}}}}
+	report := Report{Invariants: []Examined{{ID: "L6", Text: "t", Advice: "a", Findings: []Finding{{Subject: "call_1", Detail: "open"}}}}}
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"invariants":[{"id":"L6","text":"t","advice":"a","more":false,

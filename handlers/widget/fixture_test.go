@@ -275,7 +275,7 @@ func (s *site) spent(t *testing.T) int64 {
 	report, err := billing.Check(t.Context(), s.db)
 	require.NoError(t, err)
 	require.True(t, report.OK(), "%v", report)
-	findings, err := inbox.Check(t.Context(), s.db)
+	findings, err := inbox.CheckSince(t.Context(), s.db, 0)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	wallet, err := s.book.Wallet(t.Context(), billing.WalletID{OrgID: "org_1", Env: store.Live})

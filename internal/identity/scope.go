@@ -31,62 +31,22 @@ const (
 	EventEndpointsWrite Scope = "event_endpoints:write"
 )
 
-// bit returns the scope's position in a [Scopes], -1 for an unknown scope. It runs on every request, hence no map or loop.
-func (s Scope) bit() int {
-	switch s {
-	case ModelsRead:
-		return 0
-	case ChatWrite:
-		return 1
-	case APIKeysRead:
-		return 2
-	case APIKeysWrite:
-		return 3
-	case ProviderKeysRead:
-		return 4
-	case ProviderKeysWrite:
-		return 5
-	case AgentsRead:
-		return 6
-	case AgentsWrite:
-		return 7
-	case KnowledgeBasesRead:
-		return 8
-	case KnowledgeBasesWrite:
-		return 9
-	case ChannelsRead:
-		return 10
-	case ChannelsWrite:
-		return 11
-	case ConversationsRead:
-		return 12
-	case ConversationsWrite:
-		return 13
-	case WalletRead:
-		return 14
-	case WalletWrite:
-		return 15
-	case EventEndpointsRead:
-		return 16
-	case EventEndpointsWrite:
-		return 17
-	default:
-		return -1
-	}
+// allScopes has every scope at its position in a [Scopes].
+var allScopes = []Scope{
+	ModelsRead, ChatWrite,
+	APIKeysRead, APIKeysWrite, ProviderKeysRead, ProviderKeysWrite, AgentsRead, AgentsWrite,
+	KnowledgeBasesRead, KnowledgeBasesWrite, ChannelsRead, ChannelsWrite,
+	ConversationsRead, ConversationsWrite, WalletRead, WalletWrite, EventEndpointsRead, EventEndpointsWrite,
 }
+
+// bit returns the scope's position in a [Scopes], -1 for an unknown scope.
+func (s Scope) bit() int { return slices.Index(allScopes, s) }
 
 // Known reports whether s is a scope of this version.
 func (s Scope) Known() bool { return s.bit() >= 0 }
 
 // AllScopes returns every scope, the two of /v1 first.
-func AllScopes() []Scope {
-	return []Scope{
-		ModelsRead, ChatWrite,
-		APIKeysRead, APIKeysWrite, ProviderKeysRead, ProviderKeysWrite, AgentsRead, AgentsWrite,
-		KnowledgeBasesRead, KnowledgeBasesWrite, ChannelsRead, ChannelsWrite,
-		ConversationsRead, ConversationsWrite, WalletRead, WalletWrite, EventEndpointsRead, EventEndpointsWrite,
-	}
-}
+func AllScopes() []Scope { return slices.Clone(allScopes) }
 
 // DefaultScopes returns the scopes of a new key without named scopes, for /v1.
 func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }

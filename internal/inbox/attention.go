@@ -81,11 +81,12 @@ type DeadTurn struct {
 
 // DeadTurns reads up to limit dead turns of all organizations, the longest dead first.
 func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
-	return store.ReadRows(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
-		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
-			&turn.CreatedAt, &turn.UpdatedAt)
-		return turn, err
-	}, selectDead, limit)
+	return store.ReadRows(ctx, q.db, "list dead turns", store.Into(func(turn *DeadTurn) []any {
+		return []any{
+			&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
+			&turn.CreatedAt, &turn.UpdatedAt,
+		}
+	}), selectDead, limit)
 }
 
 // Retry lets a dead turn run again, as [Queue.Resume] does, and writes it into the audit log. It returns

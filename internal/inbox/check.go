@@ -9,19 +9,11 @@ import (
 )
 
 const (
-	// findingLimit bounds the findings of one sentence of [Check].
-	findingLimit = 20
 	// checkPage is how many rows one read of a check covers, on a machine that is quick enough.
 	checkPage = 5000
 	// lateSending is how long a part may be sending without a worker.
 	lateSending = 15 * 60 * 1000 // milliseconds
 )
-
-// Finding is a place where the queue breaks an invariant.
-type Finding struct {
-	Subject string `json:"subject"` // the id of the row to look at
-	Detail  string `json:"detail"`  // what was found there
-}
 
 // sentence is an invariant, as a query of the rows that break it. A paged one covers the rows of a table with id > $1 AND id <= $2; the
 // others get the database's clock as $1.
@@ -81,18 +73,16 @@ var sentences = []sentence{
 			AND o.state = 'sending' AND CAST($1 AS BIGINT) > 0 GROUP BY c.id || '' HAVING count(*) > 1`}, // by the bare id all are read
 }
 
-// Check looks for rows that break the queue's invariants: every text is answered by one turn of its own conversation only, an answered turn
+// CheckSince looks for rows that break the queue's invariants: every text is answered by one turn of its own conversation only, an answered turn
 // has its parts and no other has any, unfinished work is due, and no part has been sending for more than 15 minutes without a worker. It
-// reads page by page while the database is in use, writes nothing, and reports up to 20 findings of each sort. The error is one of reading.
-func Check(ctx context.Context, db *store.DB) ([]Finding, error) { return CheckSince(ctx, db, 0) }
-
-// CheckSince is [Check] of rows from a moment on, in epoch milliseconds, and of unfinished rows. 0 means all rows.
-func CheckSince(ctx context.Context, db *store.DB, since int64) ([]Finding, error) {
+// checks rows from a moment on, in epoch milliseconds, and unfinished rows. 0 means all rows.
+// It reads page by page while the database is in use, writes nothing, and reports up to 20 findings of each sort. The error is one of reading.
+func CheckSince(ctx context.Context, db *store.DB, since int64) ([]store.Finding, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the queue: %w", err)
 	}
-	var findings []Finding
+	var findings []store.Finding
 	for _, s := range sentences {
 		found, err := s.search(ctx, db, now, since)
 		if err != nil {
@@ -103,11 +93,10 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) ([]Finding, erro
 	return findings, nil
 }
 
-func (s sentence) search(ctx context.Context, db *store.DB, now, since int64) ([]Finding, error) {
+func (s sentence) search(ctx context.Context, db *store.DB, now, since int64) ([]store.Finding, error) {
 	if s.table == "" {
-		return store.ReadRows(ctx, db, "look at unfinished rows", scanFinding, s.text+fmt.Sprintf(" LIMIT %d", findingLimit), now)
+		return store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, s.text+fmt.Sprintf(" LIMIT %d", store.MostFindings), now)
 	}
-	var findings []Finding
 	after := ""
 	if since > 0 {
 		prefix := "msg"
@@ -116,25 +105,5 @@ func (s sentence) search(ctx context.Context, db *store.DB, now, since int64) ([
 		}
 		after = store.FirstID(prefix, since)
 	}
-	err := store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := store.ReadRows(ctx, db, "turn a page of "+s.table, store.ScanValue[string],
-			`SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
-		if err != nil || len(ids) == 0 {
-			return false, err
-		}
-		last := ids[len(ids)-1]
-		found, err := store.ReadRows(ctx, db, "look at a page of "+s.table, scanFinding, s.text, after, last)
-		if err != nil {
-			return false, err
-		}
-		findings = append(findings, found...)
-		after = last
-		return len(findings) < findingLimit, nil
-	})
-	return findings[:min(len(findings), findingLimit)], err
-}
-
-func scanFinding(row store.Row) (finding Finding, err error) {
-	err = row.Scan(&finding.Subject, &finding.Detail)
-	return finding, err
+	return store.ReadFindings(ctx, db, s.table, after, checkPage, s.text)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Check finds each fault that is planted into a healthy queue, and names the row.
@@ -54,7 +56,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 				q.exec(t, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+table) //nolint:unqueryvet // a copy of whatever there is
 			}
 			q.exec(t, c.fault)
-			findings, err := Check(ctx, q.db)
+			findings, err := CheckSince(ctx, q.db, 0)
 			require.NoError(t, err)
 			require.NotEmpty(t, findings, name)
 			var details []string
@@ -93,8 +95,8 @@ func TestCheckIsBounded(t *testing.T) {
 		}
 		q.arrive(t, items...)
 		q.exec(t, `UPDATE conversations SET run_at = NULL`)
-		findings, err := Check(t.Context(), q.db)
+		findings, err := CheckSince(t.Context(), q.db, 0)
 		require.NoError(t, err)
-		require.Len(t, findings, findingLimit)
+		require.Len(t, findings, store.MostFindings)
 	})
 }

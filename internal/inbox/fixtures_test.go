@@ -205,7 +205,7 @@ func (q *inboxTest) value(t require.TestingT, text string, args ...any) string {
 
 // healthy asserts that Check finds nothing.
 func (q *inboxTest) healthy(t require.TestingT) {
-	findings, err := Check(context.Background(), q.db)
+	findings, err := CheckSince(context.Background(), q.db, 0)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 }

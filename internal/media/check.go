@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// findingLimit bounds the findings of each sort.
-	findingLimit = 20
 	// checkPage is how many files one read of a check covers.
 	checkPage = 500
 	// lateWaiting is for how long a file may wait, in milliseconds: longer than it is tried.
@@ -24,12 +22,6 @@ const (
 	sweepLooks = 15
 	sweepPause = time.Second
 )
-
-// Finding is a file that breaks an invariant.
-type Finding struct {
-	Subject string // its id
-	Detail  string // what was found
-}
 
 // selectBroken selects the files of a page that break an invariant, of which a piece has Overhead bytes more than it is long.
 var selectBroken = `SELECT f.id, CASE
@@ -49,15 +41,10 @@ var selectBroken = `SELECT f.id, CASE
 		OR f.state = 'failed' AND p.n > 0 OR f.state = 'waiting' AND f.created_at < $3 OR m.org_id <> f.org_id)
 	ORDER BY f.id`
 
-// Check looks for files that break an invariant: a stored or sent one has all of its pieces, a failed one none, none waits for longer than
-// it is tried, and none outlives its message except for some seconds, for which Check waits. It writes nothing. The error is one of
-// reading.
-func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
-	return CheckSince(ctx, db, 0)
-}
-
-// CheckSince is [Check] of files that came from a moment on, in epoch milliseconds, and of files without a message. 0 means all files.
-func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []Finding, err error) {
+// CheckSince looks for files that break an invariant: a stored or sent one has all of its pieces, a failed one none, none waits for longer than
+// it is tried, and none outlives its message except for some seconds, for which CheckSince waits. It checks files that came from a moment on, in
+// epoch milliseconds, and files without a message. 0 means all files. It writes nothing. The error is one of reading.
+func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []store.Finding, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the files: %w", err)
@@ -66,10 +53,10 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []Find
 	if since > 0 {
 		from = func(prefix string) string { return store.FirstID(prefix, since) }
 	}
-	findings, err = broken(ctx, db, "media", from("med"), selectBroken, now-lateWaiting)
-	var sent, left []Finding
+	findings, err = store.ReadFindings(ctx, db, "media", from("med"), checkPage, selectBroken, now-lateWaiting)
+	var sent, left []store.Finding
 	if err == nil {
-		sent, err = broken(ctx, db, "sent_files", from("fil"), selectBrokenSent)
+		sent, err = store.ReadFindings(ctx, db, "sent_files", from("fil"), checkPage, selectBrokenSent)
 	}
 	if err == nil {
 		left, err = unswept(ctx, db)
@@ -93,27 +80,8 @@ var selectBrokenSent = `SELECT f.id, CASE WHEN m.org_id <> f.org_id OR m.file_id
 	WHERE p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes OR m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
 	ORDER BY f.id`
 
-// broken reads a table page by page, from the id after another one on, and returns the files that a statement for a page selects.
-func broken(ctx context.Context, db *store.DB, table, after, statement string, arguments ...any) (found []Finding, err error) {
-	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := store.ReadRows(ctx, db, "turn a page of "+table, store.ScanValue[string],
-			`SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
-		if err != nil || len(ids) == 0 {
-			return false, err
-		}
-		last := ids[len(ids)-1]
-		more, err := store.ReadRows(ctx, db, "look at a page of "+table, scanFinding, statement, append([]any{after, last}, arguments...)...)
-		if err != nil {
-			return false, err
-		}
-		found, after = append(found, more...), last
-		return len(found) < findingLimit, nil
-	})
-	return found[:min(len(found), findingLimit)], err
-}
-
 // unswept returns files without a message, if they aren't deleted while it waits.
-func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
+func unswept(ctx context.Context, db *store.DB) (left []store.Finding, err error) {
 	for look := range sweepLooks {
 		if look > 0 {
 			_ = repeat.Pause(ctx, sweepPause)
@@ -122,20 +90,15 @@ func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
 		if now, err = db.Now(ctx); err != nil {
 			return nil, err
 		}
-		left, err = store.ReadRows(ctx, db, "look for files of deleted messages", scanFinding,
+		left, err = store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanFinding,
 			`SELECT id, 'is left of a deleted message' FROM media WHERE message_id IS NULL
 				UNION ALL SELECT id, 'is left of a deleted message' FROM sent_files WHERE outbound_id IS NULL AND expires_at <= $1 LIMIT $2`,
-			now, findingLimit)
+			now, store.MostFindings)
 		if err != nil || len(left) == 0 {
 			break
 		}
 	}
 	return left, err
-}
-
-func scanFinding(row store.Row) (f Finding, err error) {
-	err = row.Scan(&f.Subject, &f.Detail)
-	return f, err
 }
 
 // sweepPage is how many files one read of a sweep covers.

@@ -181,7 +181,7 @@ func (f *fixture) hurry() { f.exec(`UPDATE media SET run_at = 0 WHERE state = 'w
 
 func (f *fixture) healthy() {
 	f.t.Helper()
-	findings, err := media.Check(f.t.Context(), f.DB)
+	findings, err := media.CheckSince(f.t.Context(), f.DB, 0)
 	require.NoError(f.t, err)
 	require.Empty(f.t, findings)
 }

@@ -68,7 +68,7 @@ func TestSentFiles(t *testing.T) {
 		f.exec(`UPDATE sent_files SET bytes = bytes + $1 WHERE id = $2`, int64(media.OrgBytes)-2*int64(len(content))+1, all[0].ID)
 		_, _, err = f.queue.SendFile(ctx, "test", "org_1", conversation, &file, nil)
 		require.ErrorIs(t, err, media.ErrFull)
-		findings, err := media.Check(ctx, f.DB)
+		findings, err := media.CheckSince(ctx, f.DB, 0)
 		require.NoError(t, err)
 		require.Len(t, findings, 1)
 		require.Equal(t, all[0].ID, findings[0].Subject)

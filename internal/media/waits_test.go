@@ -145,7 +145,7 @@ func TestCheck(t *testing.T) {
 			"another organization":      {`UPDATE messages SET org_id = 'org_9'`, `UPDATE messages SET org_id = 'org_1'`},
 		} {
 			f.exec(c.spoil)
-			findings, err := media.Check(t.Context(), f.DB)
+			findings, err := media.CheckSince(t.Context(), f.DB, 0)
 			require.NoError(t, err)
 			require.Len(t, findings, 1, what)
 			require.Contains(t, findings[0].Detail, what)

@@ -219,10 +219,8 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 		return nil
 	}
 	type known struct{ agentID, baseID string }
-	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents", func(row Row) (k known, err error) {
-		err = row.Scan(&k.agentID, &k.baseID)
-		return k, err
-	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
+	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents",
+		Into(func(k *known) []any { return []any{&k.agentID, &k.baseID} }), `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
 		WHERE org_id = $1 AND agent_id >= $2 AND agent_id <= $3 ORDER BY agent_id, knowledge_base_id`,
 		orgID, agents[0].ID, agents[len(agents)-1].ID)
 	if err != nil {

@@ -276,10 +276,11 @@ type ChannelTrouble struct {
 // Troubles reads up to limit channels, in order of id, that aren't active, or have a token that isn't renewed and ends after now, in epoch
 // milliseconds.
 func (c Channels) Troubles(ctx context.Context, now int64, limit int) ([]ChannelTrouble, error) {
-	return ReadRows(ctx, c.db, "look for channels that need a person", func(row Row) (one ChannelTrouble, err error) {
-		err = row.Scan(&one.ID, &one.OrgID, &one.Type, &one.State, &one.ExpiresAt)
-		return one, err
-	}, selectTroubles, now, limit)
+	return ReadRows(ctx, c.db, "look for channels that need a person",
+		Into(func(one *ChannelTrouble) []any {
+			return []any{&one.ID, &one.OrgID, &one.Type, &one.State, &one.ExpiresAt}
+		}),
+		selectTroubles, now, limit)
 }
 
 const selectTroubles = `SELECT id, org_id, type, state, expiry_told FROM channels WHERE (state <> 'active' OR expiry_told > 0)
@@ -306,10 +307,9 @@ func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int
 
 // Types reads the types that channels of any organization have. It reads all channels.
 func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
-	return ReadRows(ctx, c.db, "list the types of channels", func(row Row) (found ChannelTypes, err error) {
-		err = row.Scan(&found.Type, &found.Channels)
-		return found, err
-	}, `SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
+	return ReadRows(ctx, c.db, "list the types of channels",
+		Into(func(found *ChannelTypes) []any { return []any{&found.Type, &found.Channels} }),
+		`SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
 
 func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }

@@ -274,10 +274,8 @@ func (w EventWatch) queuedWaits(ctx context.Context, now int64) error {
 	from := int64(0)
 	return ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
 		due := from
-		ids, err := ReadRows(ctx, w.db, "look for waiting customers", func(row Row) (id string, err error) {
-			err = row.Scan(&id, &due)
-			return id, err
-		}, selectQueuedUntold, now, from, rows)
+		ids, err := ReadRows(ctx, w.db, "look for waiting customers",
+			Into(func(id *string) []any { return []any{id, &due} }), selectQueuedUntold, now, from, rows)
 		if err != nil {
 			return false, err
 		}

@@ -150,10 +150,9 @@ func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found
 	if answer, named := strings.CutPrefix(text, "chatcmpl-"); named {
 		call = "call_" + answer
 	}
-	return ReadRows(ctx, o.db, "search", func(row Row) (f Found, err error) {
-		err = row.Scan(&f.Table, &f.ID, &f.OrgID, &f.OrgName)
-		return f, err
-	}, `SELECT 'organizations', id, org_id, name FROM (SELECT id, id AS org_id, name FROM organizations o
+	return ReadRows(ctx, o.db, "search",
+		Into(func(f *Found) []any { return []any{&f.Table, &f.ID, &f.OrgID, &f.OrgName} }),
+		`SELECT 'organizations', id, org_id, name FROM (SELECT id, id AS org_id, name FROM organizations o
 			WHERE `+namedBy+` ORDER BY search_name, id LIMIT $6) AS named
 		UNION ALL SELECT 'api_keys', k.id, o.id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.id = $3
 		UNION ALL SELECT 'api_keys', id, org_id, name FROM (SELECT k.id, k.org_id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id
@@ -168,10 +167,9 @@ type OrganizationCounts struct{ All, New, Suspended int64 }
 
 // Counts counts the organizations, the ones created since a moment, and the suspended ones.
 func (o Organizations) Counts(ctx context.Context, since int64) (OrganizationCounts, error) {
-	return ReadRow(ctx, o.db, "count organizations", func(row Row) (c OrganizationCounts, err error) {
-		err = row.Scan(&c.All, &c.New, &c.Suspended)
-		return c, err
-	}, `SELECT count(*), count(CASE WHEN created_at >= $1 THEN 1 END), count(suspended_at) FROM organizations`, since)
+	return ReadRow(ctx, o.db, "count organizations",
+		Into(func(c *OrganizationCounts) []any { return []any{&c.All, &c.New, &c.Suspended} }),
+		`SELECT count(*), count(CASE WHEN created_at >= $1 THEN 1 END), count(suspended_at) FROM organizations`, since)
 }
 
 // ByID reads one organization. It returns [ErrNotFound] if there is none.
@@ -308,10 +306,9 @@ type Retention struct {
 
 // Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
 func (o Organizations) Retentions(ctx context.Context, page Page) ([]Retention, error) {
-	return readPage(ctx, o.db, "list retentions", func(row Row) (r Retention, err error) {
-		err = row.Scan(&r.OrgID, &r.Days)
-		return r, err
-	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0`, "id", page)
+	return readPage(ctx, o.db, "list retentions",
+		Into(func(r *Retention) []any { return []any{&r.OrgID, &r.Days} }),
+		`SELECT id, retention_days FROM organizations WHERE retention_days > 0`, "id", page)
 }
 
 // AuditEntry records the actor, the action and its target. No field carries a secret.

@@ -348,7 +348,7 @@ func runEverything(t *testing.T, db *store.DB) {
 	fillChannel(t, db, "org_a", "chn_a", 2, 1)
 	require.NoError(t, db.Channels.Delete(ctx, "cli", "org_a", "chn_a"))
 	require.NoError(t, db.Agents.Delete(ctx, "cli", "org_a", "agt_a"))
-	_, err = inbox.Check(ctx, db)
+	_, err = inbox.CheckSince(ctx, db, 0)
 	require.NoError(t, err)
 }
 

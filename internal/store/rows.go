@@ -140,6 +140,14 @@ func ScanValue[T any](row Row) (value T, err error) {
 	return value, err
 }
 
+// Into returns a function that scans a row into the fields of a new T, to which fields returns pointers.
+func Into[T any](fields func(*T) []any) func(Row) (T, error) {
+	return func(row Row) (item T, err error) {
+		err = row.Scan(fields(&item)...)
+		return item, err
+	}
+}
+
 // orNow returns a time, or the transaction's clock when it is 0.
 func orNow(tx Tx, at int64) int64 {
 	if at == 0 {
@@ -225,6 +233,40 @@ func ReadPages(ctx context.Context, rows int, read func(rows int) (more bool, er
 			return err
 		}
 	}
+}
+
+// MostFindings limits the findings of one invariant: enough to see a pattern, few enough to read.
+const MostFindings = 20
+
+// Finding is a violation of an invariant.
+type Finding struct {
+	// Subject identifies the row: a wallet as organization:environment, or an id.
+	Subject string `json:"subject"`
+	// Detail describes the finding.
+	Detail string `json:"detail"`
+}
+
+// ScanFinding reads the subject and the detail of a finding.
+var ScanFinding = Into(func(f *Finding) []any { return []any{&f.Subject, &f.Detail} })
+
+// ReadFindings reads a table page by page, from the id after another one on, and returns the first findings of a statement for the rows of a
+// page: id > $1 AND id <= $2. A page has the given number of rows on a machine that is quick enough.
+func ReadFindings(ctx context.Context, db *DB, table, after string, page int, statement string, arguments ...any) (found []Finding, err error) {
+	err = ReadPages(ctx, page, func(rows int) (bool, error) {
+		ids, err := ReadRows(ctx, db, "turn a page of "+table, ScanValue[string],
+			`SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
+		if err != nil || len(ids) == 0 {
+			return false, err
+		}
+		last := ids[len(ids)-1]
+		more, err := ReadRows(ctx, db, "look at a page of "+table, ScanFinding, statement, append([]any{after, last}, arguments...)...)
+		if err != nil {
+			return false, err
+		}
+		found, after = append(found, more...), last
+		return len(found) < MostFindings, nil
+	})
+	return found[:min(len(found), MostFindings)], err
 }
 
 type pacedKey struct{}

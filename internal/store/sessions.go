@@ -65,11 +65,12 @@ type SessionRecord struct {
 
 // ByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
 func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
-	record, err = ReadRow(ctx, s.db, "read a session", func(row Row) (record SessionRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
-			&record.Plan, &record.SuspendedAt, &record.SuspensionReason, &record.HasOrgModels)
-		return record, err
-	}, `SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason,
+	record, err = ReadRow(ctx, s.db, "read a session", Into(func(record *SessionRecord) []any {
+		return []any{
+			&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
+			&record.Plan, &record.SuspendedAt, &record.SuspensionReason, &record.HasOrgModels,
+		}
+	}), `SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason,
 			EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = u.org_id)
 		FROM sessions s JOIN users u ON u.id = s.user_id JOIN organizations o ON o.id = u.org_id WHERE s.hash = $1`, hash[:])
 	if err == nil {

@@ -307,10 +307,11 @@ type LinkRecord struct {
 
 // ByHash reads a one-time link by its SHA-256 hash, and false if there is none.
 func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
-	record, err = ReadRow(ctx, l.db, "read a link", func(row Row) (record LinkRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
-		return record, err
-	}, `SELECT l.user_id, l.org_id, 'reset', l.expires_at, users.email
+	record, err = ReadRow(ctx, l.db, "read a link",
+		Into(func(record *LinkRecord) []any {
+			return []any{&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email}
+		}),
+		`SELECT l.user_id, l.org_id, 'reset', l.expires_at, users.email
 		FROM user_links l JOIN users ON users.org_id = l.org_id AND users.id = l.user_id WHERE l.hash = $1
 		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
 	if err != nil {

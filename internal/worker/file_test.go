@@ -78,7 +78,7 @@ func TestFiles(t *testing.T) {
 			require.Contains(t, []string{account["accessToken"], account["botToken"]}, sent[2].Token)
 			require.Contains(t, []string{"human: image (sent)", "human: file (sent)"}, h.lines(t, acme, customer)[3])
 		}
-		findings, err := media.Check(t.Context(), h.db)
+		findings, err := media.CheckSince(t.Context(), h.db, 0)
 		require.NoError(t, err)
 		require.Empty(t, findings)
 		h.leaseless(t)

@@ -411,7 +411,7 @@ func (h *fixture) spent(t *testing.T, org string) int64 {
 	report, err := billing.Check(t.Context(), h.db)
 	require.NoError(t, err)
 	require.True(t, report.OK(), "%v", report)
-	findings, err := inbox.Check(t.Context(), h.db)
+	findings, err := inbox.CheckSince(t.Context(), h.db, 0)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	var charged sql.NullInt64

@@ -90,7 +90,7 @@ func (w *world) judge(p plan) result {
 	report, err := billing.Check(t.Context(), w.db)
 	require.NoError(t, err)
 	require.True(t, report.OK(), "%v", report)
-	findings, err := inbox.Check(t.Context(), w.db)
+	findings, err := inbox.CheckSince(t.Context(), w.db, 0)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 
