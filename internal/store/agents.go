@@ -95,16 +95,7 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 // has the name, and [ErrKnowledgeBaseNotFound] for a knowledge base of another organization.
 func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var agent Agent
-		found := false
-		err := tx.Query(ctx, func(row Row) (err error) {
-			found = true
-			agent, err = agents.scan(row)
-			return err
-		}, agents.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
-		if err == nil && !found {
-			err = ErrNotFound
-		}
+		agent, err := agents.lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err
 		}

@@ -423,23 +423,9 @@ func (c ChannelCredentials) Reseal(ctx context.Context, orgID, id string, was, s
 // Each calls each with every channel that has credentials, of every organization, in order of id. A channel that is written during the call
 // is read before or after the change. The first error of each ends it.
 func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) error {
-	var after string
-	for {
-		page, err := ReadRows(ctx, c.db, "list channels", scanChannel,
-			channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`, after, sealedPage)
-		if err != nil {
-			return err
-		}
-		for _, channel := range page {
-			if err := each(channel); err != nil {
-				return err
-			}
-			after = channel.ID
-		}
-		if len(page) < sealedPage {
-			return nil
-		}
-	}
+	return eachRow(ctx, c.db, "list channels", scanChannel,
+		channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`,
+		func(channel *Channel) []any { return []any{channel.ID} }, each)
 }
 
 // AnswerRules decide which messages of a channel the assistant handles, and whether a person sends the result. The zero value allows all

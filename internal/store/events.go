@@ -188,16 +188,7 @@ func (e EventEndpoints) List(ctx context.Context, orgID string, page Page) ([]Ev
 // state resets Reason and FailingSince. Update returns [ErrNotFound] if the organization has no such endpoint.
 func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id string, edit func(*EventEndpoint)) error {
 	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var endpoint EventEndpoint
-		found := false
-		err := tx.Query(ctx, func(row Row) (err error) {
-			found = true
-			endpoint, err = eventEndpoints.scan(row)
-			return err
-		}, eventEndpoints.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
-		if err == nil && !found {
-			err = ErrNotFound
-		}
+		endpoint, err := eventEndpoints.lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err
 		}
@@ -216,13 +207,8 @@ func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id str
 // Delete removes an organization's endpoint, or returns [ErrNotFound]. Its deliveries, which may be many, are given up when they are due
 // and pruned by their age.
 func (e EventEndpoints) Delete(ctx context.Context, actor, orgID, id string) error {
-	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		if err := change(ctx, tx, `DELETE FROM event_endpoints WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
-			return err
-		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.delete", Target: id, OrgID: orgID})
-		return nil
-	})
+	return execAudited(ctx, e.db, AuditEntry{Actor: actor, Action: "event_endpoint.delete", Target: id, OrgID: orgID},
+		`DELETE FROM event_endpoints WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID)
 }
 
 // Test writes an [EventTest] for one active endpoint and returns its id. It returns [ErrNotFound] for an endpoint that isn't the
@@ -260,23 +246,9 @@ func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID str
 // Each calls each with every endpoint of every organization, in order of id. An endpoint that is written during the call is read before or
 // after the change. The first error of each ends it.
 func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error) error {
-	var after string
-	for {
-		page, err := ReadRows(ctx, e.db, "list event endpoints", eventEndpoints.scan,
-			eventEndpoints.selected+` WHERE id > $1 ORDER BY id LIMIT $2`, after, sealedPage)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			if err := each(page[i]); err != nil {
-				return err
-			}
-			after = page[i].ID
-		}
-		if len(page) < sealedPage {
-			return nil
-		}
-	}
+	return eachRow(ctx, e.db, "list event endpoints", eventEndpoints.scan,
+		eventEndpoints.selected+` WHERE id > $1 ORDER BY id LIMIT $2`,
+		func(endpoint *EventEndpoint) []any { return []any{endpoint.ID} }, each)
 }
 
 // Reseal replaces the sealed secrets of an endpoint with the same secrets under another master key. It reports false if they have changed

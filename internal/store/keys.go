@@ -168,13 +168,8 @@ func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (seale
 
 // Delete removes a key. It returns [ErrNotFound] if there is none.
 func (k ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string) error {
-	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		if err := change(ctx, tx, `DELETE FROM provider_keys WHERE org_id = $1 AND provider = $2 RETURNING provider`, orgID, provider); err != nil {
-			return err
-		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "provider_key.delete", Target: provider, OrgID: orgID})
-		return nil
-	})
+	return execAudited(ctx, k.db, AuditEntry{Actor: actor, Action: "provider_key.delete", Target: provider, OrgID: orgID},
+		`DELETE FROM provider_keys WHERE org_id = $1 AND provider = $2 RETURNING provider`, orgID, provider)
 }
 
 // List reads an organization's keys, still sealed, by provider.
@@ -182,29 +177,12 @@ func (k ProviderKeys) List(ctx context.Context, orgID string) ([]ProviderKey, er
 	return ReadRows(ctx, k.db, "list provider keys", providerKeys.scan, providerKeys.selected+` WHERE org_id = $1 ORDER BY provider`, orgID)
 }
 
-// sealedPage is the number of rows that Each reads at a time, so that no read stays open during the callback.
-const sealedPage = 100
-
 // Each calls each with every provider key of every organization, in the order of their primary key. A key that is written during the call
 // is read before or after the change. The first error of each ends it.
 func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) error {
-	var orgID, provider string
-	for {
-		page, err := ReadRows(ctx, k.db, "list provider keys", providerKeys.scan,
-			providerKeys.selected+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`, orgID, provider, sealedPage)
-		if err != nil {
-			return err
-		}
-		for _, key := range page {
-			if err := each(key); err != nil {
-				return err
-			}
-			orgID, provider = key.OrgID, key.Provider
-		}
-		if len(page) < sealedPage {
-			return nil
-		}
-	}
+	return eachRow(ctx, k.db, "list provider keys", providerKeys.scan,
+		providerKeys.selected+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`,
+		func(key *ProviderKey) []any { return []any{key.OrgID, key.Provider} }, each)
 }
 
 // Reseal replaces the sealed bytes of a key with the same secret under another master key. It reports false if the key has changed or is

@@ -203,13 +203,8 @@ func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspe
 
 // SetPlan puts an organization on a plan. It returns [ErrNotFound] for an unknown organization. It doesn't check that the plan exists.
 func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
-	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		if err := change(ctx, tx, `UPDATE organizations SET plan = $2 WHERE id = $1 RETURNING id`, id, plan); err != nil {
-			return err
-		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "organization.set_plan", Target: id, OrgID: id, Detail: plan})
-		return nil
-	})
+	return execAudited(ctx, o.db, AuditEntry{Actor: actor, Action: "organization.set_plan", Target: id, OrgID: id, Detail: plan},
+		`UPDATE organizations SET plan = $2 WHERE id = $1 RETURNING id`, id, plan)
 }
 
 // Models reads the organization's exceptions: the models it has switched on or off. A model without an entry is

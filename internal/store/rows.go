@@ -103,6 +103,17 @@ func execChanged(ctx context.Context, db *DB, text string, arguments ...any) (do
 	return done && err == nil, err
 }
 
+// execAudited runs a statement that returns the changed row, and adds the entry to the audit log. It returns [ErrNotFound] if no row was changed.
+func execAudited(ctx context.Context, db *DB, entry AuditEntry, text string, arguments ...any) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := change(ctx, tx, text, arguments...)
+		if err == nil {
+			QueueAudit(tx, entry)
+		}
+		return err
+	})
+}
+
 // queryRow scans the last row of a query, or fails with ErrNotFound when there is none.
 func queryRow(ctx context.Context, tx Tx, into []any, text string, arguments ...any) error {
 	found := false
@@ -145,6 +156,32 @@ func Into[T any](fields func(*T) []any) func(Row) (T, error) {
 	return func(row Row) (item T, err error) {
 		err = row.Scan(fields(&item)...)
 		return item, err
+	}
+}
+
+// eachPage is the number of rows that eachRow reads at a time, so that no read stays open during the callback.
+const eachPage = 100
+
+// eachRow calls each with every row of a statement, whose last parameters are the columns after which it begins, and the LIMIT. after returns these
+// columns of a row. A row that is written during the call is read before or after the change. The first error of each ends it.
+func eachRow[T any](
+	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, after func(*T) []any, each func(T) error,
+) error {
+	last := new(T)
+	for {
+		page, err := ReadRows(ctx, db, doing, scan, text, append(after(last), eachPage)...)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := each(page[i]); err != nil {
+				return err
+			}
+			last = &page[i]
+		}
+		if len(page) < eachPage {
+			return nil
+		}
 	}
 }
 

@@ -115,22 +115,9 @@ func queueNoSecondFactor(tx Tx, orgID, personID string) {
 
 // Each calls each with every second factor, as [ProviderKeys.Each] does.
 func (s SecondFactors) Each(ctx context.Context, each func(SecondFactor) error) error {
-	var last SecondFactor
-	for {
-		page, err := ReadRows(ctx, s.db, "list second factors", secondFactors.scan,
-			secondFactors.selected+` WHERE (org_id, person_id) > ($1, $2) ORDER BY org_id, person_id LIMIT $3`, last.OrgID, last.PersonID, sealedPage)
-		if err != nil {
-			return err
-		}
-		for _, last = range page {
-			if err := each(last); err != nil {
-				return err
-			}
-		}
-		if len(page) < sealedPage {
-			return nil
-		}
-	}
+	return eachRow(ctx, s.db, "list second factors", secondFactors.scan,
+		secondFactors.selected+` WHERE (org_id, person_id) > ($1, $2) ORDER BY org_id, person_id LIMIT $3`,
+		func(factor *SecondFactor) []any { return []any{factor.OrgID, factor.PersonID} }, each)
 }
 
 // Reseal is [ProviderKeys.Reseal] for the secret of a second factor.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"iter"
@@ -171,6 +172,20 @@ func (t table[T]) queueUpdate(tx Tx, item *T, orgID, id string) {
 // scan reads a row of a SELECT of the table's columns.
 func (t table[T]) scan(row Row) (item T, err error) {
 	err = scanFields(row, t.fields(&item))
+	return item, err
+}
+
+// lock reads and locks the row of an organization with an id. It returns [ErrNotFound] if there is none.
+func (t table[T]) lock(ctx context.Context, tx Tx, orgID, id string) (item T, err error) {
+	found := false
+	err = tx.Query(ctx, func(row Row) (err error) {
+		found = true
+		item, err = t.scan(row)
+		return err
+	}, t.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
 	return item, err
 }
 
