@@ -3,7 +3,6 @@ package handlers
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -12,14 +11,15 @@ import (
 // OperatorSessions signs operators in and out over HTTP, as [Sessions] does for people of organizations, with cookies of their own. All its
 // errors are answers of the contract. It is safe for concurrent use.
 type OperatorSessions struct {
-	cookies
+	cookies[identity.OperatorSession]
 
 	operators *identity.Operators
 }
 
 // NewOperatorSessions returns the HTTP side of operators' sessions. baseURL is the address of the console.
 func NewOperatorSessions(operators *identity.Operators, baseURL string) *OperatorSessions {
-	return &OperatorSessions{cookies{strings.HasPrefix(baseURL, "https://"), "svc_console", "svc_console_device"}, operators}
+	secure := strings.HasPrefix(baseURL, "https://")
+	return &OperatorSessions{cookies[identity.OperatorSession]{secure, "svc_console", "svc_console_device", operators}, operators}
 }
 
 // SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. Without the second factor
@@ -41,32 +41,6 @@ func (s *OperatorSessions) UseLink(w http.ResponseWriter, r *http.Request, link,
 // ConsoleWelcome returns the path of a one-time link at the console, see [WelcomeURL].
 func ConsoleWelcome(token string) string { return "/console/welcome#" + token }
 
-func (s *OperatorSessions) begin(
-	w http.ResponseWriter, r *http.Request, begin func() (string, identity.OperatorSession, error),
-) (identity.OperatorSession, error) {
-	if err := s.mayChange(r); err != nil {
-		return identity.OperatorSession{}, err
-	}
-	token, session, err := begin()
-	if err == nil {
-		err = s.operators.SignOut(r.Context(), s.token(r)) // of the session before
-	}
-	if err != nil {
-		return identity.OperatorSession{}, loginRefusal(err)
-	}
-	s.set(w, r, s.session, token, identity.SessionLifetime)
-	s.set(w, r, s.device, s.operators.Device(session), deviceLifetime)
-	return session, nil
-}
-
-// mayChange refuses a request that can't have a session, or that another site made.
-func (s *OperatorSessions) mayChange(r *http.Request) error {
-	if err := s.Allowed(r); err != nil {
-		return err
-	}
-	return sameOrigin(r)
-}
-
 // Session returns the session of a request. The error is unauthenticated without one, and forbidden for an unsafe method that another site made
 // the browser send.
 func (s *OperatorSessions) Session(r *http.Request) (identity.OperatorSession, error) {
@@ -80,10 +54,7 @@ func (s *OperatorSessions) Session(r *http.Request) (identity.OperatorSession, e
 		}
 	}
 	session, err := s.operators.Session(r.Context(), token)
-	if err != nil {
-		return session, loginRefusal(err)
-	}
-	return session, nil
+	return session, loginRefusal(err)
 }
 
 // SecondFactor checks a code of the app or a recovery code, and gives the session the operator's rights for a time. It returns invalid_request
@@ -92,10 +63,7 @@ func (s *OperatorSessions) SecondFactor(r *http.Request, code string) error {
 	if err := s.mayChange(r); err != nil {
 		return err
 	}
-	if err := s.operators.SecondFactor(r.Context(), s.token(r), code); err != nil {
-		return loginRefusal(err)
-	}
-	return nil
+	return loginRefusal(s.operators.SecondFactor(r.Context(), s.token(r), code))
 }
 
 // EnableSecondFactor stores the secret of an [identity.Enrolment] after a code of it, and returns the recovery codes, which are shown this once.
@@ -104,20 +72,5 @@ func (s *OperatorSessions) EnableSecondFactor(r *http.Request, secret, code stri
 		return nil, err
 	}
 	codes, err := s.operators.EnableSecondFactor(r.Context(), s.token(r), secret, code)
-	if err != nil {
-		return nil, loginRefusal(err)
-	}
-	return codes, nil
-}
-
-// SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
-func (s *OperatorSessions) SignOut(w http.ResponseWriter, r *http.Request) error {
-	if err := s.mayChange(r); err != nil {
-		return err
-	}
-	if err := s.operators.SignOut(r.Context(), s.token(r)); err != nil {
-		return Internal(err)
-	}
-	s.set(w, r, s.session, "", -time.Second)
-	return nil
+	return codes, loginRefusal(err)
 }

@@ -1,8 +1,8 @@
 package handlers
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"net/http"
@@ -40,16 +40,22 @@ const busyRetryAfter = time.Second
 // address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. A request counts
 // as https if its connection has TLS or if base_url is https, which is for a proxy that ends TLS.
 type Sessions struct {
-	cookies
+	cookies[identity.Principal]
 
 	sessions *identity.Sessions
 }
 
-// cookies are the cookies of a session and a device, see [SessionCookie].
-type cookies struct {
+// cookies are the cookies of a session S and of a device, see [SessionCookie].
+type cookies[S any] struct {
 	https bool
 	// session and device are the names over plain http.
 	session, device string
+	people          interface {
+		// End ends the session of a token. One that doesn't exist is no error.
+		End(ctx context.Context, token string) error
+		// Device returns a token for the device from which a person has just signed in.
+		Device(ctx context.Context, session S) (string, error)
+	}
 }
 
 // securePrefix begins the names of cookies over https.
@@ -57,11 +63,12 @@ const securePrefix = "__Host-"
 
 // NewSessions returns the HTTP side of sessions. baseURL is the service's own address.
 func NewSessions(sessions *identity.Sessions, baseURL string) *Sessions {
-	return &Sessions{cookies{strings.HasPrefix(baseURL, "https://"), LocalSessionCookie, localDeviceCookie}, sessions}
+	secure := strings.HasPrefix(baseURL, "https://")
+	return &Sessions{cookies[identity.Principal]{secure, LocalSessionCookie, localDeviceCookie, sessions}, sessions}
 }
 
 // Allowed refuses requests that can't have a session: those over plain http that isn't local (forbidden, with the reason).
-func (c cookies) Allowed(r *http.Request) error {
+func (c cookies[S]) Allowed(r *http.Request) error {
 	_, err := c.prefix(r)
 	return err
 }
@@ -83,27 +90,29 @@ func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, pas
 	})
 }
 
-func (s *Sessions) begin(
-	w http.ResponseWriter, r *http.Request, begin func() (string, identity.Principal, error),
-) (identity.Principal, error) {
-	if err := s.Allowed(r); err != nil {
-		return identity.Principal{}, err
+// begin signs a person in and sets the cookies. A session that the request came with ends.
+func (c cookies[S]) begin(w http.ResponseWriter, r *http.Request, begin func() (string, S, error)) (session S, err error) {
+	if err := c.mayChange(r); err != nil {
+		return session, err
 	}
-	if err := sameOrigin(r); err != nil {
-		return identity.Principal{}, err
-	}
-	token, principal, err := begin()
+	token, begun, err := begin()
 	if err != nil {
-		return identity.Principal{}, loginRefusal(err)
+		return session, loginRefusal(err)
 	}
-	if old := s.token(r); old != "" {
-		if err := s.sessions.End(r.Context(), old); err != nil {
-			return identity.Principal{}, Internal(err)
-		}
+	if err := c.people.End(r.Context(), c.token(r)); err != nil {
+		return session, Internal(err)
 	}
-	s.set(w, r, s.session, token, identity.SessionLifetime)
-	s.rememberDevice(w, r, principal)
-	return principal, nil
+	c.set(w, r, c.session, token, identity.SessionLifetime)
+	c.rememberDevice(w, r, begun)
+	return begun, nil
+}
+
+// mayChange refuses a request that can't have a session, or that another site made.
+func (c cookies[S]) mayChange(r *http.Request) error {
+	if err := c.Allowed(r); err != nil {
+		return err
+	}
+	return sameOrigin(r)
 }
 
 // ChangePassword sets another password for the signed-in person, and ends the person's other sessions. It returns invalid_request with the field
@@ -124,18 +133,12 @@ func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, princi
 // and returns the recovery codes, which are shown this once. It returns invalid_request with the field code, conflict, and rate_limited.
 func (s *Sessions) EnableSecondFactor(r *http.Request, principal identity.Principal, secret, code string) ([]string, error) {
 	codes, err := s.sessions.EnableSecondFactor(r.Context(), principal, s.token(r), secret, code)
-	if err != nil {
-		return nil, loginRefusal(err)
-	}
-	return codes, nil
+	return codes, loginRefusal(err)
 }
 
 // DisableSecondFactor removes the second factor of the signed-in person after one more code. It returns the errors of EnableSecondFactor.
 func (s *Sessions) DisableSecondFactor(r *http.Request, principal identity.Principal, code string) error {
-	if err := s.sessions.DisableSecondFactor(r.Context(), principal, code); err != nil {
-		return loginRefusal(err)
-	}
-	return nil
+	return loginRefusal(s.sessions.DisableSecondFactor(r.Context(), principal, code))
 }
 
 // SignOutEverywhere ends all sessions of the signed-in person and removes the cookie.
@@ -160,14 +163,14 @@ func (s *Sessions) List(r *http.Request, principal identity.Principal) ([]store.
 }
 
 // client describes the program that signs in, from its request.
-func (c cookies) client(r *http.Request, code string) identity.Client {
+func (c cookies[S]) client(r *http.Request, code string) identity.Client {
 	return identity.Client{Address: ClientAddress(r), Agent: r.UserAgent(), Device: c.get(r, c.device), Code: code}
 }
 
 // rememberDevice sets the cookie of the person's device. Its failure doesn't fail the sign-in.
-func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, principal identity.Principal) {
-	if token, err := s.sessions.Device(r.Context(), principal); err == nil {
-		s.set(w, r, s.device, token, deviceLifetime)
+func (c cookies[S]) rememberDevice(w http.ResponseWriter, r *http.Request, session S) {
+	if token, err := c.people.Device(r.Context(), session); err == nil {
+		c.set(w, r, c.device, token, deviceLifetime)
 	}
 }
 
@@ -197,25 +200,22 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 }
 
 // SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
-func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
-	if err := s.Allowed(r); err != nil {
+func (c cookies[S]) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if err := c.mayChange(r); err != nil {
 		return err
 	}
-	if err := sameOrigin(r); err != nil {
-		return err
-	}
-	if err := s.sessions.End(r.Context(), s.token(r)); err != nil {
+	if err := c.people.End(r.Context(), c.token(r)); err != nil {
 		return Internal(err)
 	}
-	s.set(w, r, s.session, "", -time.Second)
+	c.set(w, r, c.session, "", -time.Second)
 	return nil
 }
 
 // token returns the value of the session's cookie, or empty.
-func (c cookies) token(r *http.Request) string { return c.get(r, c.session) }
+func (c cookies[S]) token(r *http.Request) string { return c.get(r, c.session) }
 
 // get returns the value of a cookie, or empty. Of two cookies with the name neither counts: another site may have planted one.
-func (c cookies) get(r *http.Request, name string) string {
+func (c cookies[S]) get(r *http.Request, name string) string {
 	prefix, err := c.prefix(r)
 	found := r.CookiesNamed(prefix + name)
 	if err != nil || len(found) != 1 {
@@ -225,14 +225,14 @@ func (c cookies) get(r *http.Request, name string) string {
 }
 
 // set sets a cookie. A negative age removes it.
-func (c cookies) set(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+func (c cookies[S]) set(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
 	if prefix, err := c.prefix(r); err == nil {
 		http.SetCookie(w, sessionCookieOf(prefix+name, value, int(age/time.Second)))
 	}
 }
 
 // prefix returns the beginning of the names of cookies for a request. The error is that of [Sessions.Allowed].
-func (c cookies) prefix(r *http.Request) (string, error) {
+func (c cookies[S]) prefix(r *http.Request) (string, error) {
 	switch {
 	case c.https || r.TLS != nil:
 		return securePrefix, nil
@@ -276,42 +276,36 @@ func sameOrigin(r *http.Request) error {
 }
 
 // NeedsCode returns the error of an operator with a second factor that is too old: invalid_request with the field code.
-func NeedsCode() error { return codeRefusal(identity.ErrCodeNeeded) }
+func NeedsCode() error { return loginRefusal(identity.ErrCodeNeeded) }
 
-// codeRefusal returns the public form of an error about the code of a second factor: invalid_request with the field code, or conflict.
-func codeRefusal(err error) error {
-	refused := &Error{Code: errcode.InvalidRequest, Field: "code", Cause: err}
-	clock, isClock := errors.AsType[*identity.ClockError](err)
-	switch {
-	case isClock:
-		message := "These digits are right for a clock that is about %d minutes ahead. Have the device that shows them set its time automatically, " +
-			"and try again."
-		if clock.Ahead < 0 {
-			message = "These digits are right for a clock that is about %d minutes behind. Have the device that shows them set its time " +
-				"automatically, and try again."
-		}
-		refused.Message = fmt.Sprintf(message, int(math.Ceil(clock.Ahead.Abs().Minutes())))
-	case errors.Is(err, identity.ErrCodeNeeded):
-		refused.Message = "Enter the six digits that your authenticator app shows, or a recovery code."
-	case errors.Is(err, identity.ErrWrongCode):
-		refused.Message = "This is wrong. Enter the six digits that your authenticator app shows now, on a device that sets its time " +
-			"automatically, or an unused recovery code."
-	case errors.Is(err, identity.ErrCodeUsed):
-		refused.Message = "These digits were used already. Wait for the next ones, up to 30 seconds."
-	case errors.Is(err, identity.ErrNoRecoveryCodes):
-		refused.Message = "The authenticator app doesn't show this, and all recovery codes are used. Have your second factor reset."
-	case errors.Is(err, identity.ErrNoSecondFactor):
-		return &Error{Code: errcode.Conflict, Message: "There is no second factor. Set one up.", Cause: err}
-	case errors.Is(err, store.ErrConflict):
-		return &Error{Code: errcode.Conflict, Message: "There is a second factor already. Switch it off first.", Cause: err}
-	default:
-		return BadField(err)
-	}
-	return refused
+// loginErrors are the public forms of the errors of sign-ins and second factors.
+var loginErrors = []struct {
+	err    error
+	public Error
+}{
+	{identity.ErrWrongPassword, Error{Code: errcode.Unauthenticated, Message: "The e-mail address or the password is wrong."}},
+	{identity.ErrLinkUsed, *InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. "+
+		"Ask for a new link, or for an invitation of another address.")},
+	{identity.ErrNoSession, Error{Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again."}},
+	{identity.ErrBusy, Error{
+		Code: errcode.RateLimited, RetryAfter: busyRetryAfter,
+		Message: "Too many people are signing in at this moment. Retry shortly.",
+	}},
+	{identity.ErrCodeNeeded, *InvalidRequest("code", "Enter the six digits that your authenticator app shows, or a recovery code.")},
+	{identity.ErrWrongCode, *InvalidRequest("code", "This is wrong. Enter the six digits that your authenticator app shows now, "+
+		"on a device that sets its time automatically, or an unused recovery code.")},
+	{identity.ErrCodeUsed, *InvalidRequest("code", "These digits were used already. Wait for the next ones, up to 30 seconds.")},
+	{identity.ErrNoRecoveryCodes, *InvalidRequest("code", "The authenticator app doesn't show this, and all recovery codes are used. "+
+		"Have your second factor reset.")},
+	{identity.ErrNoSecondFactor, Error{Code: errcode.Conflict, Message: "There is no second factor. Set one up."}},
+	{store.ErrConflict, Error{Code: errcode.Conflict, Message: "There is a second factor already. Switch it off first."}},
 }
 
-// loginRefusal returns the public form of an error of [identity.Sessions].
+// loginRefusal returns the public form of an error of [identity.Sessions] or [identity.Operators].
 func loginRefusal(err error) error {
+	if err == nil {
+		return nil
+	}
 	if throttled, ok := errors.AsType[*identity.ThrottledError](err); ok {
 		return &Error{
 			Code: errcode.RateLimited, RetryAfter: throttled.RetryAfter, Cause: err,
@@ -321,22 +315,21 @@ func loginRefusal(err error) error {
 	if several, ok := errors.AsType[*identity.SeveralOrganizationsError](err); ok {
 		return InvalidRequest("organization", "Which organization? The address and the password are yours in %s.", several.Names())
 	}
-	switch {
-	case errors.Is(err, identity.ErrWrongPassword):
-		return &Error{Code: errcode.Unauthenticated, Message: "The e-mail address or the password is wrong.", Cause: err}
-	case errors.Is(err, identity.ErrLinkUsed):
-		return InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. Ask for a new link, "+
-			"or for an invitation of another address.")
-	case errors.Is(err, identity.ErrNoSession):
-		return &Error{Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again.", Cause: err}
-	case errors.Is(err, identity.ErrBusy):
-		return &Error{
-			Code: errcode.RateLimited, RetryAfter: busyRetryAfter, Cause: err,
-			Message: "Too many people are signing in at this moment. Retry shortly.",
+	if clock, ok := errors.AsType[*identity.ClockError](err); ok {
+		side := "ahead"
+		if clock.Ahead < 0 {
+			side = "behind"
 		}
-	default:
-		return codeRefusal(err)
+		return InvalidRequest("code", "These digits are right for a clock that is about %d minutes %s. Have the device that shows them set "+
+			"its time automatically, and try again.", int(math.Ceil(clock.Ahead.Abs().Minutes())), side)
 	}
+	for _, row := range loginErrors {
+		if errors.Is(err, row.err) {
+			row.public.Cause = err
+			return &row.public
+		}
+	}
+	return BadField(err)
 }
 
 // WelcomeURL returns the address of a one-time link. The token stands behind the #, a part that browsers don't send and logs don't

@@ -225,10 +225,12 @@ func (o *Operators) EnableSecondFactor(ctx context.Context, token, secret, code 
 }
 
 // Device returns a token for the device from which an operator has just signed in, as [Sessions.Device] does.
-func (o *Operators) Device(session OperatorSession) string { return newDevice(session.Password) }
+func (o *Operators) Device(_ context.Context, session OperatorSession) (string, error) {
+	return newDevice(session.Password), nil
+}
 
-// SignOut ends a session. A session that doesn't exist is no error.
-func (o *Operators) SignOut(ctx context.Context, token string) error {
+// End ends a session. A session that doesn't exist is no error.
+func (o *Operators) End(ctx context.Context, token string) error {
 	hash, ok := tokenHash(token)
 	if !ok {
 		return nil

@@ -61,7 +61,9 @@ func TestOperatorsSignIn(t *testing.T) {
 			_, _, err = o.SignIn(ctx, wrong[0], wrong[1], identity.Client{Address: "192.0.2.1"})
 			require.ErrorIs(t, err, identity.ErrWrongPassword)
 		}
-		again, signedIn, err := o.SignIn(ctx, "lan@example.com", password, identity.Client{Device: o.Device(signedIn)})
+		device, err := o.Device(ctx, signedIn)
+		require.NoError(t, err)
+		again, signedIn, err := o.SignIn(ctx, "lan@example.com", password, identity.Client{Device: device})
 		require.NoError(t, err)
 		require.Zero(t, signedIn.Principal().OperatorScopes)
 		require.ErrorIs(t, o.SecondFactor(ctx, again, "aaaa"), identity.ErrWrongCode)
@@ -69,7 +71,7 @@ func TestOperatorsSignIn(t *testing.T) {
 		signedIn, err = o.Session(ctx, again)
 		require.NoError(t, err)
 		require.NotZero(t, signedIn.Principal().OperatorScopes)
-		require.NoError(t, o.SignOut(ctx, again))
+		require.NoError(t, o.End(ctx, again))
 		ended := func(token string) {
 			t.Helper()
 			_, err := o.Session(ctx, token)
