@@ -311,31 +311,35 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 // ReadApp returns the svc app of a whole configuration in Caddy's JSON form. It checks the app as [App.Provision] does
 // first, but reads no secret and opens nothing. Errors call the configuration name.
 func ReadApp(configuration []byte, name string) (*App, error) {
-	var read struct {
-		Apps map[string]json.RawMessage `json:"apps"`
-	}
-	if err := json.Unmarshal(caddy.RemoveMetaFields(configuration), &read); err != nil {
-		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
-	}
-	return readApp(read.Apps, name)
+	app, _, err := readConfig(configuration, name)
+	return app, err
 }
 
-// readApp is [ReadApp] for the apps of a configuration.
-func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
-	raw, found := apps[appName]
-	if !found {
-		return nil, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", name, appName)
+// serverConfig is the part of a server's configuration that other processes use.
+type serverConfig struct {
+	Logging map[string]json.RawMessage `json:"logging"`
+	Apps    map[string]json.RawMessage `json:"apps"`
+}
+
+// readConfig is [ReadApp] with the configuration.
+func readConfig(configuration []byte, name string) (app *App, read serverConfig, err error) {
+	if err := json.Unmarshal(caddy.RemoveMetaFields(configuration), &read); err != nil {
+		return nil, read, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
 	}
-	app := new(App)
+	raw, found := read.Apps[appName]
+	if !found {
+		return nil, read, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", name, appName)
+	}
+	app = new(App)
 	if err := caddy.StrictUnmarshalJSON(raw, app); err != nil {
-		return nil, fmt.Errorf("the %s app of %s: %w", appName, name, err)
+		return nil, read, fmt.Errorf("the %s app of %s: %w", appName, name, err)
 	}
 	app.useCatalog()
 	if err := app.faults().Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, read, fmt.Errorf("%s: %w", name, err)
 	}
 	app.fill()
-	return app, nil
+	return app, read, nil
 }
 
 // Rules are the options of the svc block.

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,13 +51,8 @@ func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, qu
 
 // provisionTrial returns the app of a configuration.
 func provisionTrial(configuration []byte, name string) (*App, error) {
-	var read struct {
-		Apps map[string]json.RawMessage `json:"apps"`
-	}
-	if err := json.Unmarshal(caddy.RemoveMetaFields(configuration), &read); err != nil {
-		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
-	}
-	if _, err := readApp(read.Apps, name); err != nil {
+	_, read, err := readConfig(configuration, name)
+	if err != nil {
 		return nil, err
 	}
 	off := false

@@ -196,14 +196,7 @@ func RunWorker(ctx context.Context, server []byte, name string) error {
 // workerConfig returns the configuration of a worker's process, made of the server's: the app svc unchanged, the worker,
 // and its private listener if the worker block names one. Sites, certificates and the admin interface are left out.
 func workerConfig(server []byte, name string) ([]byte, error) {
-	var config struct {
-		Logging map[string]json.RawMessage `json:"logging"`
-		Apps    map[string]json.RawMessage `json:"apps"`
-	}
-	if err := json.Unmarshal(caddy.RemoveMetaFields(server), &config); err != nil {
-		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
-	}
-	app, err := readApp(config.Apps, name)
+	app, config, err := readConfig(server, name)
 	if err != nil {
 		return nil, err
 	}

@@ -36,15 +36,6 @@ type commandFlags struct {
 	server, serverKeyFile string
 }
 
-// app reads the svc app of the configuration. The adapter's warnings are left to the server.
-func (f *commandFlags) app() (*caddymodule.App, error) {
-	adapted, err := f.read()
-	if err != nil {
-		return nil, err
-	}
-	return caddymodule.ReadApp(adapted, f.config)
-}
-
 // configFlags adds the flags that name the configuration to a command and those below it.
 func (f *commandFlags) configFlags(command *cobra.Command) {
 	flags := command.PersistentFlags()
@@ -63,7 +54,7 @@ func (f *commandFlags) read() ([]byte, error) {
 	return f.adapt()
 }
 
-// adapt returns the configuration file in Caddy's JSON form.
+// adapt returns the configuration file in Caddy's JSON form. The adapter's warnings are left to the server.
 func (f *commandFlags) adapt() ([]byte, error) {
 	text, err := os.ReadFile(f.config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -190,14 +181,15 @@ const closeWait = 5 * time.Second
 
 // commandEnv is the environment of a run of a command: the configuration, the open store, and the actor for the audit log.
 type commandEnv struct {
-	app      *caddymodule.App
-	repl     *caddy.Replacer
-	location store.Location
-	db       *store.DB
-	actor    string
-	args     []string
-	stdin    io.Reader
-	stderr   io.Writer
+	configuration []byte // the whole, in Caddy's JSON form
+	app           *caddymodule.App
+	repl          *caddy.Replacer
+	location      store.Location
+	db            *store.DB
+	actor         string
+	args          []string
+	stdin         io.Reader
+	stderr        io.Writer
 	// remote runs operations elsewhere. Nil means here; otherwise there is no configuration and no store.
 	remote *remote
 }
@@ -208,12 +200,16 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 		elsewhere, err := f.remote()
 		return &commandEnv{remote: elsewhere, args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr()}, err
 	}
-	app, err := f.app()
+	adapted, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	app, err := caddymodule.ReadApp(adapted, f.config)
 	if err != nil {
 		return nil, err
 	}
 	e := &commandEnv{
-		app: app, repl: caddy.NewReplacer(), actor: operator(),
+		configuration: adapted, app: app, repl: caddy.NewReplacer(), actor: operator(),
 		args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr(),
 	}
 	if e.location, err = app.Store.Location(e.repl); err != nil {

@@ -60,7 +60,7 @@ warns of a model that the list doesn't have or that its vendor ends within 90 da
 		}
 		warnings := e.app.ComingPrices(time.Now())
 		if *vendors {
-			models, found, err := f.examineVendors(ctx)
+			models, found, err := f.examineVendors(ctx, e.configuration)
 			if err != nil {
 				return nil, err
 			}
@@ -74,16 +74,12 @@ warns of a model that the list doesn't have or that its vendor ends within 90 da
 }
 
 // examineVendors checks, for the doctor's report, that vendors still serve the configured models.
-func (f *commandFlags) examineVendors(ctx context.Context) (examined billing.Examined, warnings []string, err error) {
+func (f *commandFlags) examineVendors(ctx context.Context, configuration []byte) (examined billing.Examined, warnings []string, err error) {
 	examined = billing.Examined{
 		ID: "VENDORS", Text: "no vendor ends a configured model within 7 days, and every vendor with a list of models shows it",
 		Advice: "the vendor's page of deprecations, and the provider's api_key and base_url",
 	}
-	adapted, err := f.adapt()
-	if err != nil {
-		return examined, nil, err
-	}
-	found, err := caddymodule.CheckVendors(ctx, adapted, f.config)
+	found, err := caddymodule.CheckVendors(ctx, configuration, f.config)
 	if err != nil {
 		return examined, nil, fmt.Errorf("checking the vendors: %w", err)
 	}

@@ -113,11 +113,7 @@ what this command sees itself; the exit status doesn't depend on them. It change
 doctor does.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		adapted, err := f.adapt()
-		if err != nil {
-			return nil, err
-		}
-		listeners, err := listenAddresses(adapted)
+		listeners, err := e.sites("")
 		if err != nil {
 			return nil, err
 		}
@@ -324,27 +320,30 @@ func dialListener(ctx context.Context, listen string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0))
 }
 
-// listenAddresses are the addresses of the configuration's sites, in the order of the names of their servers.
-func listenAddresses(adapted []byte) ([]string, error) {
+// sites returns the addresses of the configuration's servers that contain a text, in the order of the servers' names.
+func (e *commandEnv) sites(with string) (addresses []string, err error) {
 	var config struct {
 		Apps struct {
 			HTTP struct {
-				Servers map[string]struct {
-					Listen []string `json:"listen"`
-				} `json:"servers"`
+				Servers map[string]json.RawMessage `json:"servers"`
 			} `json:"http"`
 		} `json:"apps"`
 	}
-	if err := json.Unmarshal(adapted, &config); err != nil {
-		return nil, errors.Join(errors.New("reading the sites of the configuration"), err)
-	}
-	var addresses []string
+	err = json.Unmarshal(e.configuration, &config)
 	for _, name := range slices.Sorted(maps.Keys(config.Apps.HTTP.Servers)) {
-		for _, address := range config.Apps.HTTP.Servers[name].Listen {
-			if !slices.Contains(addresses, address) {
+		var server struct {
+			Listen []string `json:"listen"`
+		}
+		raw := config.Apps.HTTP.Servers[name]
+		err = errors.Join(err, json.Unmarshal(raw, &server))
+		for _, address := range server.Listen {
+			if strings.Contains(string(raw), with) && !slices.Contains(addresses, address) {
 				addresses = append(addresses, address)
 			}
 		}
+	}
+	if err != nil {
+		return nil, errors.Join(errors.New("reading the sites of the configuration"), err)
 	}
 	return addresses, nil
 }

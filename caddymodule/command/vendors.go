@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,13 +65,12 @@ func vendorsCommand(f *commandFlags) *cobra.Command {
 machine. It reads their metrics: at the sites of the configuration with Caddy's metrics handler, and at worker { listen … }.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		adapted, err := f.adapt()
+		addresses, err := e.sites(`"handler":"metrics"`)
 		if err != nil {
 			return nil, err
 		}
-		addresses, err := e.metricsAddresses(adapted)
-		if err != nil {
-			return nil, err
+		if e.app.Worker != nil && e.app.Worker.Listen != "" {
+			addresses = append(addresses, e.app.Worker.Listen)
 		}
 		if len(addresses) == 0 {
 			return nil, errors.New("no site of the configuration has /metrics, and there is no worker { listen … }; " +
@@ -84,34 +82,6 @@ machine. It reads their metrics: at the sites of the configuration with Caddy's 
 		}
 		return vendorsAnswer{Data: endpoints}, err
 	})
-}
-
-// metricsAddresses are the addresses of the configuration's sites with metrics, and of the worker.
-func (e *commandEnv) metricsAddresses(adapted []byte) ([]string, error) {
-	var config struct {
-		Apps struct {
-			HTTP struct {
-				Servers map[string]json.RawMessage `json:"servers"`
-			} `json:"http"`
-		} `json:"apps"`
-	}
-	if err := json.Unmarshal(adapted, &config); err != nil {
-		return nil, errors.Join(errors.New("reading the sites of the configuration"), err)
-	}
-	var addresses []string
-	for _, raw := range config.Apps.HTTP.Servers {
-		var server struct {
-			Listen []string `json:"listen"`
-		}
-		if strings.Contains(string(raw), `"handler":"metrics"`) && json.Unmarshal(raw, &server) == nil {
-			addresses = append(addresses, server.Listen...)
-		}
-	}
-	slices.Sort(addresses)
-	if e.app.Worker != nil && e.app.Worker.Listen != "" {
-		addresses = append(addresses, e.app.Worker.Listen)
-	}
-	return addresses, nil
 }
 
 // readEndpoints reads the endpoints of the processes that serve metrics at the addresses. Processes that don't respond are in the error.
