@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -91,38 +90,18 @@ func (o *Operators) SignIn(ctx context.Context, email, password string, from Cli
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", OperatorSession{}, fmt.Errorf("reading an operator: %w", err)
 	}
-	device, by := knownDevice(operator.Password, from.Device), stranger(from.Address)
-	if device != "" {
-		by = knownUser(operator.ID)
+	var records []store.LoginRecord
+	if err == nil {
+		records = []store.LoginRecord{{UserID: operator.ID, Password: operator.Password}}
 	}
-	login, err := o.db.Logins.Take(ctx, loginBounds("operator "+email, from.Address, device))
+	login, _, by, err := o.passwords.try(ctx, o.db, "operator "+email, password, from, records,
+		func(*store.LoginRecord) bool { return !operator.DisabledAt.Valid })
 	if err != nil {
-		return "", OperatorSession{}, fmt.Errorf("counting a login: %w", err)
+		return "", OperatorSession{}, err
 	}
-	if login.RetryAfter > 0 {
-		return "", OperatorSession{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
-	}
-	matches, err := o.passwords.check(ctx, []string{operator.Password}, password, by)
-	if errors.Is(err, ErrBusy) {
-		_ = o.db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
-	}
+	renewed, err := o.passwords.renew(ctx, operator.Password, password, by)
 	if err != nil {
-		return "", OperatorSession{}, fmt.Errorf("checking a password: %w", err)
-	}
-	if len(matches) == 0 || operator.DisabledAt.Valid {
-		var known []store.LoginRecord
-		if operator.ID != "" {
-			known = []store.LoginRecord{{UserID: operator.ID}}
-		}
-		// It is written for every address alike, and the answer is the same if that fails.
-		_ = o.db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\noperator "+email)), known, from.Address)
-		return "", OperatorSession{}, ErrWrongPassword
-	}
-	renewed := ""
-	if o.passwords.stale(operator.Password) {
-		if renewed, err = o.passwords.hash(ctx, password, operator.Password, by); err != nil {
-			return "", OperatorSession{}, fmt.Errorf("hashing a password: %w", err)
-		}
+		return "", OperatorSession{}, err
 	}
 	token, session := newSession(from)
 	err = o.db.Operators.Begin(ctx, OperatorActor+email, operator, renewed, session, login)

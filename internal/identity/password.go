@@ -218,6 +218,16 @@ func (p *passwords) stale(stored string) bool {
 	return err == nil && (h.hashCost != p.cost || len(h.sum) != hashBytes)
 }
 
+// renew returns another hash of a password that has matched a stale one, or an empty text.
+func (p *passwords) renew(ctx context.Context, stored, password string, by asker) (hash string, err error) {
+	if p.stale(stored) {
+		if hash, err = p.hash(ctx, password, stored, by); err != nil {
+			return "", fmt.Errorf("hashing a password: %w", err)
+		}
+	}
+	return hash, nil
+}
+
 func (c hashCost) sum(password string, salt []byte, length int) []byte {
 	collectFor(uint64(c.memory) << 10)
 	return argon2.IDKey([]byte(password), salt, c.time, c.memory, c.threads, uint32(length)) //nolint:gosec // hashBytes, or what parseHash allows

@@ -181,12 +181,9 @@ func (f secondFactors) check(ctx context.Context, who person, code string) error
 		return fmt.Errorf("reading a second factor: %w", err)
 	}
 	subject := sha256.Sum256([]byte("code\n" + who.orgID + "\n" + who.id))
-	login, err := f.db.Logins.Take(ctx, []store.LoginBound{{Subject: subject, Most: maxWrongCodes, Hourly: true}})
+	login, err := take(ctx, f.db, "a code", []store.LoginBound{{Subject: subject, Most: maxWrongCodes, Hourly: true}})
 	if err != nil {
-		return fmt.Errorf("counting a code: %w", err)
-	}
-	if login.RetryAfter > 0 {
-		return &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+		return err
 	}
 	if err := f.use(ctx, who, factor, cleanCode(code)); err != nil {
 		_ = f.db.SecondFactors.CountFailed(ctx, who.orgID, who.id) // the answer is the same if that fails

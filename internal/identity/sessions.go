@@ -92,53 +92,26 @@ func (s *Sessions) Begin(ctx context.Context, email, password, organization stri
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
 	}
-	device, by, stored := "", stranger(from.Address), make([]string, len(records))
-	for i := range records {
-		stored[i] = records[i].Password
-		if known := knownDevice(stored[i], from.Device); known != "" {
-			device, by = known, knownUser(records[i].UserID)
-		}
-	}
-	login, err := s.db.Logins.Take(ctx, loginBounds(email, from.Address, device))
+	login, matching, by, err := s.passwords.try(ctx, s.db, email, password, from, records, func(record *store.LoginRecord) bool {
+		return organization == "" || organization == record.OrgID || organization == record.OrgName
+	})
 	if err != nil {
-		return "", Principal{}, fmt.Errorf("counting a login: %w", err)
-	}
-	if login.RetryAfter > 0 {
-		return "", Principal{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
-	}
-	matches, err := s.passwords.check(ctx, stored, password, by)
-	if errors.Is(err, ErrBusy) {
-		_ = s.db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
-	}
-	if err != nil {
-		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
-	}
-	var matching []store.LoginRecord
-	for _, i := range matches {
-		if organization == "" || organization == records[i].OrgID || organization == records[i].OrgName {
-			matching = append(matching, records[i])
-		}
-	}
-	if len(matching) == 0 {
-		// It is written for every address alike, and the answer is the same if that fails.
-		_ = s.db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\n"+email)), records, from.Address)
-		return "", Principal{}, ErrWrongPassword
+		return "", Principal{}, err
 	}
 	if len(matching) > 1 {
 		_ = s.db.Logins.GiveBack(ctx, login) // the password is right
 		return "", Principal{}, &SeveralOrganizationsError{matching}
 	}
-	record, renewed := matching[0], ""
+	record := matching[0]
 	if err := s.checkCode(ctx, record.OrgID, record.UserID, from.Code); err != nil {
 		if errors.Is(err, ErrCodeNeeded) {
 			_ = s.db.Logins.GiveBack(ctx, login) // the password is right
 		}
 		return "", Principal{}, err
 	}
-	if s.passwords.stale(record.Password) {
-		if renewed, err = s.passwords.hash(ctx, password, record.Password, by); err != nil {
-			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
-		}
+	renewed, err := s.passwords.renew(ctx, record.Password, password, by)
+	if err != nil {
+		return "", Principal{}, err
 	}
 	token, session := newSession(from)
 	err = s.db.Sessions.Begin(ctx, record, renewed, session, login)
@@ -247,12 +220,9 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 		return err
 	}
 	subject := sha256.Sum256([]byte("change\n" + user.UserID))
-	login, err := s.db.Logins.Take(ctx, []store.LoginBound{{Subject: subject, Most: maxFailuresOfPair}})
+	login, err := take(ctx, s.db, "a change of a password", []store.LoginBound{{Subject: subject, Most: maxFailuresOfPair}})
 	if err != nil {
-		return fmt.Errorf("counting a change of a password: %w", err)
-	}
-	if login.RetryAfter > 0 {
-		return &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+		return err
 	}
 	record, err := s.db.Logins.ByID(ctx, user.OrgID, user.UserID)
 	if err != nil {
@@ -435,6 +405,53 @@ const (
 	maxFailuresOfUser    = 60
 	maxFailuresOfDevice  = 10
 )
+
+// take counts a try of a password or a code. It returns a [ThrottledError] after too many failures.
+func take(ctx context.Context, db *store.DB, what string, bounds []store.LoginBound) (store.Login, error) {
+	login, err := db.Logins.Take(ctx, bounds)
+	if err != nil {
+		return login, fmt.Errorf("counting %s: %w", what, err)
+	}
+	if login.RetryAfter > 0 {
+		return login, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+	}
+	return login, nil
+}
+
+// try checks the password of a sign-in against the records with the e-mail address who, and returns the matching and accepted records, with the
+// client that more hashes are for. It returns [ErrWrongPassword] if there is none, a [ThrottledError], [ErrBusy], or the store's error.
+func (p *passwords) try(
+	ctx context.Context, db *store.DB, who, password string, from Client, records []store.LoginRecord, accepted func(*store.LoginRecord) bool,
+) (login store.Login, matching []store.LoginRecord, by asker, err error) {
+	device, by, stored := "", stranger(from.Address), make([]string, len(records))
+	for i := range records {
+		stored[i] = records[i].Password
+		if known := knownDevice(stored[i], from.Device); known != "" {
+			device, by = known, knownUser(records[i].UserID)
+		}
+	}
+	if login, err = take(ctx, db, "a login", loginBounds(who, from.Address, device)); err != nil {
+		return login, nil, by, err
+	}
+	matches, err := p.check(ctx, stored, password, by)
+	if errors.Is(err, ErrBusy) {
+		_ = db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
+	}
+	if err != nil {
+		return login, nil, by, fmt.Errorf("checking a password: %w", err)
+	}
+	for _, i := range matches {
+		if accepted(&records[i]) {
+			matching = append(matching, records[i])
+		}
+	}
+	if len(matching) == 0 {
+		// It is written for every address alike, and the answer is the same if that fails.
+		_ = db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\n"+who)), records, from.Address)
+		return login, nil, by, ErrWrongPassword
+	}
+	return login, matching, by, nil
+}
 
 // loginBounds returns the bounds that a sign-in counts against, ordered so that one address can't use up a user's failures. device is the
 // name of a known device, or empty.
