@@ -25,10 +25,13 @@ const MaxNames = 100_000
 //		name := s.Key()
 //		value := s.Value()
 //	}
+//
+// A value that the loop doesn't read is skipped.
 type Scanner struct {
 	// data ends at the first fault, so that nothing after it is found.
 	data     []byte
 	pos      int
+	value    int // where the last value begins
 	depth    int
 	maxDepth int
 	// names is the number of compared names of all objects around pos.
@@ -112,14 +115,20 @@ func (s *Scanner) Enter(open byte) bool {
 		return false
 	}
 	s.depth++
+	s.value = s.pos
 	return true
 }
 
 // More steps over the comma or the closing bracket after an element and reports whether another element follows.
 func (s *Scanner) More(open byte) bool {
+	if s.pos == s.value {
+		s.Skip()
+	}
 	switch s.Peek() {
 	case ',':
 		s.pos++
+		s.Peek()
+		s.value = s.pos
 		return true
 	case closing(open):
 		s.pos++
@@ -157,6 +166,8 @@ func (s *Scanner) colon() bool {
 		return s.fail("a colon is missing")
 	}
 	s.pos++
+	s.Peek()
+	s.value = s.pos
 	return true
 }
 

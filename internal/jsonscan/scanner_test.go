@@ -405,3 +405,22 @@ func requireSameNumber(t *testing.T, number []byte) {
 		require.Equal(t, exact.Num().Int64(), value)
 	}
 }
+
+// TestUnreadValuesAreSkipped: a loop that doesn't read its values accepts and refuses the texts that encoding/json does.
+func TestUnreadValuesAreSkipped(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{}`, `{"a":1}`, `{ "a" : [1, {"b": 2}] , "c" : "d" }`, "{\"a\":\n\ttrue,\"b\":{}}", `[]`, `[ 1 , [2], {"a":3} , null ]`,
+		`{"a":}`, `{"a":,}`, `{"a":1,}`, `{"a" 1}`, `{"a":1 2}`, `{"a":tru}`, `{"a":1`, `{"a":`, `{"a":{"b":}}`,
+		`[,]`, `[1,]`, `[1 2]`, `[1,,2]`, `[`, `[1`, `[}`,
+	} {
+		s := jsonscan.Lenient([]byte(text), 8)
+		open := text[0]
+		for more := s.Enter(open); more; more = s.More(open) {
+			if open == '{' {
+				s.Key()
+			}
+		}
+		require.Equal(t, json.Valid([]byte(text)), s.End(), text)
+	}
+}

@@ -167,8 +167,6 @@ func readEvent(data []byte) (doc document, ok bool) {
 			doc.tokens = s.tokens()
 		case "error":
 			doc.fault = s.UnlessNull()
-		default:
-			s.Skip()
 		}
 	}
 	return doc, s.End()
@@ -190,8 +188,6 @@ func (doc *document) message(s *scanner) {
 			doc.tokens = s.tokens()
 		case "error":
 			doc.fault = s.UnlessNull()
-		default:
-			s.Skip()
 		}
 	}
 }
@@ -224,8 +220,6 @@ func (doc *document) block(s *scanner) {
 			at = s.Offset() - len(text)
 		case "stop_reason":
 			doc.stop = s.StringOrSkip()
-		default:
-			s.Skip()
 		}
 	}
 	switch string(kind.Word(&buf)) {
@@ -263,8 +257,6 @@ func (s *scanner) tokens() (t tokens) {
 			t.output = s.Count()
 		case "cache_creation", "output_tokens_details":
 			s.details(&t)
-		default:
-			s.Skip()
 		}
 	}
 	t.counted = t.counted && min(t.input, t.read, t.written, t.output) != jsonscan.InvalidCount
@@ -282,8 +274,6 @@ func (s *scanner) details(t *tokens) {
 			t.long = s.Count()
 		case "thinking_tokens":
 			t.thinking = s.Count()
-		default:
-			s.Skip()
 		}
 	}
 }

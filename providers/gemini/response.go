@@ -49,8 +49,6 @@ func readResponse(data []byte) (r response, ok bool) {
 			r.model = s.StringOrSkip()
 		case "error":
 			r.fault = s.UnlessNull()
-		default:
-			s.Skip()
 		}
 	}
 	return r, s.End()
@@ -73,8 +71,6 @@ func (s *scanner) candidates(r *response) {
 	for more := s.enter('[', r); more; more = s.More('[') {
 		if first {
 			s.candidate(r)
-		} else {
-			s.Skip()
 		}
 		first = false
 	}
@@ -88,8 +84,6 @@ func (s *scanner) candidate(r *response) {
 			s.content(r)
 		case "finishReason":
 			r.finish = s.StringOrSkip()
-		default:
-			s.Skip()
 		}
 	}
 }
@@ -99,7 +93,6 @@ func (s *scanner) content(r *response) {
 	var buf [jsonscan.MaxWord]byte
 	for more := s.enter('{', r); more; more = s.More('{') {
 		if string(s.Key().Word(&buf)) != "parts" {
-			s.Skip()
 			continue
 		}
 		if s.Peek() == '[' {
@@ -124,8 +117,6 @@ func (s *scanner) part(r *response) {
 			at = s.Offset() - len(text)
 		case "thought":
 			thought = string(s.Value()) == "true"
-		default:
-			s.Skip()
 		}
 	}
 	if thought || text == nil {
@@ -143,8 +134,6 @@ func (s *scanner) feedback() (blocked bool) {
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		if string(s.Key().Word(&buf)) == "blockReason" {
 			blocked = len(s.StringOrSkip().Inner()) > 0
-		} else {
-			s.Skip()
 		}
 	}
 	return blocked
@@ -190,7 +179,6 @@ func (s *scanner) usage(r *response) {
 		case "totalTokenCount":
 			which = totalCount
 		default:
-			s.Skip()
 			continue
 		}
 		r.repeated = r.repeated || slices.ContainsFunc(r.numbers[:r.numbered], func(n number) bool { return n.count == which })

@@ -62,8 +62,6 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 			groq, groqCounted, groqFault = s.groq()
 		case "object":
 			isError = string(s.Value()) == `"error"`
-		default:
-			s.Skip()
 		}
 	}
 	if !s.End() {
@@ -102,7 +100,6 @@ func (s *scanner) choices(part string) (first choice, found, malformed bool) {
 	malformed = s.Peek() != '['
 	for more := s.EnterOrSkip('['); more; more = s.More('[') {
 		if s.Peek() != '{' {
-			s.Skip()
 			malformed = true
 			continue
 		}
@@ -125,15 +122,11 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 		case pieces, whole:
 			if string(name) == part {
 				c.content, c.contentAt, c.filled, c.malformed = s.content()
-			} else {
-				s.Skip()
 			}
 		case "finish_reason":
 			c.finish = providers.JSONString(s.StringOrSkip())
 		case "usage":
 			c.usage, c.counted = s.usage()
-		default:
-			s.Skip()
 		}
 	}
 	return c, index
@@ -161,7 +154,6 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 			refusalAt = s.Offset() - len(refusal)
 			continue
 		default:
-			s.Skip()
 			continue
 		}
 		text, at, malformed = nil, 0, false
@@ -173,7 +165,6 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 			text, malformed = s.parts()
 		case s.Null():
 		default:
-			s.Skip()
 			malformed = true
 		}
 	}
@@ -189,7 +180,6 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 	var joined providers.Joined
 	for more := s.Enter('['); more; more = s.More('[') {
 		if s.Peek() != '{' {
-			s.Skip()
 			malformed = true
 			continue
 		}
@@ -211,8 +201,6 @@ func (s *scanner) part() (text providers.JSONString, ok bool) {
 			kind = s.StringOrSkip()
 		case "text":
 			text = providers.JSONString(s.StringOrSkip())
-		default:
-			s.Skip()
 		}
 	}
 	if string(kind.Word(&buf)) == "text" {
@@ -230,8 +218,6 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 			u, counted = s.usage()
 		case "error":
 			fault = s.UnlessNull()
-		default:
-			s.Skip()
 		}
 	}
 	return u, counted, fault
@@ -253,8 +239,6 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 			s.details(&c)
 		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Kimi
 			c.cached = max(c.cached, s.Count())
-		default:
-			s.Skip()
 		}
 	}
 	return c.usage()
@@ -271,8 +255,6 @@ func (s *scanner) details(c *counts) {
 			c.written = max(c.written, s.Count())
 		case "reasoning_tokens":
 			c.reasoning = max(c.reasoning, s.Count())
-		default:
-			s.Skip()
 		}
 	}
 }
