@@ -212,8 +212,14 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 	if !slices.Contains(s.except, groupChat) {
 		mount(caddyhttp.MatchPath{"/v1/chat/completions"}, &Auth{Scopes: []identity.Scope{identity.ChatWrite}}, new(RateLimit), new(Chat))
 	}
-	if paths := s.apiPaths(); paths != nil {
-		mount(paths, new(API))
+	var groups caddyhttp.MatchPath
+	for _, group := range apiGroups {
+		if !slices.Contains(s.except, group) {
+			groups = append(groups, "/"+group+"*")
+		}
+	}
+	if groups != nil {
+		mount(groups, new(API))
 	}
 	if !s.dashboardOff {
 		mount(caddyhttp.MatchPath{"/dashboard*"}, new(Dashboard))
@@ -243,16 +249,6 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 		Class: "error_route",
 		Value: subroute(subroute(new(Error))),
 	})
-}
-
-func (s *server) apiPaths() caddyhttp.MatchPath {
-	var paths caddyhttp.MatchPath
-	for _, group := range apiGroups {
-		if !slices.Contains(s.except, group) {
-			paths = append(paths, "/"+group+"*")
-		}
-	}
-	return paths
 }
 
 // subroute returns one route with a chain of handlers.

@@ -213,7 +213,11 @@ func (e *commandEnv) probe(ctx context.Context, listeners []string) []partAnswer
 	var parts []partAnswer
 	for _, address := range listeners {
 		part := partAnswer{Part: "site", Address: address, State: "listens", ok: true}
-		if err := dial(ctx, address); err != nil {
+		connection, err := dialListener(ctx, address)
+		if err == nil {
+			err = connection.Close()
+		}
+		if err != nil {
 			part.State, part.ok = "doesn't listen: "+reason(err), false
 		}
 		parts = append(parts, part)
@@ -295,15 +299,6 @@ func get(ctx context.Context, transport http.RoundTripper, address string) (stat
 	}
 	_, _ = io.CopyN(io.Discard, w.Body, 64<<10)
 	return w.StatusCode, w.Header, w.Body.Close()
-}
-
-// dial connects to a listener and hangs up.
-func dial(ctx context.Context, listen string) error {
-	connection, err := dialListener(ctx, listen)
-	if err != nil {
-		return err
-	}
-	return connection.Close()
 }
 
 // dialListener connects to an address in the form of Caddy's listeners; without a host it is on this machine.

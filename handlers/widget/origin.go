@@ -48,7 +48,8 @@ func cleanOrigin(text string) (string, error) {
 	if !wildcard {
 		return u.Scheme + "://" + host, nil
 	}
-	if u.Port() != "" || !strings.Contains(host, ".") || isAddress(u.Hostname()) {
+	_, notAddress := netip.ParseAddr(u.Hostname())
+	if u.Port() != "" || !strings.Contains(host, ".") || notAddress == nil {
 		return "", errors.New("must name a domain of at least two labels after the *., and no port")
 	}
 	if suffix, _ := publicsuffix.PublicSuffix(host); suffix == host {
@@ -81,11 +82,6 @@ func cleanHost(u *url.URL) (string, error) {
 		return "[" + name + "]", nil
 	}
 	return name, nil
-}
-
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
 }
 
 // isDomain reports whether the text is a host name in lower case: labels of letters, digits and hyphens.

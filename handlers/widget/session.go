@@ -83,11 +83,11 @@ func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*en
 		return nil, err
 	}
 	now := v.Now()
-	var earlier *visit
-	if opened, err := openVisit(v.Ring, v.channel, in.Body.Token); err == nil && opened.returnable(now) {
-		earlier = &opened
+	begun := visit{Visitor: store.NewID("vis"), Origin: v.origin, Ends: now.Add(visitLife).Unix()}
+	earlier, err := openVisit(v.Ring, v.channel, in.Body.Token)
+	if err == nil && now.Before(time.Unix(earlier.Ends, 0).Add(visitReturn)) {
+		begun.Visitor = earlier.Visitor
 	}
-	begun := newVisit(v.origin, earlier, now)
 	return endpoint.Answer(visitObject{
 		Token: begun.token(v.Ring, v.channel), ExpiresAt: endpoint.Timestamp(time.Unix(begun.Ends, 0).UnixMilli()),
 	}), nil
@@ -142,21 +142,7 @@ type visit struct {
 	Ends int64 `json:"e"`
 }
 
-// newVisit begins a visit, or goes on with the visitor of an earlier one.
-func newVisit(origin string, earlier *visit, now time.Time) visit {
-	v := visit{Visitor: store.NewID("vis"), Origin: origin, Ends: now.Add(visitLife).Unix()}
-	if earlier != nil {
-		v.Visitor = earlier.Visitor
-	}
-	return v
-}
-
 func (v visit) ended(now time.Time) bool { return now.Unix() >= v.Ends }
-
-// returnable reports whether the visitor may come back.
-func (v visit) returnable(now time.Time) bool {
-	return now.Before(time.Unix(v.Ends, 0).Add(visitReturn))
-}
 
 func (v visit) token(ring *vault.Ring, widget *store.Widget) string {
 	sealed := ring.Seal(handlers.Marshal(v), vault.WidgetVisit(widget.OrgID, widget.ChannelID))

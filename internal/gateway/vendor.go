@@ -88,17 +88,12 @@ func (c *call) leaveVendor() {
 
 // upstreamKey returns the secret for the vendor. The error is a *[Failure] if there is none.
 func (c *call) upstreamKey(ctx context.Context) (string, error) {
-	if c.req.BYOK {
-		return c.ownKey(ctx)
-	}
-	if c.provider.KeyMode == KeyMissing {
+	switch {
+	case !c.req.BYOK && c.provider.KeyMode == KeyMissing:
 		return "", noKey("No key is configured for this model's provider.")
+	case !c.req.BYOK:
+		return c.provider.APIKey, nil
 	}
-	return c.provider.APIKey, nil
-}
-
-// ownKey opens the organization's own key for the provider.
-func (c *call) ownKey(ctx context.Context) (string, error) {
 	sealed, ok, err := c.DB.ProviderKeys.Sealed(ctx, c.req.OrgID, c.provider.Name)
 	if err != nil {
 		return "", fmt.Errorf("reading the provider key: %w", err)
