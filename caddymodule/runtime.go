@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
@@ -126,15 +127,9 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 
 // Catalog returns the configured models and providers for the gateway. If the app isn't provisioned, its providers can't be called.
 func (a *App) Catalog() (*gateway.Catalog, error) {
-	models := make([]gateway.Model, len(a.Models))
-	for i, configured := range a.Models {
-		models[i] = configured.entry()
-	}
-	entries := make([]gateway.ProviderEntry, len(a.Providers))
-	for i, configured := range a.Providers {
-		entries[i] = configured.entry(a.settings.vendors[configured.Name])
-	}
-	return gateway.NewCatalog(models, entries)
+	return gateway.NewCatalog(store.Column(a.Models, (*Model).entry), store.Column(a.Providers, func(p *Provider) gateway.ProviderEntry {
+		return p.entry(a.settings.vendors[p.Name])
+	}))
 }
 
 // entry returns m for the gateway. The defaults of m must be filled in.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/internal/catalog"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // importedCatalog is the result of an import.
@@ -146,10 +147,7 @@ func (w *catalogImport) read() (*catalog.File, error) {
 		}
 	}
 	if len(read.Models) == 0 {
-		reasons := make([]string, len(read.Skipped))
-		for i, skipped := range read.Skipped {
-			reasons[i] = skipped.Model + ": " + skipped.Reason
-		}
+		reasons := store.Column(read.Skipped, func(skipped catalog.Skipped) string { return skipped.Model + ": " + skipped.Reason })
 		return nil, fmt.Errorf("%s has no such model with a price. Skipped: %s", w.file, cmp.Or(strings.Join(reasons, "; "), "none"))
 	}
 	return read, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func init() {
@@ -86,10 +87,7 @@ func helpCommand() *cobra.Command {
 // noun adds verbs to a command, which without one of them fails and lists them.
 func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	command.AddCommand(verbs...)
-	names := make([]string, len(verbs))
-	for i, verb := range verbs {
-		names[i] = verb.Name()
-	}
+	names := store.Column(verbs, (*cobra.Command).Name)
 	command.Args = cobra.ArbitraryArgs
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {

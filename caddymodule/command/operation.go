@@ -366,17 +366,11 @@ type operationList struct {
 }
 
 func (l *operationList) text(w *strings.Builder) {
-	heads := make([]string, len(l.columns))
-	for i, column := range l.columns {
-		heads[i] = strings.ToUpper(words(column, " "))
-	}
+	heads := store.Column(l.columns, func(column string) string { return strings.ToUpper(words(column, " ")) })
 	fmt.Fprintln(w, strings.Join(heads, "\t"))
 	for _, row := range l.Data {
 		shown := maps.Collect(members(row))
-		cells := make([]string, len(l.columns))
-		for i, column := range l.columns {
-			cells[i] = shown[column]
-		}
+		cells := store.Column(l.columns, func(column string) string { return shown[column] })
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 }
@@ -404,11 +398,7 @@ func shown(value any) string {
 	case nil:
 		return "-"
 	case []any:
-		texts := make([]string, len(value))
-		for i, one := range value {
-			texts[i] = shown(one)
-		}
-		return strings.Join(texts, ",")
+		return strings.Join(store.Column(value, shown), ",")
 	case map[string]any:
 		return "…"
 	case string:

@@ -69,10 +69,7 @@ func (f *commandFlags) planTrial(cmd *cobra.Command, args []string, orgID string
 		return trial{}, err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	names := make([]string, len(e.app.Models))
-	for i, model := range e.app.Models {
-		names[i] = model.Name
-	}
+	names := e.app.ModelNames()
 	if planned.model = strings.Join(args, ""); planned.model == "" && len(names) > 0 {
 		planned.model = names[0]
 	}

@@ -192,9 +192,6 @@ func (k *OperatorKeys) Authenticate(ctx context.Context, raw string) (Principal,
 	if now-key.UsedAt.Int64 >= keySeenEvery.Milliseconds() {
 		_ = k.db.OperatorKeys.Touch(ctx, key.ID) // a use that isn't noted is no reason to refuse a request
 	}
-	scopes := make([]OperatorScope, len(key.Scopes))
-	for i, name := range key.Scopes {
-		scopes[i] = OperatorScope(name)
-	}
+	scopes := store.Column(key.Scopes, func(name string) OperatorScope { return OperatorScope(name) })
 	return operatorPrincipal(key.ID, OperatorKeyActor+key.Name, OperatorScopesOf(scopes...)), nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Scope is one right of an API key (docs/contract.md#scopes).
@@ -80,11 +82,7 @@ func ParseScopes(names []string) ([]Scope, error) {
 
 // JoinScopes joins scopes with separator.
 func JoinScopes[S ~string](scopes []S, separator string) string {
-	names := make([]string, len(scopes))
-	for i, scope := range scopes {
-		names[i] = string(scope)
-	}
-	return strings.Join(names, separator)
+	return strings.Join(store.Column(scopes, func(scope S) string { return string(scope) }), separator)
 }
 
 // Scopes is a set of known scopes; the zero value holds none.

@@ -51,11 +51,9 @@ type SeveralOrganizationsError struct{ Users []store.LoginRecord }
 
 // Names returns the names and ids of the organizations.
 func (e *SeveralOrganizationsError) Names() string {
-	names := make([]string, len(e.Users))
-	for i, user := range e.Users {
-		names[i] = fmt.Sprintf("%s (%s)", user.OrgName, user.OrgID)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(store.Column(e.Users, func(user store.LoginRecord) string {
+		return fmt.Sprintf("%s (%s)", user.OrgName, user.OrgID)
+	}), ", ")
 }
 
 func (e *SeveralOrganizationsError) Error() string {

@@ -434,9 +434,5 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 }
 
 func messages(placed []placedMessage) []Message {
-	all := make([]Message, len(placed))
-	for i, m := range placed {
-		all[i] = m.Message
-	}
-	return all
+	return store.Column(placed, func(m placedMessage) Message { return m.Message })
 }

@@ -312,11 +312,9 @@ func (s *session) bury(c *conversationRow, until int64) error {
 	if err != nil {
 		return fmt.Errorf("read the ids of messages: %w", err)
 	}
-	rows := make([]tombstoneRow, len(ids))
-	for i, id := range ids {
-		rows[i] = tombstoneRow{c.orgID, tombstone(messageKey{c.orgID, c.key.channelID, id})}
-	}
-	s.queueTombstones(rows, tombstoneDays)
+	s.queueTombstones(store.Column(ids, func(id string) tombstoneRow {
+		return tombstoneRow{c.orgID, tombstone(messageKey{c.orgID, c.key.channelID, id})}
+	}), tombstoneDays)
 	return nil
 }
 

@@ -235,10 +235,7 @@ func (k *SendKey) find(s *session, orgID string) ([]string, error) {
 
 // store records that a message was sent under the key, which may have been used long ago.
 func (k *SendKey) store(s *session, m *personMessage) {
-	ids := make([]string, len(m.parts))
-	for i, part := range m.parts {
-		ids[i] = part.id
-	}
+	ids := store.Column(m.parts, func(part outboundPart) string { return part.id })
 	s.tx.Queue(store.AnyRows, `DELETE FROM message_keys WHERE org_id = $1 AND key_hash = $2 AND created_at <= $3`,
 		m.orgID, k.Hash[:], s.now-sendKeyLife.Milliseconds())
 	s.tx.Queue(store.AnyRows, `INSERT INTO message_keys (org_id, key_hash, fingerprint, message_ids, created_at)

@@ -223,10 +223,9 @@ func (r *storedRequest) halve() bool {
 func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 	call := &gateway.Request{
 		RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
-		Messages: make([]providers.Message, len(r.Messages)),
-	}
-	for i, m := range r.Messages {
-		call.Messages[i] = providers.Message{Role: m.Role, Content: providers.Quote(m.Content)}
+		Messages: store.Column(r.Messages, func(m message) providers.Message {
+			return providers.Message{Role: m.Role, Content: providers.Quote(m.Content)}
+		}),
 	}
 	if r.TemperatureMilli != nil {
 		temperature := float64(*r.TemperatureMilli) / 1000

@@ -169,11 +169,7 @@ func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowl
 }
 
 func (p *pass) waitingIDs() []string {
-	ids := make([]string, len(p.work.Waiting))
-	for i, m := range p.work.Waiting {
-		ids[i] = m.ID
-	}
-	return ids
+	return store.Column(p.work.Waiting, func(m inbox.Message) string { return m.ID })
 }
 
 // answer ends the turn with the model's answer, in one transaction with the call's settlement. Newer messages may discard it, once, if the

@@ -58,11 +58,7 @@ const (
 )
 
 func columnNames(table schema.Table) []string {
-	names := make([]string, len(table.Columns))
-	for i, column := range table.Columns {
-		names[i] = column.Name
-	}
-	return names
+	return store.Column(table.Columns, func(column schema.Column) string { return column.Name })
 }
 
 // Header is the first line of an archive.

@@ -80,10 +80,7 @@ func admit(ctx context.Context, db *store.DB, header Header, options ImportOptio
 // the write lock from its beginning.
 func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
 	if engine == store.Postgres {
-		names := make([]string, len(allTables))
-		for i := range allTables {
-			names[i] = allTables[i].Name
-		}
+		names := store.Column(allTables, func(table schema.Table) string { return table.Name })
 		for _, text := range []string{
 			"SET LOCAL idle_in_transaction_session_timeout = 0", // the archive may come slowly
 			"LOCK TABLE " + strings.Join(names, ", ") + " IN SHARE ROW EXCLUSIVE MODE",
