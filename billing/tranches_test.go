@@ -25,7 +25,7 @@ func TestExactlyTheCallsThatAreFunded(t *testing.T) {
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			const funded, price, atOnce = 5000, 7, 16
+			const funded, price, atOnce = 2000, 7, 16
 			location := storetest.Location(t, engine)
 			var books []*Book
 			for range 3 {

@@ -30,7 +30,7 @@ const memoryLimit = 448 << 20
 const attackersAppSecret = "secret-of-the-attackers-application"
 
 // usualRounds is how often the bystander does all its work, at least, while an attack lasts.
-const usualRounds = 5
+const usualRounds = 3
 
 // abused is a product under attack, and a tenant whose usual work must go on.
 type abused struct {
@@ -49,7 +49,7 @@ func TestAbuse(t *testing.T) {
 	sieges := map[string]*abuse.Siege{
 		"slow bodies":                    {Connections: several(400, 4000)},
 		"idle connections":               {Connections: several(2000, 10_000)},
-		"hostile JSON":                   {Workers: several(4, 16)},
+		"hostile JSON":                   {Workers: several(4, 16), Divisor: several(4, 1)},
 		"wrong credentials":              {Workers: 8, Connections: several(20, 400)},
 		"prompts that are hard to count": {Workers: several(5, 25), Connections: several(1, 5)},
 		"slow readers":                   {Connections: several(50, 500)},
@@ -62,7 +62,7 @@ func TestAbuse(t *testing.T) {
 		"documents that are hard to cut": {Connections: several(2, 8), Workers: several(2, 8)},
 		"searches":                       {Connections: several(16, 48), Workers: several(16, 48)},
 		"many changes":                   {Connections: several(1, 4), Workers: several(4, 16)},
-		"own deliveries":                 {Connections: 1, Workers: several(1, 4)},
+		"own deliveries":                 {Connections: 1, Workers: several(1, 4), Divisor: several(4, 1)},
 		"deliveries for many channels":   {Connections: several(1, 20), Workers: several(1, 4)},
 		"test events":                    {Connections: several(5, 50), Workers: several(2, 8)},
 		"questions to platforms":         {Connections: several(20, 200), Workers: several(4, 16)},

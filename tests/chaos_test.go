@@ -31,7 +31,7 @@ func chaosTime() time.Duration {
 	if soak() {
 		return 5 * time.Minute
 	}
-	return 15 * time.Second
+	return 8 * time.Second
 }
 
 // chaosSeed is SVC_CHAOS_SEED, or another one for each run. It decides what clients ask, what the provider does to each

@@ -141,7 +141,7 @@ func TestKill(t *testing.T) {
 		d.Longest, d.HoldTTL, d.Sweep = "2s", "1s", "200ms"
 		gateways := []*product{startProduct(t, d), startProduct(t, d.beside())}
 		c := gateways[0].operator().customer(t, 1_000_000_000)
-		rounds := 4
+		rounds := 2
 		if soak() {
 			rounds = 100
 		}

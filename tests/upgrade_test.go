@@ -21,7 +21,7 @@ import (
 
 const (
 	// upgradeCallers is how many callers keep calling on an upgraded store, upgradeCrowd how many customers wait for its worker.
-	upgradeCallers, upgradeCrowd = 3, 40
+	upgradeCallers, upgradeCrowd = 3, 12
 	// loadMark is the mark of their script. No kept database has it.
 	loadMark = "script-9000001-"
 )

@@ -32,7 +32,7 @@ func wreckRounds() int {
 	if soak() {
 		return 20
 	}
-	return 5
+	return 3
 }
 
 // TestWorkerKills guarantees that power failures of workers and Caddy lose no message and no file, and answer nothing twice. Customers

@@ -49,6 +49,8 @@ type Siege struct {
 	Connections int
 	// Workers send requests, each as fast as it is answered.
 	Workers int
+	// Divisor makes the largest bodies smaller, for a product with the race detector; 0 means 1.
+	Divisor int
 	// PerSecond bounds the requests, and the new connections; 0 is no bound.
 	PerSecond int
 	// Enough is closed when the attack should end after what it has begun.

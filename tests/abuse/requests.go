@@ -144,7 +144,7 @@ func shapes(n int) (wide, deep []string) {
 
 // hostileJSON is wide, nested, blank or without an end; every decoder gets it.
 func hostileJSON(ctx context.Context, s *Siege) error {
-	const large, small = 900_000, 15_000
+	large, small := 900_000/max(1, s.Divisor), 15_000
 	key := []string{"Authorization", "Bearer " + s.Key, "Content-Type", "application/json"}
 	plain := []string{"Content-Type", "application/json"}
 	bad := failing(errcode.InvalidRequest)

@@ -240,7 +240,7 @@ func manyChanges(ctx context.Context, s *Siege) error {
 func ownDeliveries(ctx context.Context, s *Siege) error {
 	var all []request
 	for range max(1, s.Connections) {
-		for _, messages := range []int{manyMessages, 1000} {
+		for _, messages := range []int{manyMessages / max(1, s.Divisor), 1000} {
 			for _, customers := range []int{messages, 1} {
 				body := s.delivery(messages, customers)
 				all = append(all, request{
