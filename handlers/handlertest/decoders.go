@@ -2,6 +2,7 @@ package handlertest
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,16 +11,20 @@ import (
 const (
 	// mostMemory is how many bytes a decoder may allocate for each byte of a body.
 	mostMemory = 8
-	// anyRequest is how many bytes a request may allocate beside that.
-	anyRequest = 64 << 10
-	// hostileSize is the size of the bodies, or their decoder's limit if that is smaller. The race detector takes a microsecond for each byte.
-	hostileSize = 128 << 10
 	// mostRuns bounds how often a body is decoded until one run allocates no more than allowed. Runs that had to allocate pooled
 	// buffers don't count: the race detector drops a quarter of them.
 	mostRuns = 30
 )
 
-// requireFrugal requires that decode allocates no more than its share for a body of n bytes.
+// hostileSize returns the size of hostile bodies. The race detector takes a microsecond for each of their bytes.
+func hostileSize() int {
+	if os.Getenv("SVC_SOAK") != "" {
+		return 512 << 10
+	}
+	return 128 << 10
+}
+
+// requireFrugal requires that decode allocates no more than its share for a body of n bytes, beside what every request allocates.
 func requireFrugal(t *testing.T, name string, n int, decode func()) {
 	t.Helper()
 	least := uint64(math.MaxUint64)
@@ -28,7 +33,7 @@ func requireFrugal(t *testing.T, name string, n int, decode func()) {
 		runtime.ReadMemStats(&before)
 		decode()
 		runtime.ReadMemStats(&after)
-		if least = min(least, after.TotalAlloc-before.TotalAlloc); least <= uint64(mostMemory*n+anyRequest) {
+		if least = min(least, after.TotalAlloc-before.TotalAlloc); least <= uint64(mostMemory*n+hostileSize()/2) {
 			return
 		}
 	}
@@ -110,7 +115,7 @@ func RequireFrugalDecoders(t *testing.T, all []ForeignDecoder) {
 	for i := range all {
 		d := &all[i]
 		t.Run(d.Name, func(t *testing.T) { //nolint:paralleltest // as above
-			for shape, body := range d.Bodies(min(hostileSize, d.Most)) {
+			for shape, body := range d.Bodies(min(hostileSize(), d.Most)) {
 				if len(body) <= d.Most {
 					requireFrugal(t, shape, len(body), func() { d.Decode(t, body) })
 				}
