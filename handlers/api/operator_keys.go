@@ -177,46 +177,37 @@ func (d *Deps) listOperators(ctx context.Context, principal *identity.Principal,
 func (d *Deps) updateOperator(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[operatorChange],
 ) (*endpoint.JSON[OperatorObject], error) {
-	if err := d.DB.Operators.Change(ctx, principal.Operator, in.ID, in.Body.Role, in.Body.Disabled); err != nil {
-		return nil, refuseOperator(err)
-	}
-	operator, err := d.DB.Operators.ByID(ctx, in.ID)
-	if err != nil {
-		return nil, refuseOperator(err)
-	}
-	return endpoint.Answer(showOperator(&operator)), nil
+	operator, err := d.operatorAfter(ctx, in.ID, d.DB.Operators.Change(ctx, principal.Operator, in.ID, in.Body.Role, in.Body.Disabled))
+	return endpoint.Answer(showOperator(&operator)), err
 }
 
 func (d *Deps) removeOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return emptyOr(d.DB.Operators.Remove(ctx, principal.Operator, in.ID))
+	return &endpoint.Empty{}, refuseOperator(d.DB.Operators.Remove(ctx, principal.Operator, in.ID))
 }
 
 func (d *Deps) resetOperatorSecondFactor(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	return emptyOr(d.DB.SecondFactors.Delete(ctx, principal.Operator, "", in.ID, nil))
+	return &endpoint.Empty{}, refuseOperator(d.DB.SecondFactors.Delete(ctx, principal.Operator, "", in.ID, nil))
 }
 
 func (d *Deps) linkOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedOperator], error) {
 	link, err := identity.LinkOperator(ctx, d.DB, principal.Operator, in.ID)
-	if err != nil {
-		return nil, refuseOperator(err)
-	}
-	operator, err := d.DB.Operators.ByID(ctx, in.ID)
-	if err != nil {
-		return nil, refuseOperator(err)
-	}
-	return d.showLinkedOperator(&operator, link), nil
+	operator, err := d.operatorAfter(ctx, in.ID, err)
+	return d.showLinkedOperator(&operator, link), err
 }
 
-func emptyOr(err error) (*endpoint.Empty, error) {
-	if err != nil {
-		return nil, refuseOperator(err)
+// operatorAfter returns an operator after a change that ended with err.
+func (d *Deps) operatorAfter(ctx context.Context, id string, err error) (operator store.Operator, _ error) {
+	if err == nil {
+		operator, err = d.DB.Operators.ByID(ctx, id)
 	}
-	return &endpoint.Empty{}, nil
+	return operator, refuseOperator(err)
 }
 
-// refuseOperator returns the public form of an error about an operator.
+// refuseOperator returns the public form of an error about an operator, nil for nil.
 func refuseOperator(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, store.ErrNotFound):
 		return handlers.NotFound("There is no operator with this id, or none with a second factor.")
 	case errors.Is(err, store.ErrLastAdministrator):

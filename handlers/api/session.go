@@ -117,10 +117,7 @@ func (d *Deps) signIn(
 ) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization, in.Body.Code)
-	if err != nil {
-		return nil, err
-	}
-	return d.getSession(ctx, &user, nil)
+	return d.sessionAfter(ctx, &user, err)
 }
 
 func (d *Deps) setPassword(
@@ -128,10 +125,15 @@ func (d *Deps) setPassword(
 ) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password, in.Body.Code)
+	return d.sessionAfter(ctx, &user, err)
+}
+
+// sessionAfter returns a person's session after a change that ended with err.
+func (d *Deps) sessionAfter(ctx context.Context, principal *identity.Principal, err error) (*endpoint.JSON[SessionObject], error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.getSession(ctx, &user, nil)
+	return d.getSession(ctx, principal, nil)
 }
 
 func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SessionObject], error) {
@@ -180,10 +182,7 @@ func (d *Deps) updateSession(
 
 func (d *Deps) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := d.Sessions.SignOut(e.W, e.R); err != nil {
-		return nil, err
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, d.Sessions.SignOut(e.W, e.R)
 }
 
 // ownPasswordChange is the body of PUT /session/password.
@@ -196,10 +195,8 @@ func (d *Deps) changePassword(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange },
 ) (*endpoint.JSON[SessionObject], error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := d.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password); err != nil {
-		return nil, err
-	}
-	return d.getSession(ctx, principal, nil)
+	err := d.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password)
+	return d.sessionAfter(ctx, principal, err)
 }
 
 // LiveSession is one of a person's sessions as the API shows it. It is exported for the framework, see [endpoint.PathID].
@@ -234,10 +231,7 @@ func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, 
 
 func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
 	e := endpoint.ExchangeFrom(ctx)
-	if err := d.Sessions.SignOutEverywhere(e.W, e.R, *principal); err != nil {
-		return nil, err
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, d.Sessions.SignOutEverywhere(e.W, e.R, *principal)
 }
 
 // SecondFactorState is whether a person gives a code beside the password.
@@ -302,8 +296,5 @@ type secondFactorDisabling struct {
 func (d *Deps) disableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorDisabling },
 ) (*endpoint.JSON[SecondFactorState], error) {
-	if err := d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code); err != nil {
-		return nil, err
-	}
-	return endpoint.Answer(SecondFactorState{}), nil
+	return endpoint.Answer(SecondFactorState{}), d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code)
 }
