@@ -74,3 +74,14 @@ func (s *OperatorSessions) EnableSecondFactor(r *http.Request, secret, code stri
 	codes, err := s.operators.EnableSecondFactor(r.Context(), s.token(r), secret, code)
 	return codes, loginRefusal(err)
 }
+
+// SetScheme sets the colours of the operator's pages, light or dark. Empty means the browser's.
+func (s *OperatorSessions) SetScheme(r *http.Request, session identity.OperatorSession, scheme string) error {
+	if err := s.mayChange(r); err != nil {
+		return err
+	}
+	if err := s.operators.SetScheme(r.Context(), session, scheme); err != nil {
+		return Internal(err)
+	}
+	return nil
+}

@@ -55,6 +55,7 @@ type sessionUser struct {
 	ID       string  `json:"id"`
 	Email    string  `json:"email"`
 	Language *string `json:"language" enum:"en,vi" doc:"Of the dashboard's pages; null: the browser's"`
+	Scheme   *string `json:"scheme" enum:"light,dark" doc:"Colours of the dashboard's pages; null: the browser's"`
 }
 
 type sessionOrganization struct {
@@ -154,7 +155,7 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
 	return endpoint.Answer(SessionObject{
-		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language)},
+		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language), Scheme: endpoint.TextOrNull(user.Scheme)},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
 		},
@@ -165,17 +166,24 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 // sessionChange is the body of PATCH /session.
 type sessionChange struct {
 	Language clearable[string] `json:"language,omitzero" enum:"en,vi" doc:"Of the dashboard's pages; null, the default: the browser's"`
+	Scheme   clearable[string] `json:"scheme,omitzero" enum:"light,dark" doc:"Colours of the dashboard's pages; null, the default: the browser's"`
 }
 
 func (d *Deps) updateSession(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body sessionChange },
 ) (*endpoint.JSON[SessionObject], error) {
-	if in.Body.Language.given {
-		language := ""
-		set(&language, in.Body.Language.value)
-		if err := d.DB.Users.SetLanguage(ctx, principal.OrgID, principal.UserID, language); err != nil {
-			return nil, handlers.Internal(fmt.Errorf("setting a user's language: %w", err))
+	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
+	}
+	for into, chosen := range map[*string]clearable[string]{&user.Language: in.Body.Language, &user.Scheme: in.Body.Scheme} {
+		if chosen.given {
+			*into = ""
+			set(into, chosen.value)
 		}
+	}
+	if err := d.DB.Users.SetLook(ctx, principal.OrgID, principal.UserID, user.Language, user.Scheme); err != nil {
+		return nil, handlers.Internal(fmt.Errorf("setting the look of a user's pages: %w", err))
 	}
 	return d.getSession(ctx, principal, nil)
 }

@@ -91,7 +91,7 @@ func TestSignInAndOut(t *testing.T) {
 
 	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
-	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com","language":null\},"organization":\{"id":"org_1","name":"org_1","suspended":false,"waitingConversations":0\},"role":"member"\}$`,
+	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com","language":null,"scheme":null\},"organization":\{"id":"org_1","name":"org_1","suspended":false,"waitingConversations":0\},"role":"member"\}$`,
 		w.Body.String())
 	cookie := setCookie(t, w)
 	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
@@ -360,6 +360,12 @@ func TestLanguage(t *testing.T) {
 	require.Nil(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:owner", "")["user"].(map[string]any)["language"])
 	o.refused(t, errcode.InvalidRequest, "language", http.MethodPatch, "/session", "user:member", `{"language":"fr"}`)
 	require.Nil(t, language(`{"language":null}`))
+
+	user := o.ask(t, http.StatusOK, http.MethodPatch, "/session", "user:member", `{"language":"vi","scheme":"dark"}`)["user"].(map[string]any)
+	require.Equal(t, []any{"vi", "dark"}, []any{user["language"], user["scheme"]})
+	user = o.ask(t, http.StatusOK, http.MethodPatch, "/session", "user:member", `{"scheme":null}`)["user"].(map[string]any)
+	require.Equal(t, []any{"vi", nil}, []any{user["language"], user["scheme"]})
+	o.refused(t, errcode.InvalidRequest, "scheme", http.MethodPatch, "/session", "user:member", `{"scheme":"blue"}`)
 }
 
 // TestSecondFactorOverHTTP: a person switches the second factor on and off, and each refusal names the field and what to do.

@@ -223,6 +223,17 @@ func TestFormsAreCharged(t *testing.T) {
 	require.Contains(t, f.opens(t, "/console/organizations/org_1"), "Active")
 }
 
+// The colours of pages are each operator's own choice.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	f := signedIn(t, "viewer")
+	require.Contains(t, f.opens(t, "/console"), `<html lang="en">`)
+	for sent, want := range map[string]string{"dark": `<html lang="en" data-scheme="dark">`, "light": `<html lang="en" data-scheme="light">`, "blue": `<html lang="en">`} {
+		require.Contains(t, f.moves(t, "/console/second-factor/colours", url.Values{"scheme": {sent}}), "Saved.")
+		require.Contains(t, f.opens(t, "/console"), want)
+	}
+}
+
 // A request of another site changes nothing.
 func TestAnotherSitesForm(t *testing.T) {
 	t.Parallel()

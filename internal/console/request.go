@@ -86,6 +86,7 @@ func (req *request) Enter() error {
 	}
 	req.session, req.by = &session, session.Principal()
 	req.Account = req.by.OperatorID
+	req.Prefer("", session.Scheme)
 	if req.Path() != factorPath && !session.Fresh(identity.SecondFactorLifetime) {
 		req.Detour(factorPath)
 		return site.ErrAnswered

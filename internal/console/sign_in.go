@@ -36,6 +36,8 @@ type factorData struct {
 	Secret string
 	Form   ui.Form
 	Next   string
+	// Colours is the form of the colours of the pages.
+	Colours ui.Form
 }
 
 func signInPages() []page {
@@ -69,6 +71,12 @@ func signInPages() []page {
 					return "", err
 				}
 				return "", req.Enter() // the session as it is now
+			}}, {verb: "colours", form: "operator-colours", done: "Saved.", do: func(req *request) (string, error) {
+				scheme := req.sent.Text("scheme")
+				if scheme != "light" && scheme != "dark" {
+					scheme = ""
+				}
+				return factorPath, operators(req).SetScheme(req.R, *req.session, scheme)
 			}}},
 		},
 		{
@@ -112,6 +120,9 @@ func showFactor(req *request) (any, error) {
 		form.Fields = append(form.Fields, ui.Field{Name: "secret", Kind: ui.HiddenField, Value: enrolment.Secret})
 	}
 	shown.Form = req.form(form)
+	shown.Colours = req.form(ui.Form{ID: "operator-colours", Action: factorPath + "/colours", Submit: "Save", Fields: []ui.Field{
+		{Name: "scheme", Kind: ui.SelectField, Label: "Colours", Options: ui.Schemes(req.session.Scheme)},
+	}})
 	return shown, nil
 }
 

@@ -156,7 +156,8 @@ var passwordForm = ui.FormOf(
 )
 
 var languageForm = ui.FormOf(
-	api.UpdateSession, form{ID: "account-language", Submit: "Save"}, field{Name: "language", Label: "Language"},
+	api.UpdateSession, form{ID: "account-language", Submit: "Save"},
+	field{Name: "language", Label: "Language"}, field{Name: "scheme", Label: "Colours"},
 )
 
 // languages returns the languages of pages as options of a select.
@@ -179,7 +180,8 @@ func accountPage() page {
 			factor, err := req.secondFactor()
 			return accountData{
 				Sessions: sessions.Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
-				Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).Of(accountPath+"/language", nil)),
+				Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).
+					With("scheme", ui.Schemes(text(req.session.User.Scheme))).Of(accountPath+"/language", nil)),
 				Leave: req.Form(ui.Button(
 					"account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?",
 				)),
@@ -202,7 +204,7 @@ func accountPage() page {
 				Do: submit(accountPath, api.DisableSecondFactor, disableForm),
 			},
 			{
-				Verb: "language", Form: "account-language", Done: "Your pages are in this language.", MaxBody: site.SmallForm,
+				Verb: "language", Form: "account-language", Done: "Saved.", MaxBody: site.SmallForm,
 				Do: submit(accountPath, api.UpdateSession, languageForm),
 			},
 			{

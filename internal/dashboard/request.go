@@ -44,7 +44,7 @@ func (req *pageRequest) Enter() (err error) {
 	shown, err := site.Ask(req, api.GetSession, nil)
 	if err == nil {
 		req.session, req.Account = &session{shown}, shown.Organization.ID
-		req.Prefer(text(shown.User.Language))
+		req.Prefer(text(shown.User.Language), text(shown.User.Scheme))
 	}
 	return err
 }

@@ -208,6 +208,11 @@ func (o *Operators) Device(_ context.Context, session OperatorSession) (string, 
 	return newDevice(session.Password), nil
 }
 
+// SetScheme sets the colours of the operator's pages.
+func (o *Operators) SetScheme(ctx context.Context, session OperatorSession, scheme string) error {
+	return o.db.Operators.SetScheme(ctx, session.ID, scheme)
+}
+
 // End ends a session. A session that doesn't exist is no error.
 func (o *Operators) End(ctx context.Context, token string) error {
 	hash, ok := tokenHash(token)

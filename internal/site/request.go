@@ -41,6 +41,8 @@ type Request struct {
 	title, notice                   ui.Text
 	public                          bool
 	scripts, fragments, secrets     []string
+	// scheme is the colours that the person has chosen.
+	scheme string
 
 	visit Visit
 	show  func() (any, error)
@@ -60,8 +62,9 @@ func (s *Site) newRequest(w http.ResponseWriter, r *http.Request) *Request {
 // Base implements [Visit].
 func (req *Request) Base() *Request { return req }
 
-// Prefer sets the language that the person has chosen. Empty means the browser's.
-func (req *Request) Prefer(language string) {
+// Prefer sets the language and the colours that the person has chosen. Empty means the browser's.
+func (req *Request) Prefer(language, scheme string) {
+	req.scheme = scheme
 	req.Say = req.Site.printers[text.Choose(language, req.R.Header.Get("Accept-Language"))]
 }
 
@@ -304,8 +307,8 @@ type titled interface{ PageTitle() string }
 func (req *Request) view(shown any) *View {
 	made := &View{
 		Shell: ui.Shell{
-			Lang: string(req.Say.Language), Title: req.Say.T(req.title), Product: "caddy-svc", Operator: req.Site.Operator, Home: req.Site.Root,
-			Section: req.section,
+			Lang: string(req.Say.Language), Scheme: req.scheme, Title: req.Say.T(req.title), Product: "caddy-svc", Operator: req.Site.Operator,
+			Home: req.Site.Root, Section: req.section,
 		},
 		Path: req.Path(), Data: shown, Once: req.Once, RequestID: handlers.RequestIDFrom(req.R.Context()),
 	}

@@ -15,6 +15,8 @@ type Operator struct {
 	DisabledAt           sql.NullInt64
 	LinkUntil            int64
 	CreatedAt, UpdatedAt int64
+	// Scheme is the colours of the pages, light or dark. Empty means the browser's.
+	Scheme string
 	// SecondFactor: the operator has one. It is only read.
 	SecondFactor bool
 }
@@ -29,6 +31,7 @@ var operators = newTable("operators o", func(o *Operator) []field {
 		{"password", &o.Password},
 		{"disabled_at", &o.DisabledAt},
 		{"link_until", &o.LinkUntil},
+		{"scheme", &o.Scheme},
 		{"created_at", &o.CreatedAt},
 		{"updated_at", &o.UpdatedAt},
 		{`EXISTS (SELECT 1 FROM second_factors f WHERE f.org_id = '' AND f.person_id = o.id)`, computed{&o.SecondFactor}},
@@ -237,6 +240,13 @@ func (o Operators) Touch(ctx context.Context, hash [32]byte, code bool) error {
 		tx.Queue(AnyRows, `UPDATE operator_sessions SET seen_at = $2, second_factor_at = CASE WHEN $3 THEN $2 ELSE second_factor_at END
 			WHERE hash = $1`, hash[:], tx.Now(), code)
 		return nil
+	})
+}
+
+// SetScheme sets the colours of the operator's pages.
+func (o Operators) SetScheme(ctx context.Context, id, scheme string) error {
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		return change(ctx, tx, `UPDATE operators SET scheme = $2 WHERE id = $1 RETURNING id`, id, scheme)
 	})
 }
 

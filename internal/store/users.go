@@ -17,8 +17,8 @@ type User struct {
 	// ResetBy is the author of the link by which the password was reset last, and ResetAt the time. They are empty and 0 if there was none.
 	ResetBy string
 	ResetAt int64
-	// Language is the language of the pages that the user has chosen. Empty means the browser's.
-	Language string
+	// Language is the language of the pages that the user has chosen, Scheme their colours, light or dark. Empty means the browser's.
+	Language, Scheme string
 	// CreatedAt and UpdatedAt are epoch milliseconds, the transaction's clock when they are written.
 	CreatedAt, UpdatedAt int64
 
@@ -40,13 +40,14 @@ var (
 			{"reset_by", &u.ResetBy},
 			{"reset_at", &u.ResetAt},
 			{"language", &u.Language},
+			{"scheme", &u.Scheme},
 			{"created_at", &u.CreatedAt},
 			{"updated_at", &u.UpdatedAt},
 		}
 	})
 	selectUsers       = `SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users`
 	selectInvitations = `SELECT ` + people.list("", map[string]string{
-		"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''",
+		"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''", "scheme": "''",
 	}) + ` FROM invitations`
 	selectPeople = `SELECT ` + people.list("", nil) + ` FROM (` + selectUsers + ` UNION ALL ` + selectInvitations + `) AS people`
 )
@@ -111,10 +112,11 @@ func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow
 	})
 }
 
-// SetLanguage sets the language of the user's pages. It returns [ErrNotFound] if the organization has no such user.
-func (u Users) SetLanguage(ctx context.Context, orgID, id, language string) error {
+// SetLook sets the language and the colours of the user's pages. It returns [ErrNotFound] if the organization has no such user.
+func (u Users) SetLook(ctx context.Context, orgID, id, language, scheme string) error {
 	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		return change(ctx, tx, `UPDATE users SET language = $3 WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID, language)
+		const set = `UPDATE users SET language = $3, scheme = $4 WHERE id = $1 AND org_id = $2 RETURNING id`
+		return change(ctx, tx, set, id, orgID, language, scheme)
 	})
 }
 

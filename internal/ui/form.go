@@ -414,6 +414,11 @@ func Choices(options []Option, selected ...string) []Option {
 	return options
 }
 
+// Schemes returns the colours of pages as options of a select.
+func Schemes(chosen string) []Option {
+	return Choices([]Option{{Label: "The browser's"}, {Value: "light", Label: "Light"}, {Value: "dark", Label: "Dark"}}, chosen)
+}
+
 // Sent is the input of a form.
 type Sent url.Values
 

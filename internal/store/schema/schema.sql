@@ -68,6 +68,7 @@ CREATE TABLE users (
 	reset_by   TEXT   NOT NULL DEFAULT '',
 	reset_at   BIGINT NOT NULL DEFAULT 0,
 	language   TEXT   NOT NULL DEFAULT '',
+	scheme     TEXT   NOT NULL DEFAULT '',
 	created_at BIGINT NOT NULL,
 	updated_at BIGINT NOT NULL,
 	UNIQUE (org_id, email),
@@ -167,6 +168,7 @@ CREATE TABLE operators (
 	disabled_at BIGINT,
 	link_hash   BYTEA  UNIQUE CHECK (length(link_hash) = 32),
 	link_until  BIGINT NOT NULL,
+	scheme      TEXT   NOT NULL DEFAULT '',
 	created_at  BIGINT NOT NULL,
 	updated_at  BIGINT NOT NULL
 ) {table};
