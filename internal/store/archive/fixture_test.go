@@ -40,7 +40,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
 		{`INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by) VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL, ''), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3, 'key_1')`, []any{"key_1", hash, make([]byte, 32)}},
 		{`INSERT INTO second_factors VALUES ('', 'opr_1', $1, $2, '', 1), ('org_1', 'usr_1', $3, 0, $4, 1)`, []any{allBytes(), int64(math.MaxInt64), []byte{}, oddText}},
-		{`INSERT INTO operators VALUES ('opr_1', $1, 'viewer', 'p', NULL, $2, $3, 1, 2), ('opr_2', 'a', 'administrator', '', 1, NULL, 0, 1, 2)`, []any{oddText, hash, int64(math.MaxInt64)}},
+		{`INSERT INTO operators VALUES ('opr_1', $1, 'viewer', 'p', NULL, $2, $3, 'dark', 1, 2), ('opr_2', 'a', 'administrator', '', 1, NULL, 0, '', 1, 2)`, []any{oddText, hash, int64(math.MaxInt64)}},
 		{`INSERT INTO operator_keys VALUES ('opk_1', $1, 'wallet:read', $2, '', 'cli:lan', 1, NULL,NULL, NULL), ('opk_2', 'n', '', $3, 'ck_…', '', 1, 2, 3, $4)`, []any{oddText, hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO operator_requests VALUES ($1, $1, 201, 5, $2), ($3, $1, 0, 5, NULL)`, []any{hash, allBytes(), make([]byte, 32)}},
 		{`INSERT INTO provider_keys VALUES ('org_1', 'openai', $1, 'h', 1), ('org_1', 'empty', $2, '', 1)`, []any{allBytes(), []byte{}}},
