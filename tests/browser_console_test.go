@@ -13,44 +13,86 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// operatorTab adds an operator as the command line does, opens the one-time link in a new tab, and sets up the second factor.
-func (c *connectedProduct) operatorTab(t *testing.T, role string, prepare ...func(*tab)) *person {
+// operatorTab adds an operator as the command line does, opens the one-time link in a new tab, and sets up the second factor with a secret.
+func (c *connectedProduct) operatorTab(t *testing.T, role string, prepare ...func(*tab)) (p *person, secret string) {
 	t.Helper()
 	email := fmt.Sprintf("%s-%d@example.com", role, people.Add(1))
 	added := c.svc(t, "operator", "add", "--email", email, "--role", role)
-	p := &person{tab: openTab(t, c.SideURL), Email: email, Password: "correct horse " + email}
+	p = &person{tab: openTab(t, c.SideURL), Email: email, Password: "correct horse " + email}
 	for _, change := range prepare {
 		change(p.tab)
 	}
 	path, token, _ := strings.Cut(added["link"].(string), "#")
 	p.open(path)
-	p.requireAccessible()
+	p.requireAccessible(touch, wide)
 	p.fill("#welcome-token", token)
 	p.fill("#welcome-password", p.Password)
 	p.submit("form#welcome")
-	p.requireAccessible()
-	p.fill("#second-factor-code", codeNow(t, p.text("#secret")))
+	p.requireAccessible(touch, wide)
+	secret = p.text("#secret")
+	p.fill("#second-factor-code", codeAfter(t, secret, 0))
 	p.submit("form#second-factor")
 	require.NotEmpty(t, p.texts("#recovery-codes li"))
-	p.requireAccessible()
+	p.requireAccessible(touch, wide)
 	p.open("/console")
-	return p
+	return p, secret
 }
 
-// codeNow returns the present code of a second factor.
-func codeNow(t testing.TB, secret string) string {
+// codeAfter returns the code that a second factor has after some time.
+func codeAfter(t testing.TB, secret string, wait time.Duration) string {
 	t.Helper()
-	code, err := totp.GenerateCode(secret, time.Now())
+	code, err := totp.GenerateCode(secret, time.Now().Add(wait))
 	require.NoError(t, err)
 	return code
 }
 
-// TestBrowserConsole guarantees that an operator signs up a shop, credits it, suspends it and refunds a call of it by keyboard alone; that axe-core
-// finds no serious fault in any page of the console; and that credit and undo work without the script.
+// wide is the width of a large screen.
+const wide = 1440
+
+// signInByKeys signs the operator out and in again by keyboard alone.
+func (p *person) signInByKeys(secret string) {
+	p.t.Helper()
+	p.tabTo("sign-out")
+	p.enter()
+	require.Equal(p.t, "/console/sign-in", p.path())
+	p.tabTo("sign-in-email")
+	p.keys(p.Email)
+	p.tabTo("sign-in-password")
+	p.keys(p.Password)
+	p.enter()
+	p.tabTo("second-factor-code")
+	p.keys(codeAfter(p.t, secret, 30*time.Second)) // no code is used twice
+	p.enter()
+	require.Equal(p.t, "/console", p.path())
+}
+
+// credits gives the shop of the page a credit by keyboard alone.
+func (p *person) credits(amount, reference, after string) {
+	p.t.Helper()
+	p.tabTo("credit-amountMicros")
+	p.keys(amount)
+	p.tabTo("credit-reference")
+	p.keys(reference)
+	p.enter()
+	require.Equal(p.t, after, p.micros("#balance-after"))
+	p.tabTo("credit-confirm")
+	p.enter()
+	require.Equal(p.t, after, p.micros("#balance"))
+}
+
+// tabToForm is tabTo for the first form with an id that begins like that.
+func (p *person) tabToForm(id string) {
+	p.t.Helper()
+	p.tabTo(call[string](p.tab, `id => document.querySelector("form[id^=" + id + "]").getAttribute("id")`, id))
+}
+
+// TestBrowserConsole guarantees that an operator signs in, signs up a shop, credits it, undoes a credit, suspends and resumes it and refunds a call
+// by keyboard alone; that axe-core finds no serious fault in any page of the console; and that credit and undo work without the script.
 func TestBrowserConsole(t *testing.T) {
 	t.Parallel()
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) { d.Whole = true })
-	p := c.operatorTab(t, "administrator")
+	p, secret := c.operatorTab(t, "administrator")
+	p.signInByKeys(secret)
 
 	p.open("/console/organizations")
 	p.tabTo("organization-create-name")
@@ -58,15 +100,15 @@ func TestBrowserConsole(t *testing.T) {
 	p.enter()
 	require.Equal(t, "Tea House", p.text("h1"))
 	shop := p.path()
-	p.tabTo("credit-amountMicros")
-	p.keys("1.5")
-	p.tabTo("credit-reference")
-	p.keys("BANK 24-0911")
+	p.credits("2.5", "BANK 24-0910", "2500000")
+	p.open(shop + "/ledger")
+	p.tabToForm("undo-")
 	p.enter()
-	require.Equal(t, "1500000", p.micros("#balance-after"))
-	p.tabTo("credit-confirm")
+	require.Equal(t, "0", p.micros("#balance-after"))
+	p.tabTo("undo-confirm")
 	p.enter()
-	require.Equal(t, "1500000", p.micros("#balance"))
+	p.open(shop)
+	p.credits("1.5", "BANK 24-0911", "1500000")
 
 	p.follow(`a[href$="/keys"]`)
 	p.tabTo("key-create-name")
@@ -81,9 +123,13 @@ func TestBrowserConsole(t *testing.T) {
 	p.enter()
 	requireError(t, client.chat(t, prompt(modelStd, "hi", false)), "organization_suspended")
 	require.Equal(t, http.StatusPaymentRequired, client.get(t, "/v1/models").Status)
+	p.tabTo("organization-resume-reason")
+	p.keys("paid")
+	p.enter()
+	require.Equal(t, http.StatusOK, client.get(t, "/v1/models").Status)
 
 	p.open(shop + "/calls")
-	p.tabTo(js[string](p.tab, `document.querySelector("form[id^=refund-]").getAttribute("id")`))
+	p.tabToForm("refund-")
 	p.enter()
 	require.Equal(t, fmt.Sprint(usualCharge), p.micros("#balance-change"))
 	p.tabTo("refund-confirm")
@@ -92,14 +138,15 @@ func TestBrowserConsole(t *testing.T) {
 	require.Equal(t, "1500000", p.micros("#balance"))
 
 	for _, path := range []string{
-		"", "/organizations", "/queue", "/vendors", "/audit-log", "/second-factor", "/nothing",
+		"", "/organizations?suspended=true", "/people", "/usage", "/usage?by=key", "/search?q=x", "/queue", "/vendors", "/audit-log",
+		"/second-factor", "/nothing",
 	} {
 		p.openAny("/console" + path)
-		p.requireAccessible()
+		p.requireAccessible(touch, wide)
 	}
 	for _, tab := range []string{"", "/ledger", "/calls", "/keys", "/models", "/people", "/channels"} {
 		p.open(shop + tab)
-		p.requireAccessible()
+		p.requireAccessible(touch, wide)
 	}
 	p.picture("the console")
 	c.withoutConsoleScript(t, shop)
@@ -108,7 +155,9 @@ func TestBrowserConsole(t *testing.T) {
 // withoutConsoleScript requires that a credit and its undo work where no script runs, and that signing in does.
 func (c *connectedProduct) withoutConsoleScript(t *testing.T, shop string) {
 	t.Helper()
-	p := c.operatorTab(t, "administrator", (*tab).withoutScript)
+	p, _ := c.operatorTab(t, "administrator", (*tab).withoutScript)
+	p.requireAccessible(touch, wide)
+	require.Equal(t, "/console", call[string](p.tab, `() => document.querySelector("[data-live] a").getAttribute("href")`), "it is renewed by a link")
 	p.open(shop)
 	p.fill("#credit-amountMicros", "2")
 	p.submitBad("form#credit")
