@@ -178,7 +178,8 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 		}
 		s.add(subject, detail)
 		return nil
-	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, store.MostFindings), args...)
+	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query,
+		store.MostFindings), args...)
 }
 
 // pageRows is the number of rows of a table that one statement reads, unless the statement is too slow.

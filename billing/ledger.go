@@ -443,7 +443,8 @@ func (b *batch) decide(books *books, op store.Op) {
 			if op.price != nil {
 				books.newPrices[op.priceID] = op.price
 			}
-			books.records = append(books.records, callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, cost: op.cost, endedAt: books.now})
+			row := callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, cost: op.cost, endedAt: books.now}
+			books.records = append(books.records, row)
 			return
 		}
 		op.settled, op.refused = books.settle(op)

@@ -38,7 +38,7 @@ func TestNodesShareWallets(t *testing.T) {
 }
 
 // requireOneOperator requires that a credit through the operator's interface of one node is spent on another, and that a suspension on one
-// holds at the next request on the others.
+// holds at the next request on the others, while a stream that runs is answered to its end and charged.
 func requireOneOperator(t *testing.T, c *cluster, up *upstream) {
 	t.Helper()
 	key := c.nodes[0].operatorsKey(t)
@@ -49,6 +49,13 @@ func requireOneOperator(t *testing.T, c *cluster, up *upstream) {
 	operator(2).ask(t, http.StatusCreated, http.MethodPost, org+"/wallet/credits", `{"amountMicros":"1000000","reference":"inv-1"}`)
 	s := up.script(replying)
 	require.Positive(t, requireAnswered(t, as(1, shop).chat(t, prompt(modelStd, s.Mark, false)), modelStd, false).charged(t))
+	more, stream := newGate(t), make(chan answer, 1)
+	slow := up.script(func(call *upstreamCall) { call.answerInTwo("We have ", more, "sencha.") })
+	go func() {
+		a, _ := as(0, shop).tryChat(prompt(modelStd, slow.Mark, true))
+		stream <- a
+	}()
+	require.Eventually(t, func() bool { return more.waiting.Load() == 1 }, time.Minute, time.Millisecond)
 	for round := range 5 {
 		operator(round%3).ask(t, http.StatusOK, http.MethodPost, org+"/suspend", `{"reason":"unpaid"}`)
 		for node := range 3 {
@@ -56,6 +63,10 @@ func requireOneOperator(t *testing.T, c *cluster, up *upstream) {
 			require.NoError(t, err)
 			require.Equal(t, http.StatusPaymentRequired, refused.Status)
 			require.Contains(t, string(refused.Body), "organization_suspended")
+		}
+		if round == 0 {
+			more.open()
+			require.Positive(t, requireAnswered(t, <-stream, modelStd, true).charged(t))
 		}
 		operator((round+1)%3).ask(t, http.StatusOK, http.MethodPost, org+"/resume", `{}`)
 		require.Positive(t, requireAnswered(t, as(round%3, shop).chat(t, prompt(modelStd, s.Mark, false)), modelStd, false).charged(t))

@@ -81,8 +81,9 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 	})
 }
 
-// writeCSV writes the first rows, after which next is the place to read on, and then the whole rest of the table page by page, with no open transaction between two reads. When a
-// read fails after the first bytes were sent, it cuts the connection, so that the part can't be mistaken for the whole.
+// writeCSV writes the first rows, after which next is the place to read on, and then the whole rest of the table page by page, with no open
+// transaction between two reads. When a read fails after the first bytes were sent, it cuts the connection, so that the part can't be mistaken
+// for the whole.
 func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch, rows []Row, next billing.Place) {
 	file := newCSVFile(w, t.name)
 	file.row(t.columns)

@@ -36,9 +36,10 @@ var sealedTables = []struct {
 	{"provider_keys", "provider_key.rekey", func(ctx context.Context, db *store.DB, _ *vault.Ring, visit func(SealedValue) error) error {
 		return db.ProviderKeys.Each(ctx, func(k store.ProviderKey) error {
 			name := fmt.Sprintf("provider key of organization %q for %q", k.OrgID, k.Provider)
-			return visit(SealedValue{k.OrgID + ":" + k.Provider, name, k.Sealed, vault.ProviderKey(k.OrgID, k.Provider), func(fresh []byte) (bool, error) {
+			reseal := func(fresh []byte) (bool, error) {
 				return db.ProviderKeys.Reseal(ctx, k.OrgID, k.Provider, k.Sealed, fresh)
-			}})
+			}
+			return visit(SealedValue{k.OrgID + ":" + k.Provider, name, k.Sealed, vault.ProviderKey(k.OrgID, k.Provider), reseal})
 		})
 	}},
 	{"channels", "channel.rekey", func(ctx context.Context, db *store.DB, _ *vault.Ring, visit func(SealedValue) error) error {
