@@ -157,7 +157,7 @@ func (c *connectedProduct) withoutConsoleScript(t *testing.T, shop string) {
 	t.Helper()
 	p, _ := c.operatorTab(t, "administrator", (*tab).withoutScript)
 	p.requireAccessible(touch, wide)
-	require.Equal(t, "/console", call[string](p.tab, `() => document.querySelector("[data-live] a").getAttribute("href")`), "it is renewed by a link")
+	require.Equal(t, "/console", js[string](p.tab, `document.querySelector("[data-live] a").getAttribute("href")`), "it is renewed by a link")
 	p.open(shop)
 	p.fill("#credit-amountMicros", "2")
 	p.submitBad("form#credit")
