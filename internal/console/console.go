@@ -57,11 +57,6 @@ func New(config Config) *Console {
 		Failed:    "The service failed to handle the request. Its log has the reason.",
 		Templates: templateFiles, Currency: config.Currency, Bodies: config.Bodies, Logger: config.Logger,
 	})}
-	own := pages()
-	shared := make([]site.Page[*request], len(own))
-	for i := range own {
-		shared[i] = own[i].shared()
-	}
-	site.Add(c.Site, shared, func(req *site.Request) *request { return &request{Request: req, c: c, printer: req.Say} })
+	site.Add(c.Site, pages(), func(req *site.Request) *request { return &request{Request: req, c: c} })
 	return c
 }

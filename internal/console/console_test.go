@@ -266,8 +266,8 @@ func TestRights(t *testing.T) {
 	} {
 		f := signedIn(t, role)
 		for _, p := range pages() {
-			if p.template != "" && !p.public {
-				page := f.opens(t, strings.Replace(p.path, "{id}", "org_1", 1))
+			if p.Template != "" && !p.Public {
+				page := f.opens(t, strings.Replace(p.Path, "{id}", "org_1", 1))
 				require.NotContains(t, page, "<House>")
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -44,7 +45,7 @@ var moves = []*move{
 	},
 	{
 		op: api.RefundCall, submit: "Refund", done: "The call was refunded.", change: func(req *request, _ values) (int64, error) {
-			return amountIn(values{"amountMicros": req.sent.Text("charged")}) // only shown: the operation reads the charge
+			return amountIn(values{"amountMicros": req.Sent.Text("charged")}) // only shown: the operation reads the charge
 		},
 		form: ui.FormOf(api.RefundCall, ui.Form{ID: "refund", Submit: "Refund…", Fields: []ui.Field{{Name: "charged", Kind: ui.HiddenField}}},
 			ui.Field{Name: "id", Kind: ui.HiddenField}),
@@ -84,19 +85,19 @@ type confirmation struct {
 func moneyActions() (actions []action) {
 	for _, m := range moves {
 		actions = append(actions,
-			action{verb: m.form.ID, form: m.form.ID, do: func(req *request) (string, error) {
+			action{Verb: m.form.ID, Form: m.form.ID, Do: func(req *request) (string, error) {
 				_, err := req.confirm(m)
 				return "", err
 			}},
-			action{verb: m.form.ID + "-confirmed", form: m.form.ID + "-confirm", done: m.done, do: func(req *request) (string, error) {
+			action{Verb: m.form.ID + "-confirmed", Form: m.form.ID + "-confirm", Done: m.done, Do: func(req *request) (string, error) {
 				in, err := req.confirm(m)
 				if err == nil {
 					err = req.proveForMoney()
 				}
 				if err == nil {
-					_, err = req.run(m.op, in)
+					_, err = req.Ask(m.op, in)
 				}
-				return req.path(), err
+				return req.Path(), err
 			}},
 		)
 	}
@@ -105,12 +106,12 @@ func moneyActions() (actions []action) {
 
 // confirm reads the form of a move and sets the confirmation.
 func (req *request) confirm(m *move) (values, error) {
-	in, err := m.form.Read(req.sent, values{})
+	in, err := m.form.Read(req.Sent, values{})
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range m.form.Fields {
-		if one.Required && req.sent.Text(one.Name) == "" {
+		if one.Required && req.Sent.Text(one.Name) == "" {
 			return nil, handlers.InvalidRequest(one.Name, "%s", fieldMissing)
 		}
 	}
@@ -118,7 +119,7 @@ func (req *request) confirm(m *move) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	wallet, err := ask(req, api.GetWallet, nil)
+	wallet, err := site.Ask(req, api.GetWallet, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +127,14 @@ func (req *request) confirm(m *move) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := ui.Form{ID: m.form.ID + "-confirm", Action: req.path() + "/" + m.form.ID + "-confirmed", Submit: m.submit, Danger: m.form.Danger}
+	f := ui.Form{ID: m.form.ID + "-confirm", Action: req.Path() + "/" + m.form.ID + "-confirmed", Submit: m.submit, Danger: m.form.Danger}
 	for _, one := range m.form.Fields {
-		f.Fields = append(f.Fields, ui.Field{Name: one.Name, Kind: ui.HiddenField, Value: req.sent.Text(one.Name)})
+		f.Fields = append(f.Fields, ui.Field{Name: one.Name, Kind: ui.HiddenField, Value: req.Sent.Text(one.Name)})
 	}
 	if !req.session.Fresh(identity.MoneyFactorLifetime) {
 		f.Fields = append(f.Fields, codeField)
 	}
-	req.once = &confirmation{
+	req.Once = &confirmation{
 		Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10), Below: now+amount < 0, Form: f,
 	}
 	return in, nil

@@ -2,8 +2,8 @@ package console
 
 import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
-	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -17,13 +17,13 @@ var createForm = ui.FormOf(
 
 func organizationPages() []page {
 	pages := []page{{
-		path: organizationsPath, template: "organizations", title: "Organizations", show: showOrganizations,
-		actions: []action{{form: "organization-create", done: "The organization was created.", do: func(req *request) (string, error) {
-			in, err := createForm.Read(req.sent, values{})
+		Path: organizationsPath, Template: "organizations", Title: "Organizations", Show: showOrganizations,
+		Actions: []action{{Form: "organization-create", Done: "The organization was created.", Do: func(req *request) (string, error) {
+			in, err := createForm.Read(req.Sent, values{})
 			if err != nil {
 				return "", err
 			}
-			made, err := askMade(req, api.CreateOrganization, in)
+			made, err := site.AskMade(req, api.CreateOrganization, in)
 			if err != nil {
 				return "", err
 			}
@@ -32,8 +32,8 @@ func organizationPages() []page {
 	}}
 	for _, tab := range tabs {
 		pages = append(pages, page{
-			path: organizationPath("{id}") + tab.path, template: tab.template, title: tab.label, section: organizationsPath,
-			show: func(req *request) (any, error) { return req.organizationPage(tab.show) }, actions: tab.actions,
+			Path: organizationPath("{id}") + tab.path, Template: tab.template, Title: tab.label, Section: organizationsPath,
+			Show: func(req *request) (any, error) { return req.organizationPage(tab.show) }, Actions: tab.actions,
 		})
 	}
 	return pages
@@ -51,7 +51,7 @@ type organizationsData struct {
 func showOrganizations(req *request) (any, error) {
 	in := req.parameters("q", "suspended", "createdSince", "cursor")
 	in["limit"] = "100"
-	list, err := ask(req, api.ListOrganizations, in)
+	list, err := site.Ask(req, api.ListOrganizations, in)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,19 @@ func showOrganizations(req *request) (any, error) {
 		return nil, err
 	}
 	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
-		{Name: "q", Label: "Name, id or your own id", Value: req.query("q")},
+		{Name: "q", Label: "Name, id or your own id", Value: req.Query("q")},
 		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: ui.Choices([]ui.Option{
 			{Label: "All"}, {Value: "false", Label: "Active"}, {Value: "true", Label: "Suspended"},
-		}, req.query("suspended"))},
+		}, req.Query("suspended"))},
 	}}
 	return organizationsData{
-		Search: req.form(search), Organizations: list.Data, Pager: req.pager(list.NextCursor), Create: req.form(createForm.With("plan", plans)),
+		Search: req.Form(search), Organizations: list.Data, Pager: req.Pager(list.NextCursor), Create: req.Form(createForm.With("plan", plans)),
 	}, nil
 }
 
 // plans returns the configured plans as options.
 func (req *request) plans(chosen string) (options []ui.Option, err error) {
-	list, err := ask(req, api.ListPlans, nil)
+	list, err := site.Ask(req, api.ListPlans, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +101,8 @@ var tabs = []tab{
 	{"/ledger", "ledger", "Ledger", "wallet:read", showLedger, moneyActions()},
 	{"/calls", "calls", "Calls", "wallet:read", showCalls, moneyActions()},
 	{"/keys", "keys", "Keys", "api_keys:read", showKeys, []action{
-		{form: "key-create", done: "The key was made.", do: func(req *request) (_ string, err error) {
-			req.once, err = reveal(req, api.CreateAPIKey, keyForm)
-			return "", err
+		{Form: "key-create", Done: "The key was made.", Do: func(req *request) (string, error) {
+			return req.Reveal(site.AskForm(req, api.CreateAPIKey, keyForm, values{}))
 		}},
 		simple("revoke", api.RevokeAPIKey, rowForm("key-revoke", api.RevokeAPIKey, "id"), "The key was revoked."),
 	}},
@@ -112,9 +111,8 @@ var tabs = []tab{
 		simple("disable", api.DisableModel, rowForm("model", api.DisableModel, "model"), "The model is switched off."),
 	}},
 	{"/people", "members", "People", "users:read", showMembers, []action{
-		{form: "member-invite", do: func(req *request) (_ string, err error) {
-			req.once, err = reveal(req, api.InviteMember, inviteForm)
-			return "", err
+		{Form: "member-invite", Do: func(req *request) (string, error) {
+			return req.Reveal(site.AskForm(req, api.InviteMember, inviteForm, values{}))
 		}},
 	}},
 	{"/channels", "channels", "Channels", "channels:read", showChannels, []action{
@@ -122,18 +120,9 @@ var tabs = []tab{
 	}},
 }
 
-// reveal runs an operation with the input of a form, and returns its answer, which the page shows once.
-func reveal[I, T any](req *request, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], f ui.Form) (any, error) {
-	in, err := f.Read(req.sent, values{})
-	if err != nil {
-		return nil, err
-	}
-	return ask(req, o, in)
-}
-
 // simple is an action that runs an operation with the input of a form, and shows the page again.
 func simple(verb string, o api.Operation, f ui.Form, done text.Text) action {
-	return action{verb: verb, form: f.ID, done: done, do: func(req *request) (string, error) { return req.path(), req.change(o, f, values{}) }}
+	return action{Verb: verb, Form: f.ID, Done: done, Do: func(req *request) (string, error) { return req.Path(), req.Submit(o, f, values{}) }}
 }
 
 // rowForm reads the buttons of rows, which have one hidden field.
@@ -162,7 +151,7 @@ type organizationData struct {
 func (d *organizationData) PageTitle() string { return d.Title }
 
 func (req *request) organizationPage(show func(*request, *organizationData) error) (any, error) {
-	organization, err := ask(req, api.ReadOrganization, nil)
+	organization, err := site.Ask(req, api.ReadOrganization, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +161,7 @@ func (req *request) organizationPage(show func(*request, *organizationData) erro
 	}
 	for _, tab := range tabs {
 		if req.may(tab.scope) {
-			shown.Tabs = append(shown.Tabs, ui.Link{Path: organizationPath(req.id()) + tab.path, Label: req.printer.T(tab.label)})
+			shown.Tabs = append(shown.Tabs, ui.Link{Path: organizationPath(req.ID()) + tab.path, Label: req.Say.T(tab.label)})
 		}
 	}
 	return shown, show(req, shown)
@@ -181,7 +170,7 @@ func (req *request) organizationPage(show func(*request, *organizationData) erro
 // may adds a form to the page if the operator has a scope.
 func (d *organizationData) may(req *request, scope identity.OperatorScope, f ui.Form) {
 	if req.may(scope) {
-		d.Forms[f.ID] = new(req.form(f))
+		d.Forms[f.ID] = new(req.Form(f))
 	}
 }
 
@@ -208,7 +197,7 @@ var (
 )
 
 func showSummary(req *request, shown *organizationData) (err error) {
-	here := organizationPath(req.id())
+	here := organizationPath(req.ID())
 	plans, err := req.plans(shown.plan)
 	if err != nil {
 		return err
@@ -222,24 +211,24 @@ func showSummary(req *request, shown *organizationData) (err error) {
 	for _, m := range moves[:2] {
 		shown.may(req, "wallet:write", m.form.Of(here+"/"+m.form.ID, nil))
 	}
-	shown.Wallet, err = ask(req, api.GetWallet, nil)
+	shown.Wallet, err = site.Ask(req, api.GetWallet, nil)
 	return err
 }
 
 // listed returns the input of a list: up to 100 rows from the cursor of the page's address.
 func (req *request) listed() values {
-	return values{"environment": req.query("environment"), "cursor": req.query("cursor"), "limit": "100"}
+	return values{"environment": req.Query("environment"), "cursor": req.Query("cursor"), "limit": "100"}
 }
 
 func showLedger(req *request, shown *organizationData) error {
-	list, err := askTable[api.TransactionObject](req, api.ListTransactions, req.listed())
+	list, err := site.AskTable[api.TransactionObject](req, api.ListTransactions, req.listed())
 	if err != nil {
 		return err
 	}
-	shown.List, shown.Pager, shown.File = list.Data, req.pager(list.NextCursor), req.fileAddress()
+	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, t := range list.Data {
 		if t.Kind == "credit" && t.Reference != nil {
-			shown.may(req, "wallet:write", ui.Button("undo-"+t.ID, req.path()+"/undo", "Undo…", "", "amountMicros", ui.Credits(t.AmountMicros),
+			shown.may(req, "wallet:write", ui.Button("undo-"+t.ID, req.Path()+"/undo", "Undo…", "", "amountMicros", ui.Credits(t.AmountMicros),
 				"reference", "undo "+t.ID, "reason", "Undo of "+*t.Reference, "corrects", t.ID))
 		}
 	}
@@ -248,7 +237,7 @@ func showLedger(req *request, shown *organizationData) error {
 
 func showCalls(req *request, shown *organizationData) error {
 	in := req.listed()
-	filter := ui.Form{ID: "calls-filter", Action: req.path(), Submit: "Filter", Get: true, Fields: []ui.Field{
+	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Get: true, Fields: []ui.Field{
 		{Name: "keyId", Label: "Id of the key"},
 		{Name: "model", Label: "Model"},
 		{Name: "outcome", Label: "Ended"},
@@ -256,18 +245,18 @@ func showCalls(req *request, shown *organizationData) error {
 		{Name: "to", Kind: ui.DateField, Label: "Last day"},
 	}}
 	for i, field := range filter.Fields {
-		filter.Fields[i].Value = req.query(field.Name)
-		in[field.Name] = req.query(field.Name)
+		filter.Fields[i].Value = req.Query(field.Name)
+		in[field.Name] = req.Query(field.Name)
 	}
-	list, err := askTable[api.CallObject](req, api.ListCalls, in)
+	list, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
 	if err != nil {
 		return err
 	}
-	shown.Forms[filter.ID] = new(req.form(filter))
-	shown.List, shown.Pager, shown.File = list.Data, req.pager(list.NextCursor), req.fileAddress()
+	shown.Forms[filter.ID] = new(req.Form(filter))
+	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, call := range list.Data {
 		if call.ChargedMicros != "0" {
-			refund := ui.Button("refund-"+call.ID, req.path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros)
+			refund := ui.Button("refund-"+call.ID, req.Path()+"/refund", "Refund…", "", "id", call.ID, "charged", call.ChargedMicros)
 			shown.may(req, "wallet:write", refund)
 		}
 	}
@@ -275,17 +264,17 @@ func showCalls(req *request, shown *organizationData) error {
 }
 
 func showKeys(req *request, shown *organizationData) error {
-	list, err := ask(req, api.ListAPIKeys, req.listed())
+	list, err := site.Ask(req, api.ListAPIKeys, req.listed())
 	if err != nil {
 		return err
 	}
-	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	if req.by.Scopes.Has(identity.ChatWrite) {
 		shown.may(req, "api_keys:write", keyForm)
 	}
 	for _, key := range list.Data {
 		if key.RevokedAt == nil {
-			shown.may(req, "api_keys:write", ui.Button("key-revoke-"+key.ID, req.path()+"/revoke", "Revoke",
+			shown.may(req, "api_keys:write", ui.Button("key-revoke-"+key.ID, req.Path()+"/revoke", "Revoke",
 				"Revoke this key? Programs with it are refused from now on.", "id", key.ID))
 		}
 	}
@@ -293,7 +282,7 @@ func showKeys(req *request, shown *organizationData) error {
 }
 
 func showModels(req *request, shown *organizationData) error {
-	list, err := ask(req, api.ListOrganizationModels, nil)
+	list, err := site.Ask(req, api.ListOrganizationModels, nil)
 	if err != nil {
 		return err
 	}
@@ -303,30 +292,30 @@ func showModels(req *request, shown *organizationData) error {
 		if model.Enabled {
 			verb, label = "disable", "Switch off"
 		}
-		shown.may(req, "models:write", ui.Button("model-"+model.Model, req.path()+"/"+verb, label, "", "model", model.Model))
+		shown.may(req, "models:write", ui.Button("model-"+model.Model, req.Path()+"/"+verb, label, "", "model", model.Model))
 	}
 	return nil
 }
 
 func showMembers(req *request, shown *organizationData) error {
-	list, err := ask(req, api.ListMembers, req.listed())
+	list, err := site.Ask(req, api.ListMembers, req.listed())
 	if err != nil {
 		return err
 	}
-	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	shown.may(req, "users:write", inviteForm)
 	return nil
 }
 
 func showChannels(req *request, shown *organizationData) error {
-	list, err := ask(req, api.ListChannelStates, req.listed())
+	list, err := site.Ask(req, api.ListChannelStates, req.listed())
 	if err != nil {
 		return err
 	}
-	shown.List, shown.Pager = list.Data, req.pager(list.NextCursor)
+	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	for _, channel := range list.Data {
 		if channel.State == "pending" {
-			shown.may(req, "channels:write", ui.Button("channel-approve-"+channel.ID, req.path()+"/approve", "Approve", "", "id", channel.ID))
+			shown.may(req, "channels:write", ui.Button("channel-approve-"+channel.ID, req.Path()+"/approve", "Approve", "", "id", channel.ID))
 		}
 	}
 	return nil

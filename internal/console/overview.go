@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -65,14 +66,14 @@ var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root
 
 func overviewPage() page {
 	return page{
-		path: root, template: "overview", title: "Overview", show: showOverview, fragments: []string{"overview-now"},
-		actions: []action{simple("doctor", api.RunDoctor, doctorForm, "The doctor runs. Its result is here in a while.")},
+		Path: root, Template: "overview", Title: "Overview", Show: showOverview, Fragments: []string{"overview-now"},
+		Actions: []action{simple("doctor", api.RunDoctor, doctorForm, "The doctor runs. Its result is here in a while.")},
 	}
 }
 
 func showOverview(req *request) (any, error) {
 	shown := overviewData{AsOf: time.Now().UTC().Format("15:04")}
-	conditions, err := ask(req, api.ListConditions, nil)
+	conditions, err := site.Ask(req, api.ListConditions, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -81,32 +82,32 @@ func showOverview(req *request) (any, error) {
 			c.Kind, c.Severity, c.Text, c.Action, c.Node, c.Since, conditionPath(c.Kind, c.Subject),
 		})
 	}
-	if shown.Overview, err = ask(req, api.GetOverview, nil); err != nil {
+	if shown.Overview, err = site.Ask(req, api.GetOverview, nil); err != nil {
 		return nil, err
 	}
-	if shown.Figures = req.overviewFigures(shown.Overview); req.query("fragment") != "" {
+	if shown.Figures = req.overviewFigures(shown.Overview); req.Query("fragment") != "" {
 		return shown, nil
 	}
 	shown.Money = req.moneyPlot(shown.Overview.Days)
 	for _, wallet := range shown.Overview.EndingWallets {
 		made := endingWallet{EndingWallet: wallet, Badge: "warn"}
 		if days := wallet.DaysLeft; days != nil {
-			made.Lasts = req.printer.Tf("%.1f days", *days)
+			made.Lasts = req.Say.Tf("%.1f days", *days)
 			if *days < 1 {
 				made.Badge = "bad"
 			}
 		}
 		shown.Wallets = append(shown.Wallets, made)
 	}
-	doctor, err := ask(req, api.GetDoctor, nil)
+	doctor, err := site.Ask(req, api.GetDoctor, nil)
 	if err != nil {
 		return nil, err
 	}
-	vendors, err := ask(req, api.ListVendors, nil)
+	vendors, err := site.Ask(req, api.ListVendors, nil)
 	if err != nil {
 		return nil, err
 	}
-	actions, err := ask(req, api.ListActions, values{"limit": "8"})
+	actions, err := site.Ask(req, api.ListActions, values{"limit": "8"})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func showOverview(req *request) (any, error) {
 		shown.Findings += int64(len(invariant.Findings))
 	}
 	if req.may("doctor:write") && doctor.RunningSince == nil {
-		shown.RunDoctor = new(req.form(doctorForm))
+		shown.RunDoctor = new(req.Form(doctorForm))
 	}
 	shown.Queue, err = req.queueFigures()
 	return shown, err
@@ -130,20 +131,20 @@ func (req *request) overviewFigures(o *api.OverviewObject) []ui.Figure {
 		last = minutes[len(minutes)-1]
 	}
 	calls := req.figure("calls", "Calls a minute", last, usagePath+"?by=organization")
-	calls.Spark = ui.NewSpark(req.printer.Tf("Calls of each of the last %d minutes", len(minutes)), minutes)
+	calls.Spark = ui.NewSpark(req.Say.Tf("Calls of each of the last %d minutes", len(minutes)), minutes)
 	waiting := req.figure("waiting-customers", "Customers wait longer than 15 minutes", o.Waiting, "#waits")
-	waiting.Note = req.printer.Tf("in %d organizations", o.WaitingIn)
+	waiting.Note = req.Say.Tf("in %d organizations", o.WaitingIn)
 	days := &o.Last30Days
 	charged := ui.Figure{
-		ID: "charged", Label: req.printer.T("Charged, 30 days"), Path: usagePath,
-		Value: req.printer.Amount(days.ChargedMicros), Micros: days.ChargedMicros,
+		ID: "charged", Label: req.Say.T("Charged, 30 days"), Path: usagePath,
+		Value: req.Say.Amount(days.ChargedMicros), Micros: days.ChargedMicros,
 	}
 	margin := ui.Figure{
-		ID: "margin", Label: req.printer.T("Margin, 30 days"), Path: usagePath + "?by=model",
-		Value: req.printer.Amount(days.MarginMicros), Micros: days.MarginMicros,
+		ID: "margin", Label: req.Say.T("Margin, 30 days"), Path: usagePath + "?by=model",
+		Value: req.Say.Amount(days.MarginMicros), Micros: days.MarginMicros,
 	}
 	if days.MarginPercent != nil {
-		margin.Note = req.printer.Tf("%.1f %% of the charges", *days.MarginPercent)
+		margin.Note = req.Say.Tf("%.1f %% of the charges", *days.MarginPercent)
 	}
 	req.compare(&charged, "%+.1f %%", days.ChargedChange)
 	req.compare(&margin, "%+.1f points", days.MarginPercentChange)
@@ -160,7 +161,7 @@ func (req *request) compare(figure *ui.Figure, format text.Text, change *float64
 	if change == nil {
 		return
 	}
-	figure.Change, figure.Trend = req.printer.Tf(format, *change), "good"
+	figure.Change, figure.Trend = req.Say.Tf(format, *change), "good"
 	if *change < 0 {
 		figure.Trend = "warn"
 	}

@@ -79,8 +79,8 @@ func TestEveryPage(t *testing.T) {
 		f := busy(t, role)
 		next, seen := []string{"/console"}, map[string]bool{}
 		for _, p := range pages() {
-			if !p.public && p.template != "" {
-				next = append(next, strings.Replace(p.path, "{id}", "org_1", 1))
+			if !p.Public && p.Template != "" {
+				next = append(next, strings.Replace(p.Path, "{id}", "org_1", 1))
 			}
 		}
 		for len(next) > 0 {

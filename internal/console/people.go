@@ -20,24 +20,24 @@ type peopleData struct {
 
 func peoplePages() []page {
 	return []page{
-		{path: root + "/people", template: "people", title: "People", show: showPeople},
-		{path: searchPath, template: "search", title: "Search", show: showFound},
+		{Path: root + "/people", Template: "people", Title: "People", Show: showPeople},
+		{Path: searchPath, Template: "search", Title: "Search", Show: showFound},
 	}
 }
 
 func showPeople(req *request) (any, error) {
-	users, err := ask(req, api.ListUsers, values{"email": strings.TrimSpace(req.query("email")), "cursor": req.query("cursor"), "limit": "100"})
+	users, err := site.Ask(req, api.ListUsers, values{"email": strings.TrimSpace(req.Query("email")), "cursor": req.Query("cursor"), "limit": "100"})
 	if err != nil {
 		return nil, err
 	}
-	operators, err := ask(req, api.ListOperators, values{"limit": "100"})
+	operators, err := site.Ask(req, api.ListOperators, values{"limit": "100"})
 	if err != nil {
 		return nil, err
 	}
 	search := ui.Form{ID: "people-search", Action: root + "/people", Submit: "Search", Get: true, Fields: []ui.Field{
-		{Name: "email", Label: "The beginning of an e-mail address", Value: req.query("email")},
+		{Name: "email", Label: "The beginning of an e-mail address", Value: req.Query("email")},
 	}}
-	return peopleData{Search: req.form(search), Users: users.Data, Operators: operators.Data, Pager: req.pager(users.NextCursor)}, nil
+	return peopleData{Search: req.Form(search), Users: users.Data, Operators: operators.Data, Pager: req.Pager(users.NextCursor)}, nil
 }
 
 // found is something that a search has found, with its address.
@@ -45,7 +45,7 @@ type found struct{ Name, Kind, ID, Path string }
 
 // showFound lists the things that a text names. A single thing is opened.
 func showFound(req *request) (any, error) {
-	list, err := ask(req, api.FindOrganization, values{"q": strings.TrimSpace(req.query("q"))})
+	list, err := site.Ask(req, api.FindOrganization, values{"q": strings.TrimSpace(req.Query("q"))})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 	"github.com/caddy-svc/caddy-svc/internal/ui/text"
 )
@@ -12,11 +13,11 @@ func pages() []page {
 	return slices.Concat(signInPages(), organizationPages(), peoplePages(), usagePages(), []page{
 		overviewPage(),
 		{
-			path: root + "/queue", template: "queue", title: "Queue", show: showQueue,
-			actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
+			Path: root + "/queue", Template: "queue", Title: "Queue", Show: showQueue,
+			Actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
 		},
-		{path: root + "/vendors", template: "vendors", title: "Vendors & health", show: showVendors},
-		{path: root + "/audit-log", template: "audit-log", title: "Audit log", show: showActions},
+		{Path: root + "/vendors", Template: "vendors", Title: "Vendors & health", Show: showVendors},
+		{Path: root + "/audit-log", Template: "audit-log", Title: "Audit log", Show: showActions},
 	})
 }
 
@@ -27,7 +28,7 @@ type queueData struct {
 }
 
 func showQueue(req *request) (any, error) {
-	dead, err := ask(req, api.ListDeadTurns, values{"limit": "100"})
+	dead, err := site.Ask(req, api.ListDeadTurns, values{"limit": "100"})
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +38,9 @@ func showQueue(req *request) (any, error) {
 	}
 	shown := queueData{Figures: figures, Dead: dead.Data, Forms: map[string]*ui.Form{}}
 	for _, turn := range dead.Data {
-		f := ui.Button("turn-retry-"+turn.ID, req.path()+"/retry", "Run again", "", "id", turn.ID)
+		f := ui.Button("turn-retry-"+turn.ID, req.Path()+"/retry", "Run again", "", "id", turn.ID)
 		if req.may("queue:write") {
-			shown.Forms[f.ID] = new(req.form(f))
+			shown.Forms[f.ID] = new(req.Form(f))
 		}
 	}
 	return shown, nil
@@ -52,20 +53,20 @@ type actionsData struct {
 }
 
 func showActions(req *request) (any, error) {
-	list, err := ask(req, api.ListActions, values{"orgId": req.query("orgId"), "cursor": req.query("cursor"), "limit": "100"})
+	list, err := site.Ask(req, api.ListActions, values{"orgId": req.Query("orgId"), "cursor": req.Query("cursor"), "limit": "100"})
 	if err != nil {
 		return nil, err
 	}
 	filter := ui.Form{ID: "audit-filter", Submit: "Show", Get: true, Fields: []ui.Field{
-		{Name: "orgId", Label: "Only of the organization with this id", Value: req.query("orgId")},
+		{Name: "orgId", Label: "Only of the organization with this id", Value: req.Query("orgId")},
 	}}
-	return actionsData{Filter: req.form(filter), Entries: list.Data, Pager: req.pager(list.NextCursor)}, nil
+	return actionsData{Filter: req.Form(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
 }
 
 type vendorsData struct{ Vendors any }
 
 func showVendors(req *request) (any, error) {
-	vendors, err := ask(req, api.ListVendors, nil)
+	vendors, err := site.Ask(req, api.ListVendors, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func showVendors(req *request) (any, error) {
 
 // queueFigures returns the numbers of the queue.
 func (req *request) queueFigures() ([]ui.Figure, error) {
-	queue, err := ask(req, api.GetQueue, nil)
+	queue, err := site.Ask(req, api.GetQueue, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +86,11 @@ func (req *request) queueFigures() ([]ui.Figure, error) {
 		req.figure("standing", "Turns wait for a change, such as credits", queue.Standing, path),
 		req.figure("given-up", "Turns were given up", queue.Dead, path+"#dead"),
 	}
-	figures[0].Note = req.printer.Tf("the oldest for %d s", queue.OldestSeconds)
+	figures[0].Note = req.Say.Tf("the oldest for %d s", queue.OldestSeconds)
 	return figures, nil
 }
 
 // figure is a card with a number.
 func (req *request) figure(id string, label text.Text, number int64, path string) ui.Figure {
-	return ui.Figure{ID: id, Label: req.printer.T(label), Value: req.printer.Number(number), Path: path}
+	return ui.Figure{ID: id, Label: req.Say.T(label), Value: req.Say.Number(number), Path: path}
 }

@@ -45,34 +45,34 @@ func signInPages() []page {
 	return []page{
 		forward(root + "/{$}"),
 		{
-			path: root + "/sign-in", template: "sign-in", title: "Sign in as an operator", public: true,
-			show: func(req *request) (any, error) { return req.form(signInForm), operators(req).Allowed(req.R) },
-			actions: []action{{form: "sign-in", do: func(req *request) (string, error) {
-				_, err := operators(req).SignIn(req.W, req.R, req.sent.Text("email"), req.sent.Text("password"))
+			Path: root + "/sign-in", Template: "sign-in", Title: "Sign in as an operator", Public: true,
+			Show: func(req *request) (any, error) { return req.Form(signInForm), operators(req).Allowed(req.R) },
+			Actions: []action{{Form: "sign-in", Do: func(req *request) (string, error) {
+				_, err := operators(req).SignIn(req.W, req.R, req.Sent.Text("email"), req.Sent.Text("password"))
 				return root + "/second-factor?next=" + url.QueryEscape(req.Next()), err
 			}}},
 		},
 		{
-			path: root + "/welcome", template: "welcome", title: "Set your password", public: true,
-			show: func(req *request) (any, error) { return req.form(welcomeForm), operators(req).Allowed(req.R) },
-			actions: []action{{form: "welcome", do: func(req *request) (string, error) {
-				_, err := operators(req).UseLink(req.W, req.R, strings.TrimSpace(req.sent.Text("token")), req.sent.Text("password"))
+			Path: root + "/welcome", Template: "welcome", Title: "Set your password", Public: true,
+			Show: func(req *request) (any, error) { return req.Form(welcomeForm), operators(req).Allowed(req.R) },
+			Actions: []action{{Form: "welcome", Do: func(req *request) (string, error) {
+				_, err := operators(req).UseLink(req.W, req.R, strings.TrimSpace(req.Sent.Text("token")), req.Sent.Text("password"))
 				return root + "/second-factor", err
 			}}},
 		},
 		{
-			path: root + "/second-factor", template: "second-factor", title: "Second factor", show: showFactor,
-			actions: []action{{form: "second-factor", do: func(req *request) (_ string, err error) {
-				code := strings.TrimSpace(req.sent.Text("code"))
-				if secret := req.sent.Text("secret"); secret == "" {
+			Path: root + "/second-factor", Template: "second-factor", Title: "Second factor", Show: showFactor,
+			Actions: []action{{Form: "second-factor", Do: func(req *request) (_ string, err error) {
+				code := strings.TrimSpace(req.Sent.Text("code"))
+				if secret := req.Sent.Text("secret"); secret == "" {
 					return req.Next(), operators(req).SecondFactor(req.R, code)
-				} else if req.once, err = operators(req).EnableSecondFactor(req.R, secret, code); err != nil {
-					req.once = nil
+				} else if req.Once, err = operators(req).EnableSecondFactor(req.R, secret, code); err != nil {
+					req.Once = nil
 					return "", err
 				}
 				return "", req.Enter() // the session as it is now
-			}}, {verb: "colours", form: "operator-colours", done: "Saved.", do: func(req *request) (string, error) {
-				scheme := req.sent.Text("scheme")
+			}}, {Verb: "colours", Form: "operator-colours", Done: "Saved.", Do: func(req *request) (string, error) {
+				scheme := req.Sent.Text("scheme")
 				if scheme != "light" && scheme != "dark" {
 					scheme = ""
 				}
@@ -80,8 +80,8 @@ func signInPages() []page {
 			}}},
 		},
 		{
-			path: root + "/sign-out", public: true, show: forward("").show,
-			actions: []action{{form: "sign-out", done: "You are signed out.", do: func(req *request) (string, error) {
+			Path: root + "/sign-out", Public: true, Show: forward("").Show,
+			Actions: []action{{Form: "sign-out", Done: "You are signed out.", Do: func(req *request) (string, error) {
 				return root + "/sign-in", operators(req).SignOut(req.W, req.R)
 			}}},
 		},
@@ -90,7 +90,7 @@ func signInPages() []page {
 
 // forward returns an address that leads to the overview.
 func forward(path string) page {
-	return page{path: path, public: true, show: func(req *request) (any, error) {
+	return page{Path: path, Public: true, Show: func(req *request) (any, error) {
 		http.Redirect(req.W, req.R, root, http.StatusSeeOther)
 		return nil, site.ErrAnswered
 	}}
@@ -100,7 +100,7 @@ func showFactor(req *request) (any, error) {
 	form := ui.Form{ID: "second-factor", Action: req.R.URL.RequestURI(), Submit: "Continue", Fields: []ui.Field{codeField}}
 	shown := factorData{Next: req.Next()}
 	if !req.session.SecondFactor {
-		enrolment := identity.Enrolment{Secret: req.sent.Text("secret")}
+		enrolment := identity.Enrolment{Secret: req.Sent.Text("secret")}
 		issuer, _, _ := strings.Cut(req.R.Host, ":")
 		fresh, err := identity.NewEnrolment(issuer, req.session.Email)
 		if err != nil {
@@ -119,8 +119,8 @@ func showFactor(req *request) (any, error) {
 		shown.QR = template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(picture)) //nolint:gosec // G203: our own picture
 		form.Fields = append(form.Fields, ui.Field{Name: "secret", Kind: ui.HiddenField, Value: enrolment.Secret})
 	}
-	shown.Form = req.form(form)
-	shown.Colours = req.form(ui.Form{ID: "operator-colours", Action: factorPath + "/colours", Submit: "Save", Fields: []ui.Field{
+	shown.Form = req.Form(form)
+	shown.Colours = req.Form(ui.Form{ID: "operator-colours", Action: factorPath + "/colours", Submit: "Save", Fields: []ui.Field{
 		{Name: "scheme", Kind: ui.SelectField, Label: "Colours", Options: ui.Schemes(req.session.Scheme)},
 	}})
 	return shown, nil
@@ -131,7 +131,7 @@ func (req *request) proveForMoney() error {
 	if req.session.Fresh(identity.MoneyFactorLifetime) {
 		return nil
 	}
-	if err := req.c.config.Operators.SecondFactor(req.R, strings.TrimSpace(req.sent.Text(codeField.Name))); err != nil {
+	if err := req.c.config.Operators.SecondFactor(req.R, strings.TrimSpace(req.Sent.Text(codeField.Name))); err != nil {
 		return err
 	}
 	return req.Enter()

@@ -56,7 +56,7 @@ var usageParameters = []string{"by", "from", "to", "orgId", "model", "environmen
 
 func usagePages() []page {
 	return []page{
-		{path: usagePath, template: "usage", title: "Usage & margin", show: showUsage},
+		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
 		filePage(usagePath, api.ListUsage, usageParameters...),
 		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
 		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "model", "outcome"),
@@ -67,17 +67,17 @@ func usagePages() []page {
 func (req *request) parameters(names ...string) values {
 	in := values{}
 	for _, name := range names {
-		in[name] = req.query(name)
+		in[name] = req.Query(name)
 	}
 	return in
 }
 
 // filePage returns the address of a list as CSV, with parameters of the page of the list.
 func filePage(path string, o api.Operation, parameters ...string) page {
-	return page{path: path + ".csv", title: "Download", show: func(req *request) (any, error) {
+	return page{Path: path + ".csv", Title: "Download", Show: func(req *request) (any, error) {
 		in := req.parameters(parameters...)
 		in["format"] = "csv"
-		answer, err := req.run(o, in)
+		answer, err := req.Ask(o, in)
 		if err != nil {
 			return nil, err
 		}
@@ -94,26 +94,26 @@ func filePage(path string, o api.Operation, parameters ...string) page {
 func (req *request) fileAddress() string {
 	query := req.R.URL.Query()
 	query.Del("cursor")
-	return req.path() + ".csv?" + query.Encode()
+	return req.Path() + ".csv?" + query.Encode()
 }
 
 func showUsage(req *request) (any, error) {
-	shown := usageData{By: req.query("by"), Filter: req.form(usageForm)}
+	shown := usageData{By: req.Query("by"), Filter: req.Form(usageForm)}
 	if shown.By == "" {
 		shown.By = "day"
 	}
 	for i := range shown.Filter.Fields {
 		field := &shown.Filter.Fields[i]
-		field.Value = req.query(field.Name)
+		field.Value = req.Query(field.Name)
 		field.Options = ui.Choices(field.Options, field.Value)
 	}
 	in := req.parameters(usageParameters...)
 	in["limit"] = "100"
-	days, err := askTable[api.UsageObject](req, api.ListUsage, byDay(in))
+	days, err := site.AskTable[api.UsageObject](req, api.ListUsage, byDay(in))
 	rows := days
-	if err == nil && (shown.By != "day" || req.query("cursor") != "") {
-		in["cursor"] = req.query("cursor")
-		rows, err = askTable[api.UsageObject](req, api.ListUsage, in)
+	if err == nil && (shown.By != "day" || req.Query("cursor") != "") {
+		in["cursor"] = req.Query("cursor")
+		rows, err = site.AskTable[api.UsageObject](req, api.ListUsage, in)
 	}
 	if refused, ok := errors.AsType[*handlers.Error](err); ok && refused.Field != "" && refused.Field != "cursor" {
 		shown.Filter.Refuse(req.Translated(req.RefusalOf(refused)))
@@ -122,14 +122,14 @@ func showUsage(req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown.Money, shown.Pager = req.moneyPlot(days.Data), req.pager(rows.NextCursor)
+	shown.Money, shown.Pager = req.moneyPlot(days.Data), req.Pager(rows.NextCursor)
 	shown.File = req.fileAddress()
 	for _, row := range rows.Data {
 		made := usageRow{UsageObject: row, Label: row.ID, Path: usageRowPath(shown.By, row.ID, req.R.URL.Query())}
 		if row.Name != nil {
 			made.Label = *row.Name
 		} else if shown.By == "day" {
-			made.Label = req.printer.Day(row.ID)
+			made.Label = req.Say.Day(row.ID)
 		}
 		shown.Rows = append(shown.Rows, made)
 	}
@@ -182,9 +182,9 @@ func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 	}
 	first, last := rows[0].ID, rows[len(rows)-1].ID
 	p := ui.Plot{
-		ID: "money", Title: req.printer.T("Charged and cost"), Step: req.printer.T("Day"), Name: req.printer.Day, Format: req.printer.Decimal,
+		ID: "money", Title: req.Say.T("Charged and cost"), Step: req.Say.T("Day"), Name: req.Say.Day, Format: req.Say.Decimal,
 		Series: []ui.Series{
-			{Name: req.printer.T("Vendors' cost")}, {Name: req.printer.T("Margin"), Colour: 2},
+			{Name: req.Say.T("Vendors' cost")}, {Name: req.Say.T("Margin"), Colour: 2},
 		},
 	}
 	charged := int64(0)
@@ -202,8 +202,8 @@ func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 		}
 		p.Series[0].Values, p.Series[1].Values = append(p.Series[0].Values, cost), append(p.Series[1].Values, margin)
 	}
-	total := req.printer.Amount(strconv.FormatInt(charged, 10))
-	p.Sentence = req.printer.Tf("%s from %s to %s. The table below has the figures.", total, req.printer.Day(first), req.printer.Day(last))
+	total := req.Say.Amount(strconv.FormatInt(charged, 10))
+	p.Sentence = req.Say.Tf("%s from %s to %s. The table below has the figures.", total, req.Say.Day(first), req.Say.Day(last))
 	return p.Draw()
 }
 
