@@ -316,12 +316,13 @@ func loginRefusal(err error) error {
 		return InvalidRequest("organization", "Which organization? The address and the password are yours in %s.", several.Names())
 	}
 	if clock, ok := errors.AsType[*identity.ClockError](err); ok {
-		side := "ahead"
+		message := "These digits are right for a clock that is about %d minutes ahead. Have the device that shows them set its time " +
+			"automatically, and try again."
 		if clock.Ahead < 0 {
-			side = "behind"
+			message = "These digits are right for a clock that is about %d minutes behind. Have the device that shows them set its time " +
+				"automatically, and try again."
 		}
-		return InvalidRequest("code", "These digits are right for a clock that is about %d minutes %s. Have the device that shows them set "+
-			"its time automatically, and try again.", int(math.Ceil(clock.Ahead.Abs().Minutes())), side)
+		return InvalidRequest("code", message, int(math.Ceil(clock.Ahead.Abs().Minutes())))
 	}
 	for _, row := range loginErrors {
 		if errors.Is(err, row.err) {
