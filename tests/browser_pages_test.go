@@ -84,7 +84,7 @@ func TestBrowserVietnamese(t *testing.T) {
 	p.open("/dashboard/account")
 	p.fill("#account-language-language", "vi")
 	p.submit("form#account-language")
-	require.Equal(t, "Các trang của bạn dùng ngôn ngữ này.", p.text("#notice"))
+	require.Equal(t, "Đã lưu.", p.text("#notice"))
 	p.requireAccessible()
 	p.as(light, 1440)
 	p.crawl("/dashboard", func() {

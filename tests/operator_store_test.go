@@ -12,7 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -124,6 +128,24 @@ func (c *customer) newKey(t testing.TB, request identity.KeyRequest) (id, raw st
 		return err
 	}))
 	return key.ID, key.Raw
+}
+
+// connect connects a channel as `caddy svc channel create` does, which takes a second in a process with the race detector.
+func (c *customer) connect(t testing.TB, in endpoint.Values) (id string) {
+	t.Helper()
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
+	deps := &api.Deps{DB: c.db, Ring: c.ring, Book: c.book, Catalog: catalog}
+	operator, err := deps.Operator(t.Context(), identity.CommandLine("cli:"+actor), c.OrgID)
+	require.NoError(t, err)
+	require.NoError(t, storetest.Insist(func() error {
+		made, err := api.ConnectChannel.Run(t.Context(), deps, operator, in)
+		if err == nil {
+			id = made.(*endpoint.JSON[api.ChannelObject]).Body.ID
+		}
+		return err
+	}))
+	return id
 }
 
 // testing is the same customer with a key of the test environment.

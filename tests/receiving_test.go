@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -9,14 +8,13 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -132,7 +130,7 @@ type line struct {
 	number  int64
 }
 
-// line connects a channel of the business by the command line.
+// line connects a channel of the business as the operator.
 func (b *business) line(t testing.TB, kind platforms.Type) *line {
 	t.Helper()
 	return b.lineTo(t, kind, b.AgentID)
@@ -157,21 +155,17 @@ func (b *business) lineWith(t testing.TB, kind platforms.Type, agentID string, o
 	} else {
 		l.External, l.Token = account, credentials[platforms.AccessToken]
 	}
-	text, err := json.Marshal(credentials)
-	require.NoError(t, err)
-	file := filepath.Join(b.product.Dir, fmt.Sprintf("credentials-%d.json", n))
-	require.NoError(t, os.WriteFile(file, text, 0o600))
-	args := []string{
-		"channel", "create", "--org", b.OrgID, "--type", string(kind), "--name", fmt.Sprintf("%s %d", kind, n), "--credentials-file", file,
+	in := endpoint.Values{"type": string(kind), "name": fmt.Sprintf("%s %d", kind, n), "credentials": map[string]any{}}
+	for name, value := range credentials {
+		in["credentials"].(map[string]any)[name] = value
 	}
 	if l.External != "" {
-		args = append(args, "--external-id", l.External)
+		in["externalId"] = l.External
 	}
 	if agentID != "" {
-		args = append(args, "--agent", agentID)
+		in["agentId"] = agentID
 	}
-	l.ID = b.product.svc(t, args...)["id"].(string)
-	require.NoError(t, os.Remove(file))
+	l.ID = b.connect(t, in)
 	return l
 }
 
