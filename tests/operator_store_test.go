@@ -141,7 +141,7 @@ func (c *customer) connect(t testing.TB, in endpoint.Values) (id string) {
 	require.NoError(t, storetest.Insist(func() error {
 		made, err := api.ConnectChannel.Run(t.Context(), deps, operator, in)
 		if err == nil {
-			id = made.(*endpoint.JSON[api.ChannelObject]).Body.ID
+			id = made.(*api.ChannelObject).ID
 		}
 		return err
 	}))

@@ -86,7 +86,8 @@ func (u Users) Search(ctx context.Context, email string, page Page) ([]FoundUser
 	}, `SELECT `+people.list("people.", nil)+`, o.name FROM (
 			SELECT `+people.list("", nil)+` FROM (`+selectUsers+part+`) AS people
 			UNION ALL SELECT `+people.list("", nil)+` FROM (`+selectInvitations+part+`) AS people
-		) AS people JOIN organizations o ON o.id = people.org_id ORDER BY people.id LIMIT $4`, email, email+string(unicode.MaxRune), page.After, page.Rows())
+		) AS people JOIN organizations o ON o.id = people.org_id ORDER BY people.id LIMIT $4`,
+		email, email+string(unicode.MaxRune), page.After, page.Rows())
 }
 
 // SetRole changes a user's role, ends the user's sessions and deletes an unused one-time link, because its author may have fewer rights
