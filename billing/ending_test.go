@@ -10,7 +10,7 @@ import (
 )
 
 // TestEndingWallets guarantees that a wallet is named while it lasts for less than some days at the spending of the last week, or of its
-// organization's shorter life, and that wallets which rest, test wallets and those of suspended organizations aren't.
+// organization's shorter life. Resting wallets, test wallets and the wallets of suspended organizations are left out.
 func TestEndingWallets(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) { // the rows of a whole ledger would add nothing

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// operatorTab adds an operator as the command line does, opens the one-time link in a new tab, and sets up the second factor with a secret.
+// operatorTab adds an operator as the command line does, opens the link in a new tab, and sets up the second factor with a secret.
 func (c *connectedProduct) operatorTab(t *testing.T, role string, prepare ...func(*tab)) (p *person, secret string) {
 	t.Helper()
 	email := fmt.Sprintf("%s-%d@example.com", role, people.Add(1))

@@ -130,7 +130,8 @@ func (c *customer) newKey(t testing.TB, request identity.KeyRequest) (id, raw st
 	return key.ID, key.Raw
 }
 
-// connect connects a channel as `caddy svc channel create` does, which takes a second in a process with the race detector.
+// connect connects a channel as `caddy svc channel create` does, but in this process. With the race detector a process of its own would need a
+// second.
 func (c *customer) connect(t testing.TB, in endpoint.Values) (id string) {
 	t.Helper()
 	catalog, err := messaging.NewCatalog(builtin.Platforms())

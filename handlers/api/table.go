@@ -23,7 +23,8 @@ type TableQuery struct {
 type table[Row, T any] struct {
 	// name of the file.
 	name string
-	// read reads a stretch in bounded reads. next is the place from which to read on if it stopped early, else zero. Its errors are answers.
+	// read reads a stretch in bounded reads. If it stopped early, next is the place from which to read on. Otherwise next is zero. Its errors are
+	// [handlers.Error]s.
 	read  func(ctx context.Context, stretch billing.Stretch) (rows []Row, next billing.Place, err error)
 	place func(*Row) billing.Place
 	show  func(*Row) T

@@ -352,7 +352,7 @@ func TestSelectedCalls(t *testing.T) {
 	require.Len(t, o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv&keyId=key_last", "owner")), 2)
 }
 
-// history is a wallet with many calls, the last one with a key, whose reads fail after some.
+// history is a wallet with many calls, of which the last has a key. Its reads fail after some.
 type history struct {
 	handlertest.WalletsFunc
 

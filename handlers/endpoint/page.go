@@ -68,7 +68,7 @@ func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object fu
 	return Answer(list)
 }
 
-// Cursor returns the nextCursor of a page whose last element has the id.
+// Cursor returns the nextCursor of a page that ends with the element of this id.
 func Cursor(id string) *string { return new(base64.RawURLEncoding.EncodeToString([]byte(id))) }
 
 // Timestamp returns a time as the endpoint groups show it: RFC 3339, UTC, milliseconds.

@@ -42,7 +42,7 @@ type Server struct {
 	// Complete returns the principal of a request that passed the checks of its rights, with the organization that the path names. Nil changes
 	// nothing.
 	Complete func(r *http.Request, principal *identity.Principal) (*identity.Principal, error)
-	// Repeats has the answers for repeated requests. Nil means that only operations with a [KeyHeader] do.
+	// Repeats keeps the responses to requests with an Idempotency-Key. Nil means that only operations with a [KeyHeader] accept one.
 	Repeats *Repeats
 
 	mux    *http.ServeMux

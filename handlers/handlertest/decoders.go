@@ -16,7 +16,7 @@ const (
 	mostRuns = 30
 )
 
-// hostileSize returns the size of hostile bodies. The race detector takes a microsecond for each of their bytes.
+// hostileSize returns the size of hostile bodies. With the race detector, decoding needs a microsecond for each byte.
 func hostileSize() int {
 	if os.Getenv("SVC_SOAK") != "" {
 		return 512 << 10

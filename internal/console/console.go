@@ -1,8 +1,8 @@
 // Package console serves the pages of the service's operators at /console: server-rendered HTML over the operations of the operator.
 //
 // It is a [site.Site] like the dashboard of organizations; the comment of package site says how a page is made. Pages run operations with the
-// principal of the operator's session, so the operations alone decide rights and bounds; a page
-// only hides the buttons that an operation would refuse.
+// principal of the operator's session, so the operations alone decide rights and bounds; a page only hides the buttons that an operation would
+// refuse.
 //
 // Invariants:
 //   - The console has no rights, no SQL and no state of its own, and shows no text of a customer.

@@ -107,7 +107,7 @@ func TestEveryPage(t *testing.T) {
 
 var number = regexp.MustCompile(`<a href="([^"]*)">\s*<span class="figure-label">.*?</span>\s*<strong id="([\w-]+)"[^>]*>([^<]*)</strong>`)
 
-// The numbers of the overview are those of the service, and each leads to as many things.
+// The overview shows the numbers of the service. Each number links to a list with that many things.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	f := busy(t, "viewer")

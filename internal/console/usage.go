@@ -175,7 +175,7 @@ func usageRowPath(by, id string, query url.Values) string {
 // mostDays limits the days of a plot.
 const mostDays = 366
 
-// moneyPlot returns the plot of the vendors' cost with the margin above it, or nil without a row. Rows are days, oldest first.
+// moneyPlot returns the plot of the vendors' cost with the margin above it. It returns nil if there are no rows. Rows are days, oldest first.
 func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 	if len(rows) == 0 {
 		return nil

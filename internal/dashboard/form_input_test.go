@@ -105,7 +105,7 @@ func TestBodiesHaveABound(t *testing.T) {
 
 type askFunction = func(http.ResponseWriter, *http.Request, *identity.Principal, api.Operation, endpoint.Values) (any, error)
 
-// What is decoded has a turn among all bodies.
+// Each form waits for its turn among all bodies before it is decoded.
 func TestBodiesWaitForADecoder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

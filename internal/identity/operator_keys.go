@@ -111,7 +111,7 @@ func CommandLine(actor string) Principal {
 }
 
 // operatorPrincipal returns an operator as a principal. The operator has an owner's rights over the users of organizations, and may not give
-// a key of an organization a scope for texts of customers, or for the provider keys, whose accounts get such texts.
+// a key of an organization a scope for texts of customers, or for provider keys, because their accounts get such texts.
 func operatorPrincipal(id, actor string, scopes OperatorScopes) Principal {
 	all := ScopesOf(AllScopes()...) &^
 		ScopesOf(ConversationsRead, ConversationsWrite, EventEndpointsRead, EventEndpointsWrite, ProviderKeysWrite)

@@ -120,8 +120,8 @@ func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Leas
 	return lease
 }
 
-// ranOut reports whether the lease has run out. No part is marked as sending then: its worker has stopped, or stops before it calls the
-// platform, and another one that takes the conversation meanwhile couldn't know whether it was called.
+// ranOut reports whether the lease has run out. No part is marked as sending under a lease that ran out. Its worker stops before it calls the
+// platform, and the next worker of the conversation would have to treat the part as possibly delivered.
 func (c *conversationRow) ranOut(now int64) bool { return c.leaseUntil < now }
 
 // asLease returns the lease, in which the customer's id is sealed.

@@ -215,8 +215,8 @@ func TestLeaseLife(t *testing.T) {
 	require.Equal(t, "request", string(work.Turn.Request), "a retry sends the stored request")
 }
 
-// Under a lease that ran out no part begins to be sent: what is known about its sending couldn't be stored once another worker has taken
-// the conversation, and its delivery would be unknown. All else of the lease is stored.
+// Under a lease that ran out no part is marked as sending, because the result of the send couldn't be stored once another worker has the
+// conversation, and the delivery would be unknown. Every other change under such a lease is stored.
 func TestNothingIsSentUnderALeaseThatRanOut(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)

@@ -46,7 +46,7 @@ func (q *inboxTest) renew(t *testing.T, lease Lease) {
 	require.NoError(t, err)
 }
 
-// sending marks the next part of the conversation, under a lease that was renewed until then.
+// sending renews the lease and marks the next part of the conversation as sending.
 func (u *unsent) sending(t *testing.T, q *Queue) *PacedError {
 	t.Helper()
 	_, err := q.Renew(t.Context(), u.Lease, life)

@@ -162,8 +162,8 @@ func Into[T any](fields func(*T) []any) func(Row) (T, error) {
 // eachPage is the number of rows that eachRow reads at a time, so that no read stays open during the callback.
 const eachPage = 100
 
-// eachRow calls each with every row of a statement, whose last parameters are the columns after which it begins, and the LIMIT. after returns these
-// columns of a row. A row that is written during the call is read before or after the change. The first error of each ends it.
+// eachRow calls each with every row of a statement. The parameters of the statement are the columns after which a page begins, and the LIMIT.
+// after returns these columns of a row. A row that is written during the call is read before or after the change. The first error of each ends it.
 func eachRow[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, after func(*T) []any, each func(T) error,
 ) error {

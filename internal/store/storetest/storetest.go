@@ -107,8 +107,8 @@ func newDatabase(t testing.TB, server store.Location, template string) store.Loc
 	return location
 }
 
-// createDatabase is the statement that copies a template. Copying its files takes the server half of the time that
-// writing each page to its log takes. It needs PostgreSQL 15.
+// createDatabase is the statement that copies a template. The server copies the files of the template in half of the time in which it would
+// write each page to its log. It needs PostgreSQL 15.
 func createDatabase(name, template string) string {
 	return "CREATE DATABASE " + name + " TEMPLATE " + template + " STRATEGY FILE_COPY ENCODING 'UTF8'"
 }

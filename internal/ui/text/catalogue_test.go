@@ -232,7 +232,7 @@ func textsOfCode(t *testing.T, folder string, used found) {
 	}
 }
 
-// pathsOf are the packages whose types have texts.
+// pathsOf are the packages with types that have texts.
 var pathsOf = map[string]string{".": textPackage, "..": strings.TrimSuffix(textPackage, "/text"), "../../site": strings.TrimSuffix(textPackage, "ui/text") + "site"}
 
 func folderOf(path string) string {
