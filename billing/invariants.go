@@ -288,10 +288,11 @@ func (p vendorPrices) cost(priced bool, vendor string, usage Usage) (cost sql.Nu
 		return cost, nil
 	}
 	if p[vendor] == nil {
-		p[vendor] = new(Price)
-		if err := p[vendor].readSteps(vendor); err != nil {
+		price := new(Price)
+		if err := price.readSteps(vendor); err != nil {
 			return cost, err
 		}
+		p[vendor] = price
 	}
 	cost.Valid = true
 	cost.Int64, err = p[vendor].Cost(usage)

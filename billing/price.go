@@ -1,7 +1,6 @@
 package billing
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -222,32 +221,26 @@ func stepsText(steps []Tier) string {
 
 // readTiers reads the stored text of a price's tiers.
 func (p *Price) readTiers(text string) error {
-	var read []Tier
 	if text == "" {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(text), &read); err != nil {
-		return fmt.Errorf("read the tiers of a price: %w", err)
-	}
-	var tiers [MaxTiers]Tier
-	copy(tiers[:], read)
-	p.Tiers = NewTiers(tiers)
-	return nil
+	return p.readSteps(text, Tier{Rates: p.base()})
 }
 
-// readSteps reads a whole price as it is stored: its steps.
-func (p *Price) readSteps(text string) error {
-	var steps []Tier
-	if err := json.Unmarshal([]byte(text), &steps); err != nil || len(steps) == 0 {
-		return fmt.Errorf("read a price: %w", cmp.Or(err, ErrInvalidUsage))
+// readSteps reads the stored text of steps: a whole price, or the tiers above the given step.
+func (p *Price) readSteps(text string, below ...Tier) error {
+	var read []Tier
+	if err := json.Unmarshal([]byte(text), &read); err != nil {
+		return fmt.Errorf("read the steps of a price: %w", err)
 	}
-	*p = Price{
-		Input: steps[0].Input, Output: steps[0].Output, CachedInput: steps[0].CachedInput, CacheWrite: steps[0].CacheWrite,
-		LongCacheWrite: steps[0].LongCacheWrite,
+	steps := append(below, read...)
+	if len(steps) == 0 {
+		return fmt.Errorf("read the steps of a price: %w", ErrInvalidUsage)
 	}
 	var tiers [MaxTiers]Tier
 	copy(tiers[:], steps[1:])
-	p.Tiers = NewTiers(tiers)
+	r := steps[0].Rates
+	*p = Price{r.Input, r.Output, r.CachedInput, r.CacheWrite, r.LongCacheWrite, NewTiers(tiers)}
 	return nil
 }
 

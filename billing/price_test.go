@@ -243,3 +243,16 @@ func TestAddMicros(t *testing.T) {
 		require.Equal(t, c.want, got)
 	}
 }
+
+// A stored price of the operator that can't be read is an error for every call, not only for the first one.
+func TestVendorPricesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	prices := vendorPrices{}
+	for _, broken := range []string{"{", "{", "[]", "[]"} {
+		_, err := prices.cost(true, broken, Usage{PromptTokens: 1})
+		require.Error(t, err, broken)
+	}
+	cost, err := prices.cost(true, `[{"above":0,"input":2000000,"output":0}]`, Usage{PromptTokens: 3})
+	require.NoError(t, err)
+	require.EqualValues(t, 6, cost.Int64)
+}

@@ -314,7 +314,8 @@ CREATE INDEX ledger_tx_corrects ON ledger_tx (org_id, env, corrects) WHERE corre
 -- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
 -- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and
 -- shortfall_micros together. A charge went from the wallet to sys:revenue: wallet_seq is its number there and balance_micros the balance right
--- after it; both are null when nothing was charged. The last three columns are parts of the tokens, null for 0.
+-- after it; both are null when nothing was charged. The three columns of tokens at the end are parts of the tokens, null for 0. cost_micros is
+-- the operator's cost at the endpoint that answered, by the vendor_price of the price. It is null if the cost is unknown.
 CREATE TABLE calls (
 	id                      TEXT    NOT NULL PRIMARY KEY,
 	request_id              TEXT    NOT NULL,
