@@ -46,15 +46,15 @@ func TestAdjust(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
-		_, err := book.Adjust(t.Context(), "ops", acme, -41, "too much", "a1")
+		_, err := book.Adjust(t.Context(), "ops", acme, -41, "too much", "a1", "")
 		require.ErrorIs(t, err, ErrInsufficientCredits)
 		for range 2 {
-			entry, err := book.Adjust(t.Context(), "ops", acme, -40, "double top-up", "a1")
+			entry, err := book.Adjust(t.Context(), "ops", acme, -40, "double top-up", "a1", "")
 			require.NoError(t, err)
 			require.Equal(t, int64(60), entry.BalanceMicros)
 			require.Equal(t, "double top-up", entry.Note)
 		}
-		_, err = book.Adjust(t.Context(), "ops", acme, 15, "goodwill", "a2")
+		_, err = book.Adjust(t.Context(), "ops", acme, 15, "goodwill", "a2", "")
 		require.NoError(t, err)
 		requireWallet(t, book, 75, 60)
 		require.Equal(t, 25, count(t, db, `SELECT CAST(-sum(amount_micros) AS BIGINT) FROM ledger_tx WHERE account = 'sys:loss'`))
@@ -68,7 +68,7 @@ func TestCorrections(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 10_000)
 		correct := func(book *Book, micros int64, ref, corrects string) error {
-			_, err := book.Correct(t.Context(), "ops", acme, micros, "wrong", ref, corrects)
+			_, err := book.Adjust(t.Context(), "ops", acme, micros, "wrong", ref, corrects)
 			return err
 		}
 		credit, err := book.Credit(t.Context(), "ops", acme, 1_000, "invoice-1")
@@ -102,7 +102,7 @@ func TestCorrections(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, correct(book, 26, "d", "call_1"), ErrCorrected)
 		require.NoError(t, correct(book, 25, "d", "call_1"))
-		_, err = book.Correct(t.Context(), "ops", WalletID{acme.OrgID, store.Test}, 1, "wrong", "e", credit.ID)
+		_, err = book.Adjust(t.Context(), "ops", WalletID{acme.OrgID, store.Test}, 1, "wrong", "e", credit.ID)
 		require.ErrorIs(t, err, ErrNotPosted, "the transaction of another wallet")
 	})
 }
@@ -158,7 +158,7 @@ func TestRefundOfAnotherWalletsCall(t *testing.T) {
 		topUp(t, book, 100)
 		_, err := book.Credit(t.Context(), "ops", other, 100, "call_1")
 		require.NoError(t, err)
-		_, err = book.Adjust(t.Context(), "ops", other, -1, "why", "call_1")
+		_, err = book.Adjust(t.Context(), "ops", other, -1, "why", "call_1", "")
 		require.NoError(t, err)
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		_, err = book.Settle(t.Context(), chargeOf("call_1", 60, 25))
@@ -191,14 +191,14 @@ func TestPostingsThatCannotBeRight(t *testing.T) {
 		"negative credit":        func() (Entry, error) { return book.Credit(ctx, "ops", acme, -1, "r") },
 		"credit without actor":   func() (Entry, error) { return book.Credit(ctx, "", acme, 1, "r") },
 		"credit to no wallet":    func() (Entry, error) { return book.Credit(ctx, "ops", WalletID{}, 1, "r") },
-		"adjust by nothing":      func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 0, "why", "r") },
-		"adjust by the smallest": func() (Entry, error) { return book.Adjust(ctx, "ops", acme, math.MinInt64, "why", "r") },
-		"adjust without reason":  func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, " ", "r") },
+		"adjust by nothing":      func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 0, "why", "r", "") },
+		"adjust by the smallest": func() (Entry, error) { return book.Adjust(ctx, "ops", acme, math.MinInt64, "why", "r", "") },
+		"adjust without reason":  func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, " ", "r", "") },
 		"credit without ref":     func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, "") },
-		"adjust without ref":     func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "why", "") },
+		"adjust without ref":     func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "why", "", "") },
 		"refund of no call":      func() (Entry, error) { return book.Refund(ctx, "ops", "", "r") },
 		"NUL in the reference":   func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, "a\x00b") },
-		"broken UTF-8":           func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "a\xff", "r") },
+		"broken UTF-8":           func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "a\xff", "r", "") },
 		"a novel":                func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, strings.Repeat("a", 501)) },
 	} {
 		_, err := post()

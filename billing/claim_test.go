@@ -177,7 +177,7 @@ var idempotencyRows = map[string]func(k keyed){
 	"replay: on an empty wallet, with a cost above the hold": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)
 		k.settle("call_1", "key", 110, true, "sealed")
-		_, err := k.book.Adjust(k.Context(), "test", k.wallet, -40, "why", "r")
+		_, err := k.book.Adjust(k.Context(), "test", k.wallet, -40, "why", "r", "")
 		require.NoError(k, err)
 		k.replays(Replay{
 			CallID: "call_1", Response: []byte("sealed"), Settled: Settled{ChargedMicros: 60, ShortfallMicros: 50},

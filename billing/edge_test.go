@@ -32,7 +32,7 @@ func TestLargestBalance(t *testing.T) {
 		require.Equal(t, int64(math.MaxInt64), entry.BalanceMicros)
 		overflows(func() (Entry, error) { return credit(1, "one more") })
 		overflows(func() (Entry, error) { return credit(math.MaxInt64, "as much again") })
-		overflows(func() (Entry, error) { return book.Adjust(t.Context(), "test", acme, 1, "why", "one more") })
+		overflows(func() (Entry, error) { return book.Adjust(t.Context(), "test", acme, 1, "why", "one more", "") })
 
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", math.MaxInt64))))
 		requireWallet(t, book, math.MaxInt64, math.MaxInt64)
@@ -44,7 +44,7 @@ func TestLargestBalance(t *testing.T) {
 		_, err = credit(1, "fills up to one below")
 		require.NoError(t, err)
 		overflows(refund)
-		_, err = book.Adjust(t.Context(), "test", acme, -1, "makes room", "room")
+		_, err = book.Adjust(t.Context(), "test", acme, -1, "makes room", "room", "")
 		require.NoError(t, err)
 		entry, err = refund()
 		require.NoError(t, err)

@@ -57,7 +57,7 @@ func TestEntries(t *testing.T) {
 			require.NoError(t, err)
 		}
 		chargeCalls(t, book, live, 5)
-		_, err := book.Adjust(t.Context(), "cli", live, -7, "because", "note")
+		_, err := book.Adjust(t.Context(), "cli", live, -7, "because", "note", "")
 		require.NoError(t, err)
 		_, err = book.Refund(t.Context(), "cli", "call_live_002", "ticket")
 		require.NoError(t, err)

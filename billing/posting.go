@@ -122,14 +122,10 @@ func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros
 }
 
 // Adjust corrects a wallet by micros, up or down, for a reason that the customer may read. If the free balance is too small for a correction down,
-// it returns [ErrInsufficientCredits] or [ErrCreditsInTranches] like [Book.Hold]. ref and the other errors are the same as for [Book.Credit].
-func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref string) (Entry, error) {
-	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
-}
-
-// Correct is [Book.Adjust] for a correction of one transaction of the wallet. It returns [ErrNotPosted] if the wallet has no transaction with the
-// id, and [ErrCorrected] if all corrections of the transaction would be larger than its amount.
-func (b *Book) Correct(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref, corrects string) (Entry, error) {
+// it returns [ErrInsufficientCredits] or [ErrCreditsInTranches] like [Book.Hold]. corrects is the id of the transaction that it corrects, or empty:
+// Adjust returns [ErrNotPosted] if the wallet has no such transaction, and [ErrCorrected] if all corrections of the transaction would be larger
+// than its amount. ref and the other errors are the same as for [Book.Credit].
+func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref, corrects string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor, corrects: corrects})
 }
 

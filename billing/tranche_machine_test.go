@@ -515,7 +515,7 @@ func TestRandomTranches(t *testing.T) {
 					amount := micros.Draw(r, "micros")
 					m.posts++
 					err := m.whileTended(r, func(ctx context.Context) error {
-						_, err := process.Draw(r, "by").book.Adjust(ctx, "test", m.wallet, -amount, "why", fmt.Sprint(m.posts))
+						_, err := process.Draw(r, "by").book.Adjust(ctx, "test", m.wallet, -amount, "why", fmt.Sprint(m.posts), "")
 						return err
 					})
 					if errors.Is(err, ErrCreditsInTranches) {

@@ -316,7 +316,7 @@ func (y *year) operate() {
 		require.ErrorIs(y.t, err, ErrRefReused)
 	case 1:
 		micros := y.between(-5000, -1)
-		y.post(wallet, func() (Entry, error) { return book.Adjust(ctx, yearActor, wallet.WalletID, micros, "why", ref) })
+		y.post(wallet, func() (Entry, error) { return book.Adjust(ctx, yearActor, wallet.WalletID, micros, "why", ref, "") })
 	case 2:
 		wallet.mu.Lock()
 		calls := slices.Clone(wallet.refundable)

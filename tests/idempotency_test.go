@@ -97,7 +97,7 @@ func TestReplay(t *testing.T) {
 		requireAll(p.as(c), "after a price change")
 
 		wallet := billing.WalletID{OrgID: c.OrgID, Env: c.Env}
-		_, err := c.book.Adjust(t.Context(), actor, wallet, -(funds - spent), "empty it", "r")
+		_, err := c.book.Adjust(t.Context(), actor, wallet, -(funds - spent), "empty it", "r", "")
 		require.NoError(t, err)
 		requireError(t, p.as(c).chat(t, prompt(modelStd, s.Mark, false)), "insufficient_credits")
 		requireAll(p.as(c), "with an empty wallet")

@@ -40,7 +40,7 @@ func writeUpgradeFixture(t *testing.T, folder string, engine store.Engine) {
 	b.KeyID, b.Key = b.newKey(t, identity.KeyRequest{Scopes: scopes})
 	f.Key = b.Key
 	b.credit(t, store.Test, 5_000)
-	_, err := b.book.Adjust(t.Context(), actor, billing.WalletID{OrgID: b.OrgID, Env: store.Live}, -1_000, "a correction", "correction-1")
+	_, err := b.book.Adjust(t.Context(), actor, billing.WalletID{OrgID: b.OrgID, Env: store.Live}, -1_000, "a correction", "correction-1", "")
 	require.NoError(t, err)
 	_, f.TestKey = b.newKey(t, identity.KeyRequest{Env: store.Test})
 	revoked, key := b.newKey(t, identity.KeyRequest{})

@@ -326,7 +326,7 @@ func (d *Deps) adjustWallet(
 	if err != nil {
 		return nil, err
 	}
-	entry, err := d.Book.Correct(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference, in.Body.Corrects)
+	entry, err := d.Book.Adjust(ctx, principal.Actor(), wallet, micros, in.Body.Reason, in.Body.Reference, in.Body.Corrects)
 	entry.Wallet = wallet // of a refused one, too
 	return d.posted(ctx, entry, err)
 }

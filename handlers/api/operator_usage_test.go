@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 	summary := run[SummaryObject](t, o, GetSummary, "org_1", nil)
 	require.Equal(t, "30", summary.Last30Days.ChargedMicros)
 	require.Equal(t, []OutcomeObject{{"completed", 1}}, summary.Outcomes)
-	_, err := o.Book.Adjust(t.Context(), "test", liveWallet, -999_910, "r", "r")
+	_, err := o.Book.Adjust(t.Context(), "test", liveWallet, -999_910, "r", "r", "")
 	require.NoError(t, err)
 	ending := run[OverviewObject](t, o, GetOverview, "", nil).EndingWallets
 	require.Len(t, ending, 1)

@@ -86,7 +86,7 @@ func (o *fixture) spend(t *testing.T) {
 		ID: "call_2", RequestID: "trn_1", Model: "echo/b", Wallet: liveWallet, Outcome: "client_gone", UsageSource: billing.UsageEstimated,
 	})
 	o.during(apiNow(), func() {
-		_, err := o.ledger(t).Adjust(t.Context(), "cli", liveWallet, -50, "a \"mistake\",\nmended", "ticket 6")
+		_, err := o.ledger(t).Adjust(t.Context(), "cli", liveWallet, -50, "a \"mistake\",\nmended", "ticket 6", "")
 		require.NoError(t, err)
 		_, err = o.ledger(t).Refund(t.Context(), "cli", "call_1", "ticket 7")
 		require.NoError(t, err)

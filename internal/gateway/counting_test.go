@@ -48,7 +48,7 @@ func TestUncountedWallet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := setup(t, &script{steps: answered()})
-			_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less")
+			_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less", "")
 			require.NoError(t, err)
 			f.RefuseCounts()
 			_, err = f.Call(t.Context(), request(), nil)

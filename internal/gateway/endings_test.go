@@ -54,7 +54,7 @@ var endings = map[string]ending{
 		return answered()
 	}},
 	"refused before the provider is asked": {play: func(c *playedCall) []step {
-		_, err := c.book.Adjust(c.t.Context(), "test", wallet(), -credits, "test", "empty")
+		_, err := c.book.Adjust(c.t.Context(), "test", wallet(), -credits, "test", "empty", "")
 		require.NoError(c.t, err)
 		return nil
 	}},

@@ -498,7 +498,7 @@ func TestWallet(t *testing.T) {
 			t.Parallel()
 			f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(1, 1, 0)}})
 			if test.balance < credits {
-				_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less")
+				_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less", "")
 				require.NoError(t, err)
 			}
 			_, err := f.Call(t.Context(), request(), nil)
@@ -522,7 +522,7 @@ func TestReserveMaxOutput(t *testing.T) {
 	} {
 		f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(26, maxOut, 0)}},
 			func(m *gateway.Model, _ *gateway.ProviderEntry) { m.ReserveMaxOutput = true })
-		_, err := f.book.Adjust(t.Context(), "test", wallet(), balance-credits, "test", "less")
+		_, err := f.book.Adjust(t.Context(), "test", wallet(), balance-credits, "test", "less", "")
 		require.NoError(t, err)
 		result, err := f.Call(t.Context(), request(), nil)
 		if !enough {

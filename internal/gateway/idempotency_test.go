@@ -42,7 +42,7 @@ func TestReplay(t *testing.T) {
 			first, firstClient := call()
 			require.False(t, first.Replayed)
 			require.EqualValues(t, 50, f.spent(t))
-			_, err := f.book.Adjust(t.Context(), "test", wallet(), -(credits - 50), "empty", "empty")
+			_, err := f.book.Adjust(t.Context(), "test", wallet(), -(credits - 50), "empty", "empty", "")
 			require.NoError(t, err)
 
 			again, againClient := call()

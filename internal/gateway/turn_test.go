@@ -146,7 +146,7 @@ func TestTurnOfUnknownBeginning(t *testing.T) {
 func TestTurnWithoutCredits(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &script{steps: answered()})
-	_, err := f.book.Adjust(t.Context(), "test", wallet(), -credits, "test", "empty")
+	_, err := f.book.Adjust(t.Context(), "test", wallet(), -credits, "test", "empty", "")
 	require.NoError(t, err)
 	turn := &playedTurn{}
 	_, err = f.Call(t.Context(), request(turn.of), nil)

@@ -46,7 +46,7 @@ func TestLostCommitsAreResolvedByID(t *testing.T) {
 		balance, held int64
 	}{
 		{"payment", func() error { _, err := book.Credit(t.Context(), "cli", wallet, 100, "ref"); return err }, 100, 0},
-		{"correction", func() error { _, err := book.Adjust(t.Context(), "cli", wallet, -1, "because", "ref"); return err }, 99, 0},
+		{"correction", func() error { _, err := book.Adjust(t.Context(), "cli", wallet, -1, "because", "ref", ""); return err }, 99, 0},
 		{"hold", func() error { return hold("call_1", nil) }, 99, 10},
 		{"settlement", func() error { return settle("call_1", nil) }, 95, 0},
 		{"hold with a key", func() error { return hold("call_2", claim) }, 95, 10},

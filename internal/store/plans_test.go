@@ -431,7 +431,7 @@ func runMoney(t *testing.T, db *store.DB) {
 	}
 	credit, err := book.Credit(ctx, "cli", wallet, 100, "r")
 	require.NoError(t, err)
-	_, err = book.Correct(ctx, "cli", wallet, -1, "because", "r", credit.ID)
+	_, err = book.Adjust(ctx, "cli", wallet, -1, "because", "r", credit.ID)
 	require.NoError(t, err)
 	claim := &billing.Claim{KeyHash: [32]byte{1}, Fingerprint: [32]byte{1}}
 	for _, id := range []string{"call_a", "call_b"} { // the second one is replayed
