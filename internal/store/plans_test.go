@@ -402,6 +402,7 @@ func runReads(t *testing.T, db *store.DB) {
 		"user's mail": func() error { return missing(db.Users.ByEmail(ctx, "org_a", "lan@example.com")) },
 		"users":       func() error { _, err := db.Users.List(ctx, "org_a", store.Page{}); return err },
 		"all users":   func() error { _, err := db.Users.Search(ctx, "", store.Page{}); return err },
+		"some users":  func() error { _, err := db.Users.Search(ctx, "ann", store.Page{}); return err },
 		"link":        func() error { _, _, err := db.UserLinks.ByHash(ctx, [32]byte{1}); return err },
 		"login":       func() error { _, err := db.Logins.ByEmail(ctx, "lan@example.com"); return err },
 		"session":     func() error { _, _, err := db.Sessions.ByHash(ctx, [32]byte{1}); return err },

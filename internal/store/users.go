@@ -79,15 +79,19 @@ type FoundUser struct {
 
 // Search reads a page of the users of all organizations with addresses that begin with email, invited people among them, oldest first.
 func (u Users) Search(ctx context.Context, email string, page Page) ([]FoundUser, error) {
-	const part = ` WHERE email >= $1 AND email < $2 AND id > $3 ORDER BY id LIMIT $4`
+	part, arguments := ` WHERE id > $1`, []any{page.After, page.Rows()}
+	if email != "" {
+		part += ` AND email >= $3 AND email < $4`
+		arguments = append(arguments, email, email+string(unicode.MaxRune))
+	}
+	part += ` ORDER BY id LIMIT $2`
 	return ReadRows(ctx, u.db, "search users", func(row Row) (f FoundUser, err error) {
 		err = scanFields(row, append(people.fields(&f.User), field{"name", &f.OrgName}))
 		return f, err
-	}, `SELECT `+people.list("people.", nil)+`, o.name FROM (
+	}, `SELECT `+people.list("people.", nil)+`, (SELECT o.name FROM organizations o WHERE o.id = people.org_id) FROM (
 			SELECT `+people.list("", nil)+` FROM (`+selectUsers+part+`) AS people
 			UNION ALL SELECT `+people.list("", nil)+` FROM (`+selectInvitations+part+`) AS people
-		) AS people JOIN organizations o ON o.id = people.org_id ORDER BY people.id LIMIT $4`,
-		email, email+string(unicode.MaxRune), page.After, page.Rows())
+		) AS people ORDER BY people.id LIMIT $2`, arguments...)
 }
 
 // SetRole changes a user's role, ends the user's sessions and deletes an unused one-time link, because its author may have fewer rights
