@@ -63,10 +63,7 @@ var parts = []struct {
 	{billing.Examined{
 		ID: "QUEUE", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
 		Advice: "the conversation in GET /conversations/{id}/messages, and `caddy svc audit`",
-	}, "the queue", func(c Check, ctx context.Context, since int64, e *billing.Examined) (err error) {
-		e.Findings, err = inbox.CheckSince(ctx, c.DB, since)
-		return err
-	}},
+	}, "the queue", rowsSince(inbox.CheckSince)},
 	{billing.Examined{
 		ID: "CHANNELS", Text: "this program contains the platform of every channel; channels of others stand still",
 		Advice: "build the platform in, or delete the channels",
@@ -83,16 +80,23 @@ var parts = []struct {
 	{billing.Examined{
 		ID: "FILES", Text: "a file that a customer sent is stored whole, or says why not, and goes with its message",
 		Advice: "run a worker, and look into its log",
-	}, "the files", func(c Check, ctx context.Context, since int64, e *billing.Examined) (err error) {
-		e.Findings, err = media.CheckSince(ctx, c.DB, since)
-		return err
-	}},
+	}, "the files", rowsSince(media.CheckSince)},
 	{billing.Examined{
 		ID: "KEY",
 		Text: "master_key opens every provider key, the credentials of every channel, the secrets of every event endpoint " +
 			"and the key of customers' ids",
 		Advice: "put the missing key back into master_key, or see docs/operating.md \"A lost master key\"",
 	}, "the master key", Check.masterKey},
+}
+
+// rowsSince returns the examination of the rows that were written since a moment or are still open.
+func rowsSince(
+	check func(ctx context.Context, db *store.DB, since int64) ([]billing.Finding, error),
+) func(c Check, ctx context.Context, since int64, e *billing.Examined) error {
+	return func(c Check, ctx context.Context, since int64, e *billing.Examined) (err error) {
+		e.Findings, err = check(ctx, c.DB, since)
+		return err
+	}
 }
 
 // channels checks that this program contains the platforms of all channels.
