@@ -62,12 +62,11 @@ func signInPages() []page {
 		},
 		{
 			Path: root + "/second-factor", Template: "second-factor", Title: "Second factor", Show: showFactor,
-			Actions: []action{{Form: "second-factor", Do: func(req *request) (_ string, err error) {
+			Actions: []action{{Form: "second-factor", Do: func(req *request) (string, error) {
 				code := strings.TrimSpace(req.Sent.Text("code"))
 				if secret := req.Sent.Text("secret"); secret == "" {
 					return req.Next(), operators(req).SecondFactor(req.R, code)
-				} else if req.Once, err = operators(req).EnableSecondFactor(req.R, secret, code); err != nil {
-					req.Once = nil
+				} else if _, err := req.Reveal(operators(req).EnableSecondFactor(req.R, secret, code)); err != nil {
 					return "", err
 				}
 				return "", req.Enter() // the session as it is now
