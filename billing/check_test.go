@@ -523,7 +523,7 @@ func TestCheckWhileTheBooksMove(t *testing.T) {
 			}
 			faults <- nil
 		}()
-		for range 5 {
+		for range long(5, 20) {
 			report, err := Checker{pageRows: 3}.Check(t.Context(), db)
 			require.NoError(t, err)
 			require.True(t, report.OK(), report.String())

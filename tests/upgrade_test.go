@@ -20,11 +20,19 @@ import (
 )
 
 const (
-	// upgradeCallers is how many callers keep calling on an upgraded store, upgradeCrowd how many customers wait for its worker.
-	upgradeCallers, upgradeCrowd = 3, 12
+	// upgradeCallers is the number of callers that keep calling on an upgraded store.
+	upgradeCallers = 3
 	// loadMark is the mark of their script. No kept database has it.
 	loadMark = "script-9000001-"
 )
+
+// upgradeCrowd is the number of customers who wait for the worker of an upgraded store.
+func upgradeCrowd() int {
+	if soak() {
+		return 40
+	}
+	return 12
+}
 
 // upgraded is a product that runs on a kept database of an older build.
 type upgraded struct {
@@ -257,7 +265,7 @@ func (u *upgraded) requireMessages(t *testing.T) {
 		require.True(t, states[state], "no message of the first line is %s: %v", state, states)
 	}
 
-	crowd := make([]sender, upgradeCrowd)
+	crowd := make([]sender, upgradeCrowd())
 	for i := range crowd {
 		crowd[i] = lines[0].from(1000 + i)
 		requireQueued(t, u.deliver(t, crowd[i].says("is anybody there?")), 1)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestSendFile(t *testing.T) {
 		require.Equal(t, "image/png", w.Header().Get("Content-Type"))
 		o.refused(t, errcode.Forbidden, "", http.MethodGet, file, "stranger", "")
 
-		if o.DB.Engine() == store.Postgres {
+		if o.DB.Engine() == store.Postgres && os.Getenv("SVC_SOAK") == "" {
 			return // what a database holds of the largest file is package media's to test, on both engines
 		}
 		largest := append(append([]byte(nil), smallPicture...), make([]byte, media.MaxBytes-len(smallPicture))...)
