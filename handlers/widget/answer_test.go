@@ -189,7 +189,7 @@ func TestNobodyAnswersNow(t *testing.T) {
 		}, "channel_needs_reauth"},
 		"no credits": {func(t *testing.T, s *site) {
 			t.Helper()
-			_, err := s.book.Adjust(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, chatCost-1_000_000, "test", "r")
+			_, err := s.book.Adjust(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, chatCost-1_000_000, "test", "r", "")
 			require.NoError(t, err)
 		}, "insufficient_credits"},
 		"provider down": {func(t *testing.T, s *site) {

@@ -37,7 +37,7 @@ func TestDailySpendByDefault(t *testing.T) {
 		wholeStream(t, s.write(token, "m-1", "one"))
 		s.exec(t, storetest.Unguard(db.Engine(), "calls"))
 		s.exec(t, `UPDATE calls SET charged_micros = 99990, reserved_micros = 99990`) // what many answers have cost
-		_, err := s.book.Adjust(t.Context(), "test", wallet, -800_000, "other calls", "r")
+		_, err := s.book.Adjust(t.Context(), "test", wallet, -800_000, "other calls", "r", "")
 		require.NoError(t, err)
 		wholeStream(t, s.write(token, "m-2", "two"))
 		require.Equal(t, string(errcode.PlanLimitExceeded), handlertest.Checked(t, s.write(token, "m-3", "three")).Code())
@@ -57,7 +57,7 @@ func TestDailySpendByDefault(t *testing.T) {
 func TestEmptyWalletIsShown(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
-	_, err := s.book.Adjust(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, -1_000_000, "test", "r")
+	_, err := s.book.Adjust(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, -1_000_000, "test", "r", "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusAccepted, s.write(s.begin(t, `{}`), "m-1", "alo?").Code)
 	require.Equal(t, "insufficient_credits", s.conversation(t).Attention)
