@@ -66,7 +66,7 @@ func TestExactlyTheCallsThatAreFunded(t *testing.T) {
 				}
 			}
 			callers.Wait()
-			require.EqualValues(t, funded, held.Load())
+			require.Equal(t, funded, held.Load())
 			requireWallet(t, books[0], 0, 0)
 			require.Greater(t, granted.Load(), funded/4, "calls from tranches")
 			require.Zero(t, count(t, books[0].db, `SELECT count(*) FROM calls WHERE shortfall_micros > 0`))
