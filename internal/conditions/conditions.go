@@ -6,7 +6,8 @@
 //   - A condition is a row from when the first process observes it until none does. So its beginning survives restarts, and each change is one
 //     event over all processes, written in the transaction of the change.
 //   - Conditions of the whole service are found by one process at a time. Those of a process carry its name and end with it.
-//   - A condition that comes and goes between two rounds is ignored: two rounds in a row must agree on each change.
+//   - A condition that comes and goes between two rounds is ignored: two rounds in a row must agree on each change. What another process has
+//     observed is true at once, so that a condition outlives the restart of the only process with it.
 //
 // The package also runs the doctor, with one run at a time over all processes. Which conditions there are is up to its callers.
 package conditions
@@ -227,8 +228,8 @@ func (w *Watch) round(ctx context.Context) error {
 			err = errors.Join(err, w.Lead(ctx))
 		}
 	}
-	stored = slices.DeleteFunc(stored, func(c Condition) bool { return c.Node != w.Node && !slices.Contains(others, c.Node) })
-	return errors.Join(err, w.store(ctx, w.changes(seen, stored)))
+	mine := func(c *Condition) bool { return c.Node == w.Node || slices.Contains(others, c.Node) }
+	return errors.Join(err, w.store(ctx, w.changes(seen, stored, mine)))
 }
 
 // ended returns the nodes of conditions that aren't living processes: the whole service, and processes that have ended.
@@ -257,22 +258,26 @@ func take(ctx context.Context, tx store.Tx, name, node string, life time.Duratio
 // changes are the conditions to begin, to end, and to give another text.
 type changes struct{ begin, end, rename []Condition }
 
-func (w *Watch) changes(seen, stored []Condition) (found changes) {
+// changes compares what was seen with the stored conditions. mine tells which of the stored ones this process may end.
+func (w *Watch) changes(seen, stored []Condition, mine func(*Condition) bool) (found changes) {
 	rounds := map[place]int{}
 	agree := func(at place) bool {
 		rounds[at] = w.rounds[at] + 1
 		return rounds[at] >= agreeing
 	}
-	held := map[place]*Condition{}
+	held, known := map[place]*Condition{}, map[place]bool{}
 	for i := range stored {
-		held[stored[i].place()] = &stored[i]
+		known[place{stored[i].Kind, stored[i].Subject, ""}] = true
+		if mine(&stored[i]) {
+			held[stored[i].place()] = &stored[i]
+		}
 	}
 	for i := range seen {
 		at := seen[i].place()
 		switch was, is := held[at]; {
 		case is && was.Text != seen[i].Text:
 			found.rename = append(found.rename, seen[i])
-		case !is && agree(at):
+		case !is && (agree(at) || known[place{at.kind, at.subject, ""}]):
 			found.begin = append(found.begin, seen[i])
 		}
 		delete(held, at)

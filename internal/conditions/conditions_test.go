@@ -124,7 +124,9 @@ func TestConditionsBeginAndEndOnce(t *testing.T) {
 		b.ends() // and the process is started anew
 		c := newNode(t, db, "c")
 		c.own, a.service = b.own, nil // and the queue is empty now
-		rounds(2, a, c)
+		rounds(1, a, c)
+		require.Equal(t, first, since("c"), "before the other process, which misses the dead one, ends its condition")
+		rounds(1, a, c)
 		require.Equal(t, []string{"vendor_failing|v|c|at b"}, listed(t, db), "the dead process's condition ends with it")
 		require.Equal(t, first, since("c"))
 		require.Equal(t, []string{"condition.ended "}, told(t, db)[2:])
