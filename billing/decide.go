@@ -87,11 +87,8 @@ type callFigures struct {
 
 // callRow is the row of a call to be written.
 type callRow struct {
-	Call
+	*settleOp
 
-	attempts []Attempt
-	priceID  int64 // 0 for a call without a price
-	cost     any   // the operator's, nil if it is unknown
 	reserved int64
 	settled  Settled
 	endedAt  int64
@@ -215,7 +212,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	if wallet == nil && s.ReservedMicros > 0 && !s.Void {
 		return Settled{}, fmt.Errorf("hold of call %s: organization %q: %w", s.Call.ID, s.Call.Wallet.OrgID, store.ErrNotFound)
 	}
-	row := callRow{Call: s.Call, attempts: s.Attempts, priceID: op.priceID, cost: op.cost, reserved: s.ReservedMicros, endedAt: b.now}
+	row := callRow{settleOp: op, reserved: s.ReservedMicros, endedAt: b.now}
 	var paid int64
 	if wallet == nil {
 		row.reserved = 0 // nothing can have been reserved

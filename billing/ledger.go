@@ -443,8 +443,7 @@ func (b *batch) decide(books *books, op store.Op) {
 			if op.price != nil {
 				books.newPrices[op.priceID] = op.price
 			}
-			row := callRow{Call: op.Call, attempts: op.Attempts, priceID: op.priceID, cost: op.cost, endedAt: books.now}
-			books.records = append(books.records, row)
+			books.records = append(books.records, callRow{settleOp: op, endedAt: books.now})
 			return
 		}
 		op.settled, op.refused = books.settle(op)

@@ -206,16 +206,17 @@ func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []call
 		if c.seq > 0 {
 			seq, balance = c.seq, c.balance
 		}
-		return append(values, c.ID, c.RequestID, c.Wallet.OrgID, string(c.Wallet.Env), c.KeyID, c.Model, c.Provider, c.BYOK, c.Stream, c.Outcome,
-			c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.CachedPromptTokens, string(c.UsageSource), c.endedAt, max(0, c.DurationMS),
-			orNull(c.priceID), c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance,
-			orNull(c.Usage.CacheWriteTokens), orNull(c.Usage.LongCacheWriteTokens), orNull(c.Usage.ReasoningTokens), c.cost)
+		call, usage := &c.Call, &c.Call.Usage
+		return append(values, call.ID, call.RequestID, call.Wallet.OrgID, string(call.Wallet.Env), call.KeyID, call.Model, call.Provider, call.BYOK,
+			call.Stream, call.Outcome, usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens, string(call.UsageSource), c.endedAt,
+			max(0, call.DurationMS), orNull(c.priceID), c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance,
+			orNull(usage.CacheWriteTokens), orNull(usage.LongCacheWriteTokens), orNull(usage.ReasoningTokens), c.cost)
 	})
 	var attempts []attemptRow
 	for i := range calls {
-		call := &calls[i]
-		for n := range min(len(call.attempts), MaxAttempts) {
-			attempts = append(attempts, attemptRow{&call.attempts[n], call.Wallet.OrgID, call.ID, n + 1})
+		call := &calls[i].Call
+		for n := range min(len(calls[i].Attempts), MaxAttempts) {
+			attempts = append(attempts, attemptRow{&calls[i].Attempts[n], call.Wallet.OrgID, call.ID, n + 1})
 		}
 	}
 	store.QueueList(tx, listSizes, insertAttempts, false, attempts, func(values []any, a attemptRow) []any {

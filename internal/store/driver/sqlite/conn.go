@@ -97,6 +97,7 @@ type preparedConn struct {
 	erased     bool  // one of them deletes what is stored about customers
 	news       bool  // one of them changed a row that others may wait for
 	ran        int   // statements so far
+	bound      []sqldriver.NamedValue
 }
 
 func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, error) {
@@ -214,12 +215,17 @@ func (c *preparedConn) statement(text string) (*keptStatement, error) {
 
 // exec runs a statement and returns how many rows it changed. The context has no Done channel, because the driver
 // starts a goroutine for any other: it can't be interrupted.
-func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int64, error) {
+func (c *preparedConn) exec(text string, arguments ...any) (int64, error) {
+	bound, err := c.bind(arguments)
+	if err != nil {
+		return 0, err
+	}
+	defer clear(bound)
 	statement, err := c.statement(text)
 	if err != nil {
 		return 0, err
 	}
-	result, err := statement.ExecContext(context.Background(), arguments)
+	result, err := statement.ExecContext(context.Background(), bound)
 	if err != nil {
 		return 0, driver.WrapError("run "+driver.Verb(text), err)
 	}
@@ -229,12 +235,17 @@ func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int6
 }
 
 // query runs a statement and calls each for every row until each returns an error. Like exec, it can't be interrupted.
-func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each func(driver.Row) error) (err error) {
+func (c *preparedConn) query(each func(driver.Row) error, text string, arguments ...any) (err error) {
+	bound, err := c.bind(arguments)
+	if err != nil {
+		return err
+	}
 	statement, err := c.statement(text)
 	if err != nil {
 		return err
 	}
-	rows, err := statement.QueryContext(context.Background(), arguments)
+	rows, err := statement.QueryContext(context.Background(), bound)
+	clear(bound)
 	if err != nil {
 		return driver.WrapError("run "+driver.Verb(text), err)
 	}
@@ -312,16 +323,18 @@ func (c *preparedConn) Close() error {
 	return errors.Join(failed, c.driverConn.Close())
 }
 
-// bindArgs appends a statement's arguments in the form of the SQLite driver.
-func bindArgs(to []sqldriver.NamedValue, arguments []any) ([]sqldriver.NamedValue, error) {
+// bind returns a statement's arguments in the form of the SQLite driver, in memory that the next statement reuses.
+func (c *preparedConn) bind(arguments []any) ([]sqldriver.NamedValue, error) {
+	c.bound = slices.Grow(c.bound[:0], len(arguments))
 	for i, argument := range arguments {
 		value, err := driver.BindValue(argument)
 		if err != nil {
+			clear(c.bound)
 			return nil, fmt.Errorf("argument $%d: %w", i+1, err)
 		}
-		to = append(to, sqldriver.NamedValue{Ordinal: i + 1, Value: value})
+		c.bound = append(c.bound, sqldriver.NamedValue{Ordinal: i + 1, Value: value})
 	}
-	return to, nil
+	return c.bound, nil
 }
 
 // resultRow is the current row of a query on the SQLite driver.

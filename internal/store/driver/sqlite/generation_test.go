@@ -140,7 +140,7 @@ func TestGenerations(t *testing.T) {
 				p.requirePlan(t)
 				announced := by.generations.announce(onlyIdentity)
 				p.requirePlan(t)
-				_, err := tx.conn.exec("COMMIT", nil)
+				_, err := tx.conn.exec("COMMIT")
 				require.NoError(t, err)
 				p.plan++
 				p.requirePlan(t)
@@ -156,7 +156,7 @@ func TestGenerations(t *testing.T) {
 				by := process(t)
 				tx := p.beginChange(t, by)
 				by.generations.announce(onlyIdentity)
-				_, err := tx.conn.exec("COMMIT", nil)
+				_, err := tx.conn.exec("COMMIT")
 				require.NoError(t, err)
 				p.plan++
 			},
@@ -164,7 +164,7 @@ func TestGenerations(t *testing.T) {
 				by := process(t)
 				tx := p.beginChange(t, by)
 				announced := by.generations.announce(onlyIdentity)
-				_, err := tx.conn.exec("COMMIT", nil)
+				_, err := tx.conn.exec("COMMIT")
 				require.NoError(t, err)
 				p.plan++
 				next := process(t)
@@ -182,14 +182,14 @@ func TestGenerations(t *testing.T) {
 			"settle between the next announcement and its COMMIT": func(t *rapid.T) {
 				tx := p.beginChange(t, p.all[0])
 				first := p.all[0].generations.announce(onlyIdentity)
-				_, err := tx.conn.exec("COMMIT", nil)
+				_, err := tx.conn.exec("COMMIT")
 				require.NoError(t, err)
 				p.plan++
 				later := p.beginChange(t, p.all[1])
 				second := p.all[1].generations.announce(onlyIdentity)
 				p.all[0].generations.settle(first)
 				p.requirePlan(t)
-				_, err = later.conn.exec("COMMIT", nil)
+				_, err = later.conn.exec("COMMIT")
 				require.NoError(t, err)
 				p.plan++
 				p.requirePlan(t)
@@ -345,7 +345,7 @@ func announceAndWait(path string, commits bool) error {
 	}
 	d.generations.announce(onlyIdentity)
 	if commits {
-		if _, err := tx.conn.exec("COMMIT", nil); err != nil {
+		if _, err := tx.conn.exec("COMMIT"); err != nil {
 			return err
 		}
 	}

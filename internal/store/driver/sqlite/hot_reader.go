@@ -131,17 +131,13 @@ func (r *hotReader) isClosed() bool {
 
 // read runs a query on one of the connections and calls each for every row until each returns an error.
 func (r *hotReader) read(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
-	bound, err := bindArgs(nil, arguments)
-	if err != nil {
-		return err
-	}
 	if r.isClosed() {
 		return driver.ErrClosed
 	}
 	select {
 	case conn := <-r.idle:
 		defer func() { r.idle <- conn }()
-		return conn.query(text, bound, each)
+		return conn.query(each, text, arguments...)
 	case <-r.closed:
 		return driver.ErrClosed
 	case <-ctx.Done():

@@ -8,7 +8,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,7 +104,7 @@ func setWAL(ctx context.Context, conn *preparedConn) error {
 	deadline := time.Now().Add(walPatience)
 	for {
 		var mode string
-		err := conn.query("PRAGMA journal_mode = WAL", []sqldriver.NamedValue{}, func(row driver.Row) error { return row.Scan(&mode) })
+		err := conn.query(func(row driver.Row) error { return row.Scan(&mode) }, "PRAGMA journal_mode = WAL")
 		switch {
 		case err == nil && mode == "wal":
 			return nil
@@ -401,6 +400,6 @@ func (s *scrubber) attempt() (emptied bool) {
 // checkpoint writes the log back in one of SQLite's modes, and reports whether others kept it from doing all of that.
 func checkpoint(conn *preparedConn, mode string) (blocked bool, err error) {
 	var frames, written int64
-	err = conn.query("PRAGMA wal_checkpoint("+mode+")", nil, func(row driver.Row) error { return row.Scan(&blocked, &frames, &written) })
+	err = conn.query(func(row driver.Row) error { return row.Scan(&blocked, &frames, &written) }, "PRAGMA wal_checkpoint("+mode+")")
 	return blocked, err
 }

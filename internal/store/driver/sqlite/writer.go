@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -54,7 +53,7 @@ func (w *writerConn) connect(ctx context.Context) (err error) {
 	if w.conn, err = dial(ctx, w.path, writerPragmas); err != nil {
 		return err
 	}
-	if _, err = w.conn.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTry), nil); err != nil {
+	if _, err = w.conn.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTry)); err != nil {
 		w.abandon()
 	}
 	return err
@@ -76,7 +75,7 @@ func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
 		return nil, err
 	}
 	for until := time.Now().Add(busyPatience); ; {
-		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
+		_, err := w.conn.exec("BEGIN IMMEDIATE")
 		switch {
 		case err == nil:
 			w.conn.changed, w.conn.erased, w.conn.news = parts{}, false, false
@@ -113,13 +112,12 @@ func (w *writerConn) Close() error {
 
 // transaction is a transaction of the SQLite writer. Statements run immediately, because there is no round trip to save.
 type transaction struct {
-	writer    *writerConn
-	groups    int // savepoints so far
-	conn      *preparedConn
-	now       int64
-	arguments []sqldriver.NamedValue // reused by every statement
-	failed    error                  // of a statement; nothing runs after it until the savepoint is rolled back
-	querying  bool
+	writer   *writerConn
+	groups   int // savepoints so far
+	conn     *preparedConn
+	now      int64
+	failed   error // of a statement; nothing runs after it until the savepoint is rolled back
+	querying bool
 }
 
 func (t *transaction) Context() context.Context { return context.Background() }
@@ -136,10 +134,7 @@ func (t *transaction) Queue(want int64, text string, arguments ...any) {
 		t.failed = driver.ErrNestedStatement
 		return
 	}
-	if t.arguments, t.failed = bindArgs(t.arguments[:0], arguments); t.failed != nil {
-		return
-	}
-	affected, err := t.conn.exec(text, t.arguments)
+	affected, err := t.conn.exec(text, arguments...)
 	if err == nil {
 		err = driver.CheckRows(text, affected, want)
 	}
@@ -159,16 +154,13 @@ func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, te
 	if t.querying {
 		return driver.ErrNestedStatement
 	}
-	if t.arguments, t.failed = bindArgs(t.arguments[:0], arguments); t.failed != nil {
-		return t.failed
-	}
 	t.querying = true
 	defer func() { t.querying = false }()
 	var refused error // by the caller, which is no fault of the database
-	t.failed = t.conn.query(text, t.arguments, func(row driver.Row) error {
+	t.failed = t.conn.query(func(row driver.Row) error {
 		refused = each(row)
 		return refused
-	})
+	}, text, arguments...)
 	if err := t.failed; refused != nil {
 		t.failed = nil
 		return err
@@ -190,7 +182,7 @@ func (t *transaction) Savepoint() error {
 	if t.groups++; t.groups == 1 {
 		return nil
 	}
-	_, err := t.conn.exec("SAVEPOINT kind", nil)
+	_, err := t.conn.exec("SAVEPOINT kind")
 	return err
 }
 
@@ -201,7 +193,7 @@ func (t *transaction) Release(ctx context.Context, _ bool) error {
 	if t.groups == 1 {
 		return nil
 	}
-	_, err := t.conn.exec("RELEASE kind", nil)
+	_, err := t.conn.exec("RELEASE kind")
 	return err
 }
 
@@ -211,19 +203,19 @@ func (t *transaction) RollbackTo(context.Context) error {
 		return t.restart()
 	}
 	// SQLite rolls the whole transaction back by itself on a full disk and the like; then there is no savepoint.
-	if _, err := t.conn.exec("ROLLBACK TO kind", nil); err != nil {
+	if _, err := t.conn.exec("ROLLBACK TO kind"); err != nil {
 		return err
 	}
-	_, err := t.conn.exec("RELEASE kind", nil)
+	_, err := t.conn.exec("RELEASE kind")
 	return err
 }
 
 // restart begins anew, with nothing to keep. Like ROLLBACK TO it fails when SQLite has rolled back by itself.
 func (t *transaction) restart() error {
-	if _, err := t.conn.exec("ROLLBACK", nil); err != nil {
+	if _, err := t.conn.exec("ROLLBACK"); err != nil {
 		return err
 	}
-	_, err := t.conn.exec("BEGIN IMMEDIATE", nil)
+	_, err := t.conn.exec("BEGIN IMMEDIATE")
 	return err
 }
 
@@ -231,7 +223,7 @@ func (t *transaction) restart() error {
 // been committed, and reading too often does no harm.
 func (t *transaction) Commit(context.Context) error {
 	announced := t.writer.generations.announce(t.conn.changed)
-	_, err := t.conn.exec("COMMIT", nil)
+	_, err := t.conn.exec("COMMIT")
 	if err == nil {
 		t.writer.generations.settle(announced)
 		if t.conn.news {
@@ -251,7 +243,7 @@ func (t *transaction) Commit(context.Context) error {
 }
 
 func (t *transaction) Rollback() {
-	if _, err := t.conn.exec("ROLLBACK", nil); err != nil {
+	if _, err := t.conn.exec("ROLLBACK"); err != nil {
 		t.writer.abandon()
 	}
 }
