@@ -249,24 +249,23 @@ func nextUsage(
 }
 
 const (
-	countedColumns = `id, ended_at / 60000 AS minute, model, provider, key_id, outcome, prompt_tokens, completion_tokens, cached_tokens,
-			charged_micros, cost_micros, price_id FROM calls WHERE org_id = $1 AND env = $2 AND `
+	ofCharged   = ` WHERE c.org_id = $1 AND c.env = $2 AND c.wallet_seq > $3 AND c.wallet_seq <= $4`
+	ofUncharged = ` WHERE c.org_id = $1 AND c.env = $2 AND c.wallet_seq IS NULL AND c.ended_at > $5 AND c.ended_at <= $6`
+	sumsOfCalls = `SELECT ended_at / 60000 AS minute, model, provider, key_id, price_id, count(*) AS calls, count(cost_micros) AS known,
+			count(CASE outcome WHEN 'completed' THEN 1 END) AS answered, count(CASE outcome WHEN 'client_gone' THEN 1 END) AS gone,
+			CAST(sum(prompt_tokens) AS BIGINT) AS prompt, CAST(sum(completion_tokens) AS BIGINT) AS completion,
+			CAST(sum(cached_tokens) AS BIGINT) AS cached, CAST(sum(charged_micros) AS BIGINT) AS charged, CAST(sum(cost_micros) AS BIGINT) AS cost
+		FROM calls c`
+	byMinute        = ` GROUP BY ended_at / 60000, model, provider, key_id, price_id`
+	costsOfAttempts = `
+	UNION ALL SELECT c.ended_at / 60000, c.model, a.provider, a.upstream_model, c.key_id, 0, 0, 0, 0, 0, 0, 0, 0, coalesce(a.cost_micros, 0), 0
+		FROM calls c JOIN attempts a ON a.call_id = c.id`
 	// selectUsage reads a part of a wallet's history: the sums of its calls by minute, their failed attempts, and refunds. The database makes the
 	// sums, because to read every call would cost a busy server a tenth of its time.
-	selectUsage = `WITH ended AS (
-		SELECT ` + countedColumns + `wallet_seq > $3 AND wallet_seq <= $4
-		UNION ALL SELECT ` + countedColumns + `wallet_seq IS NULL AND ended_at > $5 AND ended_at <= $6
-	)
-	SELECT e.minute, e.model, e.provider, coalesce(p.upstream_model, ''), e.key_id, calls, answered, gone, prompt, completion, cached, charged, 0,
-			coalesce(cost, 0), calls - known
-		FROM (SELECT minute, model, provider, key_id, price_id, count(*) AS calls, count(cost_micros) AS known,
-				count(CASE outcome WHEN 'completed' THEN 1 END) AS answered, count(CASE outcome WHEN 'client_gone' THEN 1 END) AS gone,
-				CAST(sum(prompt_tokens) AS BIGINT) AS prompt, CAST(sum(completion_tokens) AS BIGINT) AS completion,
-				CAST(sum(cached_tokens) AS BIGINT) AS cached, CAST(sum(charged_micros) AS BIGINT) AS charged,
-				CAST(sum(cost_micros) AS BIGINT) AS cost
-			FROM ended GROUP BY minute, model, provider, key_id, price_id) AS e LEFT JOIN prices p ON p.id = e.price_id
-	UNION ALL SELECT e.minute, e.model, a.provider, a.upstream_model, e.key_id, 0, 0, 0, 0, 0, 0, 0, 0, coalesce(a.cost_micros, 0), 0
-		FROM ended e JOIN attempts a ON a.call_id = e.id
+	selectUsage = `SELECT e.minute, e.model, e.provider, coalesce(p.upstream_model, ''), e.key_id, calls, answered, gone, prompt, completion, cached,
+			charged, 0, coalesce(cost, 0), calls - known
+		FROM (` + sumsOfCalls + ofCharged + byMinute + ` UNION ALL ` + sumsOfCalls + ofUncharged + byMinute + `) AS e
+		LEFT JOIN prices p ON p.id = e.price_id` + costsOfAttempts + ofCharged + costsOfAttempts + ofUncharged + `
 	UNION ALL SELECT t.created_at / 60000, c.model, c.provider, coalesce(p.upstream_model, ''), c.key_id, 0, 0, 0, 0, 0, 0, 0, t.amount_micros, 0, 0
 		FROM ledger_tx t JOIN calls c ON c.id = t.ref LEFT JOIN prices p ON p.id = c.price_id
 		WHERE t.org_id = $1 AND t.env = $2 AND t.wallet_seq > $3 AND t.wallet_seq <= $4 AND t.kind = 'refund'`

@@ -89,7 +89,7 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 // ServeHTTP responds to the request. No handler after it runs.
 func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
-		return rt.api.Serve(w, withClientAddress(r))
+		return rt.api().Serve(w, withClientAddress(r))
 	})
 }
 
@@ -238,7 +238,7 @@ func (*Widget) CaddyModule() caddy.ModuleInfo {
 // ServeHTTP responds to the request. No handler after it runs.
 func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
-		return rt.widget.Serve(w, withClientAddress(r))
+		return rt.widget().Serve(w, withClientAddress(r))
 	})
 }
 

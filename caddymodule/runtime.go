@@ -35,17 +35,13 @@ type runtime struct {
 	platforms *messaging.Set
 	models    *v1.Models
 	chat      *v1.Chat
-	api       *endpoint.Server
-	// dashboard and docs are built by their first request, because templates would be most of an idle process's memory, and building
-	// the description would be most of a reload's duration.
-	dashboard func() *dashboard.Dashboard
-	docs      func() (*openapi.Docs, error)
-	// operator and operatorDocs are the interface of the operator, which are also built by their first request.
-	operator     func() *endpoint.Server
-	operatorDocs func() (*openapi.Docs, error)
-	widget       *widget.Widget
-	// console is built like dashboard.
-	console func() *console.Console
+	// The interfaces and the pages are built by their first request, because descriptions of operations and templates would be most of an idle
+	// process's memory, which each call's garbage collection would read, and most of a reload's duration.
+	api, operator      func() *endpoint.Server
+	docs, operatorDocs func() (*openapi.Docs, error)
+	dashboard          func() *dashboard.Dashboard
+	console            func() *console.Console
+	widget             func() *widget.Widget
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -89,11 +85,10 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
 		Book:  shared.book, Endpoints: calls.Endpoints,
 	}
-	tenants := api.New(deps)
-	operator := sync.OnceValue(func() *endpoint.Server {
-		deps.Authenticator, deps.Rates.Calls = identity.NewOperatorKeys(shared.db), handlers.RateLimit{}
-		return api.NewOperator(deps)
-	})
+	operatorDeps := deps
+	operatorDeps.Authenticator, operatorDeps.Rates.Calls = identity.NewOperatorKeys(shared.db), handlers.RateLimit{}
+	tenants := sync.OnceValue(func() *endpoint.Server { return api.New(deps) })
+	operator := sync.OnceValue(func() *endpoint.Server { return api.NewOperator(operatorDeps) })
 	rt := &runtime{
 		shared:       shared,
 		auth:         auth,
@@ -105,22 +100,24 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		models:       v1.NewModels(catalog, shared.db.Organizations),
 		chat:         chat,
 		api:          tenants,
-		dashboard:    sync.OnceValue(func() *dashboard.Dashboard { return a.newDashboard(tenants, set.Catalog, sessions, shared.bodies) }),
-		docs:         sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(tenants, set.Catalog, false) }),
+		dashboard:    sync.OnceValue(func() *dashboard.Dashboard { return a.newDashboard(tenants(), set.Catalog, sessions, shared.bodies) }),
+		docs:         sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(tenants(), set.Catalog, false) }),
 		operator:     operator,
 		operatorDocs: sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(operator(), set.Catalog, true) }),
 		webhooks:     a.webhooks(set, shared, queue),
 	}
 	rt.console = sync.OnceValue(func() *console.Console {
 		operators := identity.NewOperators(shared.db, shared.ring, shared.processors)
-		return a.newConsole(operator(), &deps, handlers.NewOperatorSessions(operators, a.BaseURL), shared.bodies)
+		return a.newConsole(operator(), &operatorDeps, handlers.NewOperatorSessions(operators, a.BaseURL), shared.bodies)
 	})
 	// This process answers the widget's waiting visitors with a worker that leases no other conversations.
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
-	rt.widget = widget.New(tenants, widget.Deps{
-		DB: shared.db, Inbox: queue, Live: worker.New(live), Ring: shared.ring, Limiter: limiter,
-		Streams: new(v1.Streams), Bodies: shared.bodies, Logger: a.log,
+	rt.widget = sync.OnceValue(func() *widget.Widget {
+		return widget.New(tenants(), widget.Deps{
+			DB: shared.db, Inbox: queue, Live: worker.New(live), Ring: shared.ring, Limiter: limiter,
+			Streams: new(v1.Streams), Bodies: shared.bodies, Logger: a.log,
+		})
 	})
 	return rt, nil
 }
