@@ -85,7 +85,7 @@ type callFigures struct {
 	settled Settled
 }
 
-// callRow is the row of a call to be written.
+// callRow is the row of a call to be written: its operation, and the decision. Its settled hides that of the operation, which is set later.
 type callRow struct {
 	*settleOp
 

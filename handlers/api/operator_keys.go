@@ -203,7 +203,7 @@ func (d *Deps) operatorAfter(ctx context.Context, id string, err error) (operato
 	return operator, refuseOperator(err)
 }
 
-// refuseOperator returns the public form of an error about an operator. It returns nil without an error.
+// refuseOperator returns the public form of an error about an operator, and nil for nil.
 func refuseOperator(err error) error {
 	switch {
 	case err == nil:

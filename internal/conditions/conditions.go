@@ -6,8 +6,8 @@
 //   - A condition is a row from when the first process observes it until none does. So its beginning survives restarts, and each change is one
 //     event over all processes, written in the transaction of the change.
 //   - Conditions of the whole service are found by one process at a time. Those of a process carry its name and end with it.
-//   - A condition that comes and goes between two rounds is ignored: two rounds in a row must agree on each change. What another process has
-//     observed is true at once, so that a condition outlives the restart of the only process with it.
+//   - A condition that comes and goes between two rounds is ignored: two rounds in a row must agree on each change. A condition that another
+//     process has observed begins in the first round, so that its beginning outlives the restart of the only process with it.
 //
 // The package also runs the doctor, with one run at a time over all processes. Which conditions there are is up to its callers.
 package conditions
@@ -258,7 +258,7 @@ func take(ctx context.Context, tx store.Tx, name, node string, life time.Duratio
 // changes are the conditions to begin, to end, and to give another text.
 type changes struct{ begin, end, rename []Condition }
 
-// changes compares what was seen with the stored conditions. mine tells which of the stored ones this process may end.
+// changes compares the observed conditions with the stored ones. mine reports whether this process may end a stored condition.
 func (w *Watch) changes(seen, stored []Condition, mine func(*Condition) bool) (found changes) {
 	rounds := map[place]int{}
 	agree := func(at place) bool {
