@@ -2,7 +2,6 @@ package ui
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -15,31 +14,12 @@ type Plot struct {
 	// Step is the heading of the table's first column, Steps its rows, oldest first.
 	Step  string
 	Steps []string
-	// Series are drawn in the order of their colours. Values of a series are as many as Steps.
+	// Series are the bars of each step, stacked in this order. Values of a series are as many as Steps.
 	Series []Series
-	// Kind is how they are drawn.
-	Kind PlotKind
-	// Format writes a value for people. Nil writes the number.
+	// Format writes a value for people, and Name a step.
 	Format func(int64) string
-	// Name writes a step for people. Nil writes the step.
-	Name func(string) string
-	// Limit is drawn as a dashed line with LimitLabel. Zero means none.
-	Limit      int64
-	LimitLabel string
+	Name   func(string) string
 }
-
-// PlotKind is how a plot is drawn.
-type PlotKind int
-
-// The kinds of plots.
-const (
-	// Bars stacks the series of each step.
-	Bars PlotKind = iota
-	// Lines draws a line for each series.
-	Lines
-	// Area draws a line and fills the space below it.
-	Area
-)
 
 // Series are the values of one thing.
 type Series struct {
@@ -47,8 +27,6 @@ type Series struct {
 	Values []int64
 	// Colour is that of --plot-N.
 	Colour int
-	// Dashed distinguishes a line that is less important.
-	Dashed bool
 }
 
 // The size of a plot, in its own units.
@@ -72,11 +50,8 @@ type Drawing struct {
 
 	Width, Height, Left, Base int
 	Bars                      []Bar
-	Lines                     []Line
 	// Ticks are the horizontal lines, Labels the names of some steps.
 	Ticks, Labels []Mark
-	// LimitY is the place of the limit.
-	LimitY int64
 	// Rows is the table, a row for each step with any value.
 	Rows []Row
 }
@@ -86,14 +61,6 @@ type Bar struct {
 	X, Y, Width, Height, Value int64
 	Colour                     int
 	Step, Series, Text         string
-}
-
-// Line is a line of a plot, with the points of the space below it, if the plot is an [Area], and its last point.
-type Line struct {
-	Points, Area string
-	X, Y         int64
-	Colour       int
-	Dashed       bool
 }
 
 // Mark is a text at a place. A narrow plot has no room for Middle marks.
@@ -111,12 +78,6 @@ type Row struct {
 
 // Draw returns the plot's drawing.
 func (p Plot) Draw() *Drawing {
-	if p.Format == nil {
-		p.Format = func(value int64) string { return strconv.FormatInt(value, 10) }
-	}
-	if p.Name == nil {
-		p.Name = func(step string) string { return step }
-	}
 	d := &Drawing{Plot: p, Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotBase}
 	most := p.most()
 	for _, part := range []int64{0, most / 2, most} {
@@ -124,7 +85,6 @@ func (p Plot) Draw() *Drawing {
 			d.Ticks = append(d.Ticks, Mark{At: plotBase - scaled(part, most), Text: p.Format(part)})
 		}
 	}
-	d.LimitY = plotBase - scaled(p.Limit, most)
 	slot := max((plotWidth-plotLeft)/int64(max(len(p.Steps), 1)), 1)
 	every := max((len(p.Steps)+mostLabels-1)/mostLabels, 1)
 	for i, step := range p.Steps {
@@ -133,13 +93,10 @@ func (p Plot) Draw() *Drawing {
 		}
 		d.addStep(i, step, plotLeft+slot*int64(i), slot, most)
 	}
-	if p.Kind != Bars {
-		d.addLines(slot, most)
-	}
 	return d
 }
 
-// addStep adds a row of the table and, in a plot of bars, the bars of the step.
+// addStep adds a row of the table and the bars of the step.
 func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
 	row, some, below := Row{Step: d.Name(step)}, false, int64(0)
 	for _, series := range d.Series {
@@ -149,46 +106,25 @@ func (d *Drawing) addStep(i int, step string, x, slot, most int64) {
 			continue
 		}
 		some = true
-		if d.Kind == Bars {
-			bottom, top := scaled(below, most), scaled(below+value, most)
-			below += value
-			d.Bars = append(d.Bars, Bar{
-				X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), //nolint:mnd // a gap of a quarter
-				Colour: min(series.Colour, PlotColours-1), Value: value, Step: step, Series: series.Name,
-				Text: d.Name(step) + ", " + series.Name + ": " + d.Format(value),
-			})
-		}
+		bottom, top := scaled(below, most), scaled(below+value, most)
+		below += value
+		d.Bars = append(d.Bars, Bar{
+			X: x, Width: max(slot-slot/4, 1), Y: plotBase - max(top, bottom+1), Height: max(top-bottom, 1), //nolint:mnd // a gap of a quarter
+			Colour: min(series.Colour, PlotColours-1), Value: value, Step: step, Series: series.Name,
+			Text: d.Name(step) + ", " + series.Name + ": " + d.Format(value),
+		})
 	}
 	if some {
 		d.Rows = append(d.Rows, row)
 	}
 }
 
-func (d *Drawing) addLines(slot, most int64) {
-	for _, series := range d.Series {
-		line := Line{Colour: min(series.Colour, PlotColours-1), Dashed: series.Dashed}
-		var points strings.Builder
-		for i, value := range series.Values {
-			line.X, line.Y = plotLeft+slot*int64(i)+slot/2, plotBase-scaled(value, most)
-			fmt.Fprintf(&points, "%d,%d ", line.X, line.Y)
-		}
-		line.Points = points.String()
-		if d.Kind == Area && len(series.Values) > 0 {
-			line.Area = fmt.Sprintf("%d,%d %s%d,%d", plotLeft+slot/2, plotBase, line.Points, line.X, plotBase)
-		}
-		d.Lines = append(d.Lines, line)
-	}
-}
-
 // most returns the top of the scale, at least 1.
 func (p Plot) most() int64 {
-	most := max(p.Limit, 1)
+	most := int64(1)
 	for i := range p.Steps {
 		sum := int64(0)
 		for _, series := range p.Series {
-			if p.Kind != Bars {
-				sum = 0
-			}
 			sum += max(series.Values[i], 0)
 			most = max(most, sum)
 		}
@@ -229,29 +165,4 @@ func NewSpark(label string, values []int64) *Spark {
 		fmt.Fprintf(&points, "%d,%d ", i*sparkWidth/max(len(values)-1, 1), sparkHeight-1-height)
 	}
 	return &Spark{Points: points.String(), Label: label}
-}
-
-// Meter is a bar that shows how much of something is used.
-type Meter struct {
-	// Percent is 0 to 100. State is empty, "warn" from 80, "bad" at 100.
-	Percent int64
-	State   string
-	// Label is the sentence for screen readers.
-	Label string
-}
-
-// NewMeter returns the meter of a part of a whole.
-func NewMeter(label string, part, whole int64) Meter {
-	const all, soon = 100, 80
-	m := Meter{Label: label, Percent: all}
-	if part = max(part, 0); whole > 0 && part < whole {
-		m.Percent = int64(float64(part) / float64(whole) * all)
-	}
-	switch {
-	case m.Percent >= all:
-		m.State = "bad"
-	case m.Percent >= soon:
-		m.State = "warn"
-	}
-	return m
 }

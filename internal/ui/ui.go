@@ -15,7 +15,7 @@
 //	{{template "form" .}}              a [Form]; "field" one [Field]
 //	{{template "figures" .}}           []Figure: cards with a number and its comparison
 //	{{template "plot" .}}              a [Drawing], from [Plot.Draw]: SVG with a sentence and its table
-//	{{template "spark" .}}             a [Spark], {{template "meter" .}} a [Meter]
+//	{{template "spark" .}}             a [Spark]
 //	{{template "moment" .}}            an RFC 3339 time
 //	{{template "copy" "#id"}}          a button that copies the text of an element
 //	{{template "pager" .}}             anything with First and Next, addresses or empty

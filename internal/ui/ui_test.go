@@ -176,13 +176,13 @@ func TestShell(t *testing.T) {
 	require.NotContains(t, shown, `id="menu"`)
 }
 
-// Bars stand on each other, and the highest step reaches the top; lines have a point for each step; the table has the figures.
+// Bars stand on each other, and the highest step reaches the top; the table has the figures.
 func TestPlot(t *testing.T) {
 	t.Parallel()
 	p := Plot{
 		ID: "calls", Title: "Calls", Sentence: "9 calls.", Step: "Day", Steps: []string{"1", "2", "3"},
 		Series: []Series{{Name: "a", Values: []int64{3, 0, 1}}, {Name: "b", Values: []int64{0, 0, 5}, Colour: 9}},
-		Format: func(value int64) string { return fmt.Sprintf("%d×", value) },
+		Format: func(value int64) string { return fmt.Sprintf("%d×", value) }, Name: func(step string) string { return step },
 	}
 	d := p.Draw()
 	require.Len(t, d.Bars, 3)
@@ -198,45 +198,38 @@ func TestPlot(t *testing.T) {
 	require.Equal(t, []Row{{"1", []string{"3×", "0×"}}, {"3", []string{"1×", "5×"}}}, d.Rows)
 	require.Equal(t, "6×", d.Ticks[len(d.Ticks)-1].Text)
 
-	p.Kind, p.Limit = Area, 10
-	d = p.Draw()
-	require.Empty(t, d.Bars)
-	require.Len(t, strings.Fields(d.Lines[0].Points), 3)
-	require.Len(t, strings.Fields(d.Lines[0].Area), 5)
-	require.Equal(t, int64(plotTop), d.LimitY)
-
-	shown := page(t, `{{template "plot" .Data}}{{template "spark" .Spark}}{{template "meter" .Meter}}{{template "figures" .Figures}}`, &struct {
+	shown := page(t, `{{template "plot" .Data}}{{template "spark" .Spark}}{{template "figures" .Figures}}`, &struct {
 		Shell
 		Data    *Drawing
 		Spark   *Spark
-		Meter   Meter
 		Figures []Figure
 	}{
-		Data: d, Spark: NewSpark("Calls in the last hour", []int64{1, 4, 2}), Meter: NewMeter("92 % of the budget", 92, 100),
+		Data: d, Spark: NewSpark("Calls in the last hour", []int64{1, 4, 2}),
 		Figures: []Figure{{Label: "Spent", Value: "7.00", ID: "spent", Micros: "7000000", Icon: "wallet", Path: "/p", Note: "in 30 days", Change: "+2 %", Trend: "good"}},
 	})
 	for _, want := range []string{
-		`role="img" aria-labelledby="calls-title calls-words"`, "9 calls.", "<td class=\"number\">5×</td>", `class="meter warn" role="img" aria-label="92 % of the budget"`,
-		`width="92%"`, `<strong id="spent" data-micros="7000000">7.00</strong>`, `<span class="good">&#43;2 %</span>`,
+		`role="img" aria-labelledby="calls-title calls-words"`, "9 calls.", "<td class=\"number\">5×</td>",
+		`class="spark" viewBox="0 0 96 20" role="img" aria-label="Calls in the last hour"`, `<strong id="spent" data-micros="7000000">7.00</strong>`, `<span class="good">&#43;2 %</span>`,
 	} {
 		require.Contains(t, shown, want)
 	}
-	require.Equal(t, "bad", NewMeter("", 0, 0).State, "a budget of nothing is full")
 }
 
 // No values make a plot fail, however odd.
 func FuzzPlot(f *testing.F) {
-	f.Add(int64(25), int64(math.MaxInt64), int64(-1), 0)
-	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), 1)
-	f.Add(int64(math.MinInt64), int64(0), int64(0), 2)
-	f.Fuzz(func(t *testing.T, one, other, limit int64, kind int) {
-		p := Plot{Steps: []string{"1", "2"}, Series: []Series{{Values: []int64{one, other}}, {Values: []int64{other, one}}}, Kind: PlotKind(kind), Limit: limit}
+	f.Add(int64(25), int64(math.MaxInt64))
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64))
+	f.Add(int64(math.MinInt64), int64(0))
+	f.Fuzz(func(t *testing.T, one, other int64) {
+		p := Plot{
+			Steps: []string{"1", "2"}, Series: []Series{{Values: []int64{one, other}}, {Values: []int64{other, one}}},
+			Format: func(value int64) string { return strconv.FormatInt(value, 10) }, Name: func(step string) string { return step },
+		}
 		for _, bar := range p.Draw().Bars {
 			require.Positive(t, bar.Height)
 			require.Positive(t, bar.Width)
 			require.GreaterOrEqual(t, bar.Y, int64(0))
 		}
-		NewSpark("", []int64{one, other, limit})
-		require.LessOrEqual(t, NewMeter("", one, other).Percent, int64(100))
+		NewSpark("", []int64{one, other})
 	})
 }
