@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -45,7 +44,7 @@ func table() string {
 	for _, code := range sorted {
 		reason, message := All[code], ""
 		ending := ends[reason.Ends]
-		if reason.Told == TellOperator {
+		if reason.Operator {
 			ending += ", marked"
 		}
 		if reason.Message != "" {
@@ -56,25 +55,12 @@ func table() string {
 	return rows
 }
 
-// TestWhatWaitsEnds: the worker tries for a day to end what ends by itself, and nothing else.
-func TestWhatWaitsEnds(t *testing.T) {
-	t.Parallel()
-	for code, reason := range All {
-		life := time.Duration(0)
-		if reason.Ends == WithCause || reason.Ends == InTime {
-			life = Life
-		}
-		require.Equal(t, life, reason.For, code)
-	}
-}
-
 // TestEveryCodeHasWords: staff never read a code, also not one of another version. Words say what happened and what to do, which takes two clauses.
 func TestEveryCodeHasWords(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{"unknown": Of("something_new").Conversation, "unknown message": Of("something_new").Message}
 	for code, reason := range All {
 		require.NotEmpty(t, reason.Ends, code)
-		require.NotEmpty(t, reason.Told, code)
 		require.NotEmpty(t, reason.Conversation, code)
 		texts[code] = reason.Conversation
 		if reason.Message != "" {
@@ -93,6 +79,5 @@ func TestUnknownCodesAreTheOperators(t *testing.T) {
 	t.Parallel()
 	unknown := Of("something_new")
 	require.Equal(t, ByOperator, unknown.Ends)
-	require.Equal(t, TellOperator, unknown.Told)
-	require.Zero(t, unknown.For)
+	require.True(t, unknown.Operator)
 }

@@ -263,8 +263,8 @@ func (s *Standing) Heals() bool {
 // state returns the row's state of a turn that was made some time ago: needs_attention while its standing can end by itself or by the
 // customer's next text, dead when only an operator can end it.
 func (s *Standing) state(age time.Duration) string {
-	policy := codes.Of(s.Code)
-	if s.Final || policy.Ends == codes.ByOperator || policy.Ends == codes.InTime && age >= policy.For {
+	ends := codes.Of(s.Code).Ends
+	if s.Final || ends == codes.ByOperator || ends == codes.InTime && age >= codes.Life {
 		return TurnDead
 	}
 	return TurnNeedsAttention

@@ -352,7 +352,7 @@ func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platform
 
 // outdated reports whether a message has waited until it is useless.
 func (p *pass) outdated(row *inbox.Outbound) bool {
-	return p.waited(row.CreatedAt) >= codes.Of(codes.SendFailed).For
+	return p.waited(row.CreatedAt) >= codes.Life
 }
 
 func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
@@ -362,7 +362,7 @@ func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
 // untilReconnected keeps a message pending until its channel is connected again, as long as its platform would still accept it. The resume
 // loop ends the wait.
 func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait time.Duration, err error) {
-	wait = codes.Of(codes.NeedsReauth).For - p.waited(row.CreatedAt)
+	wait = codes.Life - p.waited(row.CreatedAt)
 	if wait <= 0 {
 		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codes.NeedsReauth, inbox.SendFailure{RestOfTurn: true})
 	}
