@@ -446,25 +446,25 @@ func (a *App) plan(name string) *Plan {
 func (a *App) DefaultPlan() string { return a.plan("").Name }
 
 // PlanNames are the names of the plans, in their order.
-func (a *App) PlanNames() []string {
-	return namesOf(a.Plans, func(p *Plan) string { return p.Name })
-}
+func (a *App) PlanNames() []string { return namesOf(a.Plans) }
 
 // ModelNames are the ids of the models.
-func (a *App) ModelNames() []string {
-	return namesOf(a.Models, func(m *Model) string { return m.Name })
-}
+func (a *App) ModelNames() []string { return namesOf(a.Models) }
 
 // ProviderNames are the names of the providers.
-func (a *App) ProviderNames() []string {
-	return namesOf(a.Providers, func(p *Provider) string { return p.Name })
+func (a *App) ProviderNames() []string { return namesOf(a.Providers) }
+
+// named is an element of a list of the configuration.
+type named[T any] interface {
+	*T
+	Named() *string
 }
 
-func namesOf[T any](list []*T, name func(*T) string) []string {
+func namesOf[T any, N named[T]](list []*T) []string {
 	names := make([]string, 0, len(list))
 	for _, element := range list {
-		if element != nil && name(element) != "" { // an element without a name is a fault
-			names = append(names, name(element))
+		if element != nil && *N(element).Named() != "" { // an element without a name is a fault
+			names = append(names, *N(element).Named())
 		}
 	}
 	return names

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -101,18 +100,15 @@ func directive[T any, H handlerModule[T]](position httpcaddyfile.Positional, anc
 
 // adaptedApp returns the app of the svc block as the adapter has read it.
 func adaptedApp(h httpcaddyfile.Helper) (*App, error) {
-	switch block := h.Option(appName).(type) {
-	case nil:
+	block, given := h.Option(appName).(httpcaddyfile.App)
+	if !given {
 		return nil, fmt.Errorf("there is no %s block in the global options; it configures the store and the models", appName)
-	case httpcaddyfile.App:
-		app := new(App)
-		if err := caddy.StrictUnmarshalJSON(block.Value, app); err != nil {
-			return nil, fmt.Errorf("reading the %s block: %w", appName, err)
-		}
-		return app, nil
-	default:
-		return nil, fmt.Errorf("the %s block was read as a %T", appName, block)
 	}
+	app := new(App)
+	if err := caddy.StrictUnmarshalJSON(block.Value, app); err != nil {
+		return nil, fmt.Errorf("reading the %s block: %w", appName, err)
+	}
+	return app, nil
 }
 
 // configuredApp returns the app for the handler called name, and marks it as used. Unlike caddy.Context.App it doesn't create
@@ -125,10 +121,7 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	app, ok := configured.(*App)
-	if !ok {
-		return nil, fmt.Errorf("%s: the app %s is a %T", name, appName, configured)
-	}
+	app := configured.(*App) //nolint:forcetypeassert,errcheck // the module svc is an App
 	app.attached.Store(true)
 	rememberConn(ctx)
 	return app, app.requireFree(ctx)
@@ -151,16 +144,6 @@ func (h *inApp) Provision(ctx caddy.Context) (err error) {
 func (*inApp) needsApp() bool { return true }
 
 func (*inApp) misplaced(placement) error { return nil }
-
-// handle is [App.handle] with the handler's name.
-func (h *inApp) handle(w http.ResponseWriter, r *http.Request, with func(*runtime, http.ResponseWriter, *http.Request) error) error {
-	return h.app.handle(h.name, w, r, with)
-}
-
-// serve is [App.serve] with the handler's name.
-func (h *inApp) serve(w http.ResponseWriter, r *http.Request, with func(*runtime, http.ResponseWriter, *http.Request) error) error {
-	return h.app.serve(h.name, w, r, with)
-}
 
 // noOptions is embedded in handlers without options. Syntax of their directives:
 //

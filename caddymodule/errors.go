@@ -11,8 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
@@ -36,7 +34,7 @@ import (
 type Error struct {
 	noOptions
 
-	logger *zap.Logger
+	log *slog.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -48,7 +46,7 @@ func (*Error) needsApp() bool { return false }
 
 // Provision finds the app if it is configured.
 func (h *Error) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
+	h.log = plainLogger(ctx, ctx.Logger().Name())
 	configured, err := ctx.AppIfConfigured(appName)
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return nil
@@ -68,9 +66,8 @@ func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	}
 	handlers.BoundUnread(w, r, h.app.bodyGrace())
 	answer := publicError(cause)
-	r, id := handlers.EnsureRequestID(w, r)
-	h.log(r, id, answer)
-	countFailure(answer)
+	r, _ = handlers.EnsureRequestID(w, r)
+	reportFailure(h.log, r, answer, callerOf(r, answer))
 	docs := "" // the address of the page that explains errors
 	if h.app != nil && h.app.docsMounted.Load() {
 		docs = openapi.URL(h.app.BaseURL)
@@ -102,24 +99,27 @@ func publicError(cause error) *handlers.Error {
 	return handlers.Internal(cause)
 }
 
-// log leaves the query out: it may hold a secret, like a webhook's verify token.
-func (h *Error) log(r *http.Request, id string, answer *handlers.Error) {
-	caller := callerOf(r, answer)
-	level := zapcore.Level(failureLevel(r, answer, caller) / slog.LevelWarn) // zap's levels are 1 apart, slog's 4
-	if entry := h.logger.Check(level, "request failed"); entry != nil {
-		fields := []zap.Field{
-			zap.String("request_id", id),
-			zap.String("code", string(answer.Code)),
-			zap.Int("status", answer.Code.Status()),
-			zap.String("method", r.Method),
-			zap.String("path", loggedPath(r.URL.Path)),
-			zap.Error(answer),
-		}
-		for _, who := range callerFields(caller) {
-			fields = append(fields, zap.String(who.Key, who.Value.String()))
-		}
-		entry.Write(fields...)
+// reportFailure counts and logs a request that ended with an error body. The log leaves the query out: it may hold a secret, like a webhook's
+// verify token.
+func reportFailure(log *slog.Logger, r *http.Request, answer *handlers.Error, caller handlers.Caller) {
+	failuresTotal.WithLabelValues(string(answer.Code)).Inc()
+	level := failureLevel(r, answer, caller)
+	if !log.Enabled(r.Context(), level) {
+		return
 	}
+	attrs := []slog.Attr{
+		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
+		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
+		slog.Any("error", answer),
+	}
+	for _, who := range []slog.Attr{
+		slog.String("org_id", caller.OrgID), slog.String("key_id", caller.KeyID), slog.String("user_id", caller.UserID),
+	} {
+		if who.Value.String() != "" {
+			attrs = append(attrs, who)
+		}
+	}
+	log.LogAttrs(r.Context(), level, "request failed", attrs...)
 }
 
 // refusalsPerMinute bounds the lines at info level about refused requests of one organization with one code. It keeps an
@@ -182,18 +182,3 @@ func callerOf(r *http.Request, answer *handlers.Error) handlers.Caller {
 	}
 	return caller
 }
-
-// callerFields are the fields of a log line about the caller.
-func callerFields(caller handlers.Caller) (fields []slog.Attr) {
-	for _, field := range []slog.Attr{
-		slog.String("org_id", caller.OrgID), slog.String("key_id", caller.KeyID), slog.String("user_id", caller.UserID),
-	} {
-		if field.Value.String() != "" {
-			fields = append(fields, field)
-		}
-	}
-	return fields
-}
-
-// countFailure counts a request that ended with an error body.
-func countFailure(answer *handlers.Error) { failuresTotal.WithLabelValues(string(answer.Code)).Inc() }

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -46,7 +47,7 @@ func TestErrorLogsTheCause(t *testing.T) {
 		"a code of nowhere": {t.Context(), &handlers.Error{Code: "made_up", Cause: cause}, "internal_error", zapcore.ErrorLevel},
 	} {
 		core, logs := observer.New(zapcore.DebugLevel)
-		handler := Error{logger: zap.New(core)}
+		handler := Error{log: slog.New(zapslog.NewHandler(core))}
 		ctx := context.WithValue(test.ctx, caddyhttp.ErrorCtxKey, test.err)
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/webhooks/social?hub.verify_token="+planted, nil)
 		w := httptest.NewRecorder()
@@ -69,7 +70,7 @@ func TestErrorLogsTheCause(t *testing.T) {
 func TestRefusedRequestsCanBeFound(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
-	handler := Error{logger: zap.New(core)}
+	handler := Error{log: slog.New(zapslog.NewHandler(core))}
 	fail := func(err error, placeholders ...string) observer.LoggedEntry {
 		t.Helper()
 		repl := caddy.NewReplacer()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -209,13 +208,7 @@ func (a *App) newDashboard(
 // failedPage counts and logs an error of an operation that a page runs, as svc_error does.
 func (a *App) failedPage(r *http.Request, err error) *handlers.Error {
 	answer := publicError(err)
-	attrs := append([]slog.Attr{
-		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
-		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", loggedPath(r.URL.Path)),
-		slog.Any("error", answer),
-	}, callerFields(answer.Caller)...)
-	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
-	countFailure(answer)
+	reportFailure(a.log, r, answer, answer.Caller)
 	return answer
 }
 

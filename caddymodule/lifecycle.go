@@ -61,7 +61,7 @@ type lifecycle struct {
 // provision prepares a's runtime. It opens nothing.
 func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
 	l.ctx = ctx
-	l.log = plainLogger(ctx)
+	l.log = plainLogger(ctx, appName)
 	l.ready = make(chan struct{})
 	return registerMetrics(ctx.GetMetricsRegistry(), a)
 }
@@ -69,9 +69,9 @@ func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
 // noStack is above every level: no error gets a stack, since most are a vendor's failures.
 const noStack = slog.Level(127)
 
-// plainLogger returns Caddy's logger for the packages without Caddy. Caddy's own Slogger adds a stack to every error.
-func plainLogger(ctx caddy.Context) *slog.Logger {
-	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(appName), zapslog.AddStacktraceAt(noStack)))
+// plainLogger returns Caddy's logger with a name for the packages without Caddy. Caddy's own Slogger adds a stack to every error.
+func plainLogger(ctx caddy.Context, name string) *slog.Logger {
+	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(noStack)))
 }
 
 // Start opens the store, brings its schema up to date and checks that the master key is the store's. Requests that come
@@ -111,11 +111,7 @@ func (a *App) Start() error {
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
 	a.cleanup = append(a.cleanup, a.startWatch(a.runtime))
-	process := "server"
-	if a.worker != nil {
-		process = "worker"
-	}
-	a.log.Info("serving", "process", process, "version", Version(), "base_url", a.BaseURL, "store", location.Redacted(), "models", len(a.Models))
+	a.log.Info("serving", "process", a.role(), "version", Version(), "base_url", a.BaseURL, "store", location.Redacted(), "models", len(a.Models))
 	return nil
 }
 
@@ -124,7 +120,7 @@ func (a *App) storeSettings() storeSettings {
 	settings := storeSettings{
 		bufferedBytes: *a.Limits.BufferedBytes,
 		keptAnswers:   *a.Limits.KeptAnswers, bodyPace: a.Limits.bodyPace(), log: a.log,
-		tranches: a.Tranches != tranchesOff, ring: a.settings.ring, worker: a.worker != nil,
+		tranches: a.Tranches != tranchesOff, ring: a.settings.ring, process: a.processName(),
 	}
 	if a.attached.Load() {
 		settings.sweep = time.Duration(a.Timing.SweepInterval)
@@ -147,18 +143,14 @@ func (a *App) Cleanup() error {
 
 // whenReady returns the runtime. While the app starts it waits for up to [readyWait].
 func (a *App) whenReady(ctx context.Context) (*runtime, error) {
-	select {
-	case <-a.ready:
+	if a.isReady() {
 		return a.runtime, nil
-	default:
 	}
-	timer := time.NewTimer(readyWait)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWait, errNotReady)
+	defer cancel()
 	select {
 	case <-a.ready:
 		return a.runtime, nil
-	case <-timer.C:
-		return nil, errNotReady
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -177,10 +177,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 // gauges returns the gauges that are read from a configuration's runtime at each scrape.
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
-		newQueueGauges(a),
-		&conditionGauge{a, prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "condition"),
-			"Conditions that need the operator, in the whole store, by kind. `caddy svc status` has their texts.", []string{"kind"}, nil)},
-		newEndpointGauges(a),
+		a.queueGauges(), a.conditionGauge(), a.endpointGauges(),
 		gauge("build_info", "1, with the version of the program as its label.", prometheus.Labels{"version": Version()},
 			func() float64 { return 1 }),
 		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,
@@ -236,18 +233,50 @@ func (a *App) reading(read func(*runtime) int64) func() float64 {
 // scrapeWait bounds how long a scrape of the metrics may wait for each read of the store.
 const scrapeWait = time.Second
 
-// openHolds returns the number of holds in the store, -1 if it can't be read.
-func (a *App) openHolds() float64 {
+// atScrape reads something of a's runtime. It returns an error until the store is ready.
+func atScrape[T any](a *App, read func(context.Context, *runtime) (T, error)) (found T, err error) {
 	if !a.isReady() {
-		return -1
+		return found, errNotReady
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
-	n, err := a.runtime.shared.book.OpenHolds(ctx)
+	return read(ctx, a.runtime)
+}
+
+// openHolds returns the number of holds in the store, -1 if it can't be read.
+func (a *App) openHolds() float64 {
+	n, err := atScrape(a, func(ctx context.Context, rt *runtime) (int64, error) { return rt.shared.book.OpenHolds(ctx) })
 	if err != nil {
 		return -1
 	}
 	return float64(n)
+}
+
+// scraped reads several series at each scrape.
+type scraped struct {
+	descs   []*prometheus.Desc
+	collect func(add func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string))
+}
+
+var _ prometheus.Collector = (*scraped)(nil)
+
+func (s *scraped) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range s.descs {
+		descs <- desc
+	}
+}
+
+func (s *scraped) Collect(metrics chan<- prometheus.Metric) {
+	s.collect(func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	})
+}
+
+// describe adds a series.
+func (s *scraped) describe(subsystem, name, help string, labels ...string) *prometheus.Desc {
+	desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help, labels, nil)
+	s.descs = append(s.descs, desc)
+	return desc
 }
 
 // mostLags is how many organizations svc_queue_lag_seconds names.
@@ -255,112 +284,66 @@ const mostLags = 10
 
 // queueGauges reads the whole queue's depth at each scrape, once for all gauges. If it can't be read, gauges without labels are -1 and
 // gauges with labels are absent.
-type queueGauges struct {
-	app            *App
-	gauges         []queueGauge
-	standing, lags *prometheus.Desc
-}
-
-type queueGauge struct {
-	desc *prometheus.Desc
-	read func(inbox.Depth) float64
-}
-
-func newQueueGauges(a *App) *queueGauges {
-	gauge := func(name, help string, read func(inbox.Depth) float64) queueGauge {
-		help += ", in the whole store; -1 if it can't be read."
-		return queueGauge{prometheus.NewDesc(prometheus.BuildFQName(namespace, "queue", name), help, nil, nil), read}
+func (a *App) queueGauges() prometheus.Collector {
+	s, figures := new(scraped), map[*prometheus.Desc]func(inbox.Depth) float64{}
+	figure := func(name, help string, read func(inbox.Depth) float64) {
+		figures[s.describe("queue", name, help+", in the whole store; -1 if it can't be read.")] = read
 	}
-	vector := func(name, help, label string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "queue", name), help+", in the whole store.", []string{label}, nil)
-	}
-	q := &queueGauges{
-		app:      a,
-		standing: vector("standing_turns", "Answers that stand still or were given up, by their attention code", "code"),
-		lags:     vector("lag_seconds", "How long an organization's longest-waiting conversation has been due; the ten longest", "organization"),
-	}
-	q.gauges = []queueGauge{
-		gauge("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) }),
-		gauge("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) }),
-		gauge("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) }),
-		gauge("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
-		gauge("oldest_due_seconds", "How long the longest-waiting conversation has been due",
-			func(d inbox.Depth) float64 { return d.OldestDue.Seconds() }),
-	}
-	return q
-}
-
-var _ prometheus.Collector = (*queueGauges)(nil)
-
-func (q *queueGauges) Describe(descs chan<- *prometheus.Desc) {
-	for _, g := range q.gauges {
-		descs <- g.desc
-	}
-	descs <- q.standing
-	descs <- q.lags
-}
-
-func (q *queueGauges) Collect(metrics chan<- prometheus.Metric) {
-	depth, err := readQueue(q.app, (*inbox.Queue).Depth)
-	for _, g := range q.gauges {
-		value := -1.0
+	figure("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) })
+	figure("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) })
+	figure("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) })
+	figure("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) })
+	figure("oldest_due_seconds", "How long the longest-waiting conversation has been due", func(d inbox.Depth) float64 { return d.OldestDue.Seconds() })
+	standing := s.describe("queue", "standing_turns",
+		"Answers that stand still or were given up, by their attention code, in the whole store.", "code")
+	lags := s.describe("queue", "lag_seconds",
+		"How long an organization's longest-waiting conversation has been due; the ten longest, in the whole store.", "organization")
+	s.collect = func(add func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+		depth, err := atScrape(a, func(ctx context.Context, rt *runtime) (inbox.Depth, error) { return rt.queue.Depth(ctx) })
+		for desc, read := range figures {
+			value := -1.0
+			if err == nil {
+				value = read(depth)
+			}
+			add(desc, prometheus.GaugeValue, value)
+		}
+		turns, err := atScrape(a, func(ctx context.Context, rt *runtime) (map[string]int64, error) { return rt.queue.StandingByCode(ctx) })
 		if err == nil {
-			value = g.read(depth)
+			for code, n := range turns {
+				add(standing, prometheus.GaugeValue, float64(n), code)
+			}
 		}
-		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value)
-	}
-	standing, err := readQueue(q.app, (*inbox.Queue).StandingByCode)
-	if err == nil {
-		for code, turns := range standing {
-			metrics <- prometheus.MustNewConstMetric(q.standing, prometheus.GaugeValue, float64(turns), code)
-		}
-	}
-	lags, err := readQueue(q.app, func(queue *inbox.Queue, ctx context.Context) ([]inbox.Lag, error) { return queue.Lags(ctx, mostLags) })
-	if err == nil {
-		for _, lag := range lags {
-			metrics <- prometheus.MustNewConstMetric(q.lags, prometheus.GaugeValue, lag.Due.Seconds(), lag.OrgID)
+		longest, _ := atScrape(a, func(ctx context.Context, rt *runtime) ([]inbox.Lag, error) { return rt.queue.Lags(ctx, mostLags) })
+		for _, lag := range longest {
+			add(lags, prometheus.GaugeValue, lag.Due.Seconds(), lag.OrgID)
 		}
 	}
-}
-
-// readQueue reads the queue, if the store is ready.
-func readQueue[T any](a *App, read func(*inbox.Queue, context.Context) (T, error)) (found T, err error) {
-	if !a.isReady() {
-		return found, errNotReady
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
-	defer cancel()
-	return read(a.runtime.queue, ctx)
+	return s
 }
 
 // conditionGauge counts the conditions that hold at each scrape. It is absent if they can't be read.
-type conditionGauge struct {
-	app  *App
-	desc *prometheus.Desc
-}
-
-func (g *conditionGauge) Describe(descs chan<- *prometheus.Desc) { descs <- g.desc }
-
-func (g *conditionGauge) Collect(metrics chan<- prometheus.Metric) {
-	if !g.app.isReady() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
-	defer cancel()
-	all, err := conditions.List(ctx, g.app.runtime.shared.db)
-	if err != nil {
-		return
-	}
-	subjects := map[conditions.Kind]map[string]bool{}
-	for i := range all {
-		if subjects[all[i].Kind] == nil {
-			subjects[all[i].Kind] = map[string]bool{}
+func (a *App) conditionGauge() prometheus.Collector {
+	s := new(scraped)
+	held := s.describe("", "condition", "Conditions that need the operator, in the whole store, by kind. `caddy svc status` has their texts.", "kind")
+	s.collect = func(add func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+		all, err := atScrape(a, func(ctx context.Context, rt *runtime) ([]conditions.Condition, error) {
+			return conditions.List(ctx, rt.shared.db)
+		})
+		if err != nil {
+			return
 		}
-		subjects[all[i].Kind][all[i].Subject] = true
+		subjects := map[conditions.Kind]map[string]bool{}
+		for i := range all {
+			if subjects[all[i].Kind] == nil {
+				subjects[all[i].Kind] = map[string]bool{}
+			}
+			subjects[all[i].Kind][all[i].Subject] = true
+		}
+		for _, kind := range conditions.Kinds() {
+			add(held, prometheus.GaugeValue, float64(len(subjects[kind])), string(kind))
+		}
 	}
-	for _, kind := range conditions.Kinds() {
-		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(len(subjects[kind])), string(kind))
-	}
+	return s
 }
 
 // callKind is everything by which the series of calls differ. The configuration bounds it, as it bounds the labels.

@@ -364,53 +364,37 @@ func (m *Model) endpoints() []gateway.Endpoint {
 }
 
 // endpointGauges reads the state of all endpoints at each scrape, because counting attempts by labels would delay each call.
-type endpointGauges struct {
-	app                   *App
-	rest, attempts, other *prometheus.Desc
-}
-
-var _ prometheus.Collector = (*endpointGauges)(nil)
-
-func newEndpointGauges(a *App) *endpointGauges {
-	return &endpointGauges{
-		app: a,
-		rest: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "rest_seconds"),
-			"Rest of the time for which an endpoint isn't asked because of its last failure. Its state is ok, resting or probing: one call tries it.",
-			[]string{"provider", "upstream_model", "state", "failure"}, nil),
-		attempts: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "attempts_total"),
-			"Calls of an endpoint: answered, canceled because the client left, or the class of the failure.",
-			[]string{"provider", "upstream_model", "outcome"}, nil),
-		other: prometheus.NewDesc(prometheus.BuildFQName(namespace, "endpoint", "other_model"),
-			"1 while an endpoint's answers name another model than the requested one or a version of it.",
-			[]string{"provider", "upstream_model", "answering_model"}, nil),
-	}
-}
-
-func (g *endpointGauges) Describe(descs chan<- *prometheus.Desc) {
-	descs <- g.rest
-	descs <- g.attempts
-	descs <- g.other
-}
-
-func (g *endpointGauges) Collect(metrics chan<- prometheus.Metric) {
-	if !g.app.isReady() {
-		return
-	}
-	for _, e := range g.app.runtime.calls.Endpoints() {
-		state := "ok"
-		if e.Cooled > 0 {
-			state = "resting"
-		} else if e.Probing {
-			state = "probing"
+func (a *App) endpointGauges() prometheus.Collector {
+	s := new(scraped)
+	rest := s.describe("endpoint", "rest_seconds",
+		"Rest of the time for which an endpoint isn't asked because of its last failure. Its state is ok, resting or probing: one call tries it.",
+		"provider", "upstream_model", "state", "failure")
+	attempts := s.describe("endpoint", "attempts_total",
+		"Calls of an endpoint: answered, canceled because the client left, or the class of the failure.", "provider", "upstream_model", "outcome")
+	other := s.describe("endpoint", "other_model",
+		"1 while an endpoint's answers name another model than the requested one or a version of it.",
+		"provider", "upstream_model", "answering_model")
+	s.collect = func(add func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+		if !a.isReady() {
+			return
 		}
-		metrics <- prometheus.MustNewConstMetric(g.rest, prometheus.GaugeValue, e.Cooled.Seconds(), e.Provider, e.Upstream, state, string(e.Failure))
-		if e.Other != "" {
-			metrics <- prometheus.MustNewConstMetric(g.other, prometheus.GaugeValue, 1, e.Provider, e.Upstream, e.Other)
-		}
-		for outcome, n := range e.Attempts {
-			if n > 0 {
-				metrics <- prometheus.MustNewConstMetric(g.attempts, prometheus.CounterValue, float64(n), e.Provider, e.Upstream, outcome)
+		for _, e := range a.runtime.calls.Endpoints() {
+			state := "ok"
+			if e.Cooled > 0 {
+				state = "resting"
+			} else if e.Probing {
+				state = "probing"
+			}
+			add(rest, prometheus.GaugeValue, e.Cooled.Seconds(), e.Provider, e.Upstream, state, string(e.Failure))
+			if e.Other != "" {
+				add(other, prometheus.GaugeValue, 1, e.Provider, e.Upstream, e.Other)
+			}
+			for outcome, n := range e.Attempts {
+				if n > 0 {
+					add(attempts, prometheus.CounterValue, float64(n), e.Provider, e.Upstream, outcome)
+				}
 			}
 		}
 	}
+	return s
 }

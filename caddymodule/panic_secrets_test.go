@@ -26,7 +26,7 @@ func TestTraceOfAPanicShowsNoSecret(t *testing.T) {
 	close(app.ready)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions?key="+secret, strings.NewReader(secret))
 	r.Header.Set("Authorization", "Bearer "+secret)
-	err := app.serve("test", httptest.NewRecorder(), r, func(_ *runtime, _ http.ResponseWriter, r *http.Request) error {
+	err := (&inApp{app: app, name: "test"}).serve(httptest.NewRecorder(), r, func(_ *runtime, _ http.ResponseWriter, r *http.Request) error {
 		return breaksOver(r, r.Header.Get("Authorization"), []byte(secret), map[string]string{secret: secret}, len(secret))
 	})
 	require.ErrorIs(t, err, errPanicked)

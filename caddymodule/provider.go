@@ -226,13 +226,9 @@ func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers
 // resolved.
 func (p *Provider) readOptions(repl *caddy.Replacer, fs *config.Faults, path string, driver providers.Driver) map[string]string {
 	read := map[string]string{}
-	options := driver.Describe().Options
-	for _, name := range optionNames(options) {
-		if value := p.Options[name]; value != "" {
-			read[name] = value
-		}
-	}
-	resolveOptions(repl, fs, path, options, read)
+	maps.Copy(read, p.Options)
+	maps.DeleteFunc(read, func(_, value string) bool { return value == "" })
+	resolveOptions(repl, fs, path, driver.Describe().Options, read)
 	return read
 }
 
@@ -264,20 +260,16 @@ type vendor struct {
 func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faults) vendor {
 	path := config.Element("provider", p.Name)
 	var read vendor
-	if p.APIKey != "" && p.APIKey != NoKey {
-		key, err := p.APIKey.Resolve(repl)
-		switch {
-		case err != nil:
-			fs.Addf(path+".api_key", "%v", err)
-		case !config.VisibleASCII(key):
+	if p.APIKey != NoKey {
+		read.apiKey = resolved(p.APIKey, repl, fs, path+".api_key")
+		if !config.VisibleASCII(read.apiKey) {
 			fs.Addf(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
 		}
-		read.apiKey = key
 	}
 	driver := protocols.named(p.Protocol)
 	read.local = driver.Describe().Local
 	made := &providers.Config{
-		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx),
+		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx, appName),
 	}
 	account := fmt.Appendf(nil, "%q %q %s %q %q", p.Protocol, p.BaseURL, p.TransportRaw, made.Options, read.apiKey)
 	read.account = fmt.Sprintf("%x", sha256.Sum256(account))

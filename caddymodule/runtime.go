@@ -80,7 +80,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
 		StartDoctor: func(ctx context.Context, actor string, all bool) error {
-			return shared.doctor.Start(ctx, processName(a.worker != nil), actor, a.doctorCheck(shared, set.Catalog, all))
+			return shared.doctor.Start(ctx, a.processName(), actor, a.doctorCheck(shared, set.Catalog, all))
 		},
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
 		Book:  shared.book, Endpoints: calls.Endpoints,

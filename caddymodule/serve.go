@@ -21,12 +21,13 @@ import (
 // startingRetryAfter is the Retry-After of requests that came while the app was starting.
 const startingRetryAfter = time.Second
 
-// serve is [App.handle] for a handler that responds to all its requests.
-func (a *App) serve(
-	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
-) error {
-	handlers.BoundUnread(w, r, a.bodyGrace())
-	return a.handle(handler, w, r, h)
+// responder responds to a request with the parts of its configuration, unless it returns an error.
+type responder = func(*runtime, http.ResponseWriter, *http.Request) error
+
+// serve is [inApp.handle] for a handler that responds to all its requests.
+func (h *inApp) serve(w http.ResponseWriter, r *http.Request, with responder) error {
+	handlers.BoundUnread(w, r, h.app.bodyGrace())
+	return h.handle(w, r, with)
 }
 
 // bodyGrace is how long the server waits for a body that no handler reads; the app may be nil.
@@ -37,16 +38,14 @@ func (a *App) bodyGrace() time.Duration {
 	return a.Limits.bodyPace().Grace
 }
 
-// handle counts a request to a handler and runs h, the handler without Caddy, when the app is ready. It returns h's error,
-// or internal_error if h panicked, in the form in which Caddy passes errors to `handle_errors`.
+// handle counts a request and runs with, the handler without Caddy, when the app is ready. It returns the error of with,
+// or internal_error if with panicked, in the form in which Caddy passes errors to `handle_errors`.
 //
 // Without a handle_errors route that has svc_error Caddy responds with the right status and an empty body. That is the
 // price of letting operators route errors; Caddyfile.example has the route, and docs/failure-modes.md says so.
-func (a *App) handle(
-	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
-) (err error) {
-	requestsTotal.WithLabelValues(handler).Inc()
-	rt, err := a.whenReady(r.Context())
+func (h *inApp) handle(w http.ResponseWriter, r *http.Request, with responder) (err error) {
+	requestsTotal.WithLabelValues(h.name).Inc()
+	rt, err := h.app.whenReady(r.Context())
 	if err != nil {
 		handlers.EnsureRequestID(w, r)
 		return routable(handlers.Busy(startingRetryAfter, err))
@@ -60,10 +59,10 @@ func (a *App) handle(
 	answer := &responseWriter{ResponseWriter: w, r: r}
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = a.panicked(answer, r, cause)
+			err = h.app.panicked(answer, r, cause)
 		}
 	}()
-	return routable(h(rt, answer, r))
+	return routable(with(rt, answer, r))
 }
 
 // panicked turns a handler's panic into internal_error. If the response has begun, it ends the connection instead, so that

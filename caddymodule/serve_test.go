@@ -15,7 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -35,7 +34,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	close(app.ready)
 	serve := func(h func(w http.ResponseWriter)) error {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		return app.serve("test", httptest.NewRecorder(), r, func(_ *runtime, w http.ResponseWriter, _ *http.Request) error {
+		return (&inApp{app: app, name: "test"}).serve(httptest.NewRecorder(), r, func(_ *runtime, w http.ResponseWriter, _ *http.Request) error {
 			h(w)
 			return nil
 		})
@@ -71,7 +70,7 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	shared := run.app.runtime.shared
 	run.app.Limits.BodyGrace = caddy.Duration(grace)
-	refusal := &Error{noOptions: noOptions{inApp{app: run.app}}, logger: zap.NewNop()}
+	refusal := &Error{noOptions: noOptions{inApp{app: run.app}}, log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
 	key, err := identity.CreateAPIKey(t.Context(), shared.db, "test", identity.KeyRequest{OrgID: "org_1"})
 	require.NoError(t, err)

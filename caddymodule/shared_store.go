@@ -102,9 +102,9 @@ type storeSettings struct {
 	// tranches: calls may be held from tranches of wallets.
 	tranches bool
 	ring     *vault.Ring
-	// worker means that this process is a worker.
-	worker bool
-	log    *slog.Logger
+	// process is how an operator finds this process.
+	process string
+	log     *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
@@ -185,7 +185,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 	s.tranches.Allow(settings.tranches)
 	s.book.KeepAtMost(settings.keptAnswers)
 	s.ring.Replace(settings.ring)
-	s.process.Name, s.process.KeyIDs = processName(settings.worker), settings.ring.KeyIDs()
+	s.process.Name, s.process.KeyIDs = settings.process, settings.ring.KeyIDs()
 	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)
 	if settings.sweep == 0 || settings.sweep == s.sweeping {
 		return
@@ -198,17 +198,21 @@ func (s *sharedStore) apply(settings storeSettings) {
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }
 
-// processName returns how an operator finds this process.
-func processName(worker bool) string {
-	name := "server"
-	if worker {
-		name = "worker"
+// role is "worker" in a worker's process, and "server" in others.
+func (a *App) role() string {
+	if a.worker != nil {
+		return "worker"
 	}
+	return "server"
+}
+
+// processName returns how an operator finds this process.
+func (a *App) processName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "a host without a name"
 	}
-	return fmt.Sprintf("%s, process %d on %s", name, os.Getpid(), host)
+	return fmt.Sprintf("%s, process %d on %s", a.role(), os.Getpid(), host)
 }
 
 // announce records in the store that this process lives and which keys it has, now and at intervals. `caddy svc rekey` requires
@@ -334,18 +338,15 @@ func (n *newestLog) WithGroup(name string) slog.Handler { return n.Load().Handle
 // Redis, a [redisKey]. It is global because the limiters outlive a reload.
 var windows = caddy.NewUsagePool()
 
-// memoryWindows is the limiter of the only server process on a store.
-type memoryWindows struct{ *limit.Memory }
+// sharedWindows is a limiter with the function that closes it.
+type sharedWindows struct {
+	limit.Limiter
 
-// Destruct implements caddy.Destructor; memory needs no closing.
-func (memoryWindows) Destruct() error { return nil }
-
-// redisWindows is the limiter of several nodes, with its connections, its breaker and the local windows.
-type redisWindows struct{ *limit.Redis }
-
-func (w redisWindows) Destruct() error {
-	return w.Close()
+	end func() error
 }
+
+// Destruct implements caddy.Destructor.
+func (w sharedWindows) Destruct() error { return w.end() }
 
 // redisKey is the key of a limiter in Redis: configurations with the same key share it.
 type redisKey struct {
@@ -357,44 +358,37 @@ type redisKey struct {
 // share, and in memory with SQLite. A worker's process limits nothing and doesn't connect to Redis.
 func (a *App) limiter(shared *sharedStore) (limit.Limiter, error) {
 	location := a.settings.location
+	configured := a.settings.redis
 	switch {
-	case a.settings.redis != nil && a.worker == nil:
-		return a.redisLimiter(shared)
+	case configured != nil && a.worker == nil:
+		return a.joinWindows(redisKey{location, configured.digest}, func() sharedWindows {
+			// It makes no connection, because a Redis that is down must not keep the server from starting.
+			windows := limit.NewRedis(limit.RedisOptions{
+				Client: limit.NewRedisClient(configured.server), Nodes: configured.nodes, Observer: redisMetrics{}, Logger: shared.log,
+			})
+			return sharedWindows{windows, windows.Close}
+		})
 	case location.Engine == store.Postgres:
 		return limit.NewStore(shared.db.Windows()), nil
 	default:
-		entry, err := joinWindows(a, location, func() memoryWindows { return memoryWindows{limit.NewMemory(time.Now)} })
-		return entry.Memory, err
+		return a.joinWindows(location, func() sharedWindows {
+			return sharedWindows{limit.NewMemory(time.Now), func() error { return nil }}
+		})
 	}
-}
-
-// redisLimiter returns the limiter in Redis. It makes no connection, because a Redis that is down must not keep the server
-// from starting.
-func (a *App) redisLimiter(shared *sharedStore) (*limit.Redis, error) {
-	configured := a.settings.redis
-	key := redisKey{location: a.settings.location, redis: configured.digest}
-	entry, err := joinWindows(a, key, func() redisWindows {
-		return redisWindows{limit.NewRedis(limit.RedisOptions{
-			Client: limit.NewRedisClient(configured.server), Nodes: configured.nodes,
-			Observer: redisMetrics{}, Logger: shared.log,
-		})}
-	})
-	return entry.Redis, err
 }
 
 // joinWindows returns the limiter of a key, and opens it if it isn't open. It is closed when the last app with it is
 // cleaned up.
-func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) {
+func (a *App) joinWindows(key any, open func() sharedWindows) (limit.Limiter, error) {
 	value, _, err := windows.LoadOrNew(key, func() (caddy.Destructor, error) { return open(), nil })
 	if err != nil {
-		var none W
-		return none, fmt.Errorf("opening the rate-limit windows: %w", err)
+		return nil, fmt.Errorf("opening the rate-limit windows: %w", err)
 	}
 	a.cleanup = append(a.cleanup, func() error {
 		_, err := windows.Delete(key)
 		return err
 	})
-	return value.(W), nil //nolint:forcetypeassert,errcheck // a key's type decides its limiter's
+	return value.(sharedWindows).Limiter, nil //nolint:forcetypeassert,errcheck // the pool holds nothing else
 }
 
 func init() { redis.SetLogger(redisLog{}) }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -91,16 +92,8 @@ func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 	const path = "svc.store"
 	before := len(*fs)
 	address, direct := s.Path, ""
-	var err error
 	if store.Engine(s.Engine) == store.Postgres {
-		if address, err = s.DSN.Resolve(repl); err != nil {
-			fs.Addf(path, "%v", err)
-		}
-		if s.Direct != "" {
-			if direct, err = s.Direct.Resolve(repl); err != nil {
-				fs.Addf(path+".direct", "%v", err)
-			}
-		}
+		address, direct = resolved(s.DSN, repl, fs, path), resolved(s.Direct, repl, fs, path+".direct")
 		if len(*fs) > before {
 			return store.Location{}
 		}
@@ -113,6 +106,24 @@ func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 		fs.Addf(path, "%v", err)
 	}
 	return location
+}
+
+// reference is a reference to a secret, or an id that may be one.
+type reference interface {
+	~string
+	Resolve(repl *caddy.Replacer) (string, error)
+}
+
+// resolved returns the value behind a reference, an empty one without a reference. It adds a fault if the value can't be read.
+func resolved[R reference](given R, repl *caddy.Replacer, fs *config.Faults, path string) string {
+	if given == "" {
+		return ""
+	}
+	value, err := given.Resolve(repl)
+	if err != nil {
+		fs.Addf(path, "%v", err)
+	}
+	return value
 }
 
 // rules are the options of the block behind `store postgres`.
@@ -219,8 +230,15 @@ func (r *Redis) faults(fs *config.Faults) {
 	if r.URL != "" {
 		r.urlFaults(fs)
 	}
-	r.Sentinel.faults(fs)
-	r.Cluster.faults(fs)
+	if s := r.Sentinel; s != nil {
+		if !config.IsIdentifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
+			fs.Addf(redisPath, "sentinel needs the name of the master, 1 to 128 visible ASCII characters; %s", redisForms)
+		}
+		redisAddressFaults(fs, "sentinel", s.Addresses)
+	}
+	if r.Cluster != nil {
+		redisAddressFaults(fs, "cluster", r.Cluster.Addresses)
+	}
 	caddyfile.Faults(r.rules(), fs, redisPath)
 }
 
@@ -264,22 +282,6 @@ func (r *Redis) urlFaults(fs *config.Faults) {
 	}
 }
 
-func (s *RedisSentinel) faults(fs *config.Faults) {
-	if s == nil {
-		return
-	}
-	if !config.IsIdentifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
-		fs.Addf(redisPath, "sentinel needs the name of the master, 1 to 128 visible ASCII characters; %s", redisForms)
-	}
-	redisAddressFaults(fs, "sentinel", s.Addresses)
-}
-
-func (c *RedisCluster) faults(fs *config.Faults) {
-	if c != nil {
-		redisAddressFaults(fs, "cluster", c.Addresses)
-	}
-}
-
 func redisAddressFaults(fs *config.Faults, of string, addresses []string) {
 	if len(addresses) == 0 {
 		fs.Addf(redisPath, "%s needs at least one address; %s", of, redisForms)
@@ -319,35 +321,17 @@ func (r *Redis) read(repl *caddy.Replacer, fs *config.Faults) *redisSettings {
 
 func (r *Redis) readServer(repl *caddy.Replacer, fs *config.Faults) *limit.RedisServer {
 	server := new(limit.RedisServer)
-	resolve := func(path string, s config.Secret) string {
-		if s == "" {
-			return ""
-		}
-		text, err := s.Resolve(repl)
-		if err != nil {
-			fs.Addf(path, "%v", err)
-		}
-		return text
-	}
 	switch {
 	case r.URL != "":
-		server = r.readURL(resolve(redisPath, r.URL), fs)
+		server = r.readURL(resolved(r.URL, repl, fs, redisPath), fs)
 	case r.Sentinel != nil:
 		server.Master, server.Addresses = r.Sentinel.Master, r.Sentinel.Addresses
 	case r.Cluster != nil:
 		server.Cluster, server.Addresses = true, r.Cluster.Addresses
 	}
-	if r.Username != "" {
-		name, err := r.Username.Resolve(repl)
-		if err != nil {
-			fs.Addf(redisPath+".username", "%v", err)
-		}
-		server.Username = name
-	}
-	if r.Password != "" {
-		server.Password = resolve(redisPath+".password", r.Password)
-	}
-	server.SentinelPassword = resolve(redisPath+".sentinel_password", r.SentinelPassword)
+	server.Username = cmp.Or(resolved(r.Username, repl, fs, redisPath+".username"), server.Username)
+	server.Password = cmp.Or(resolved(r.Password, repl, fs, redisPath+".password"), server.Password)
+	server.SentinelPassword = resolved(r.SentinelPassword, repl, fs, redisPath+".sentinel_password")
 	return server
 }
 

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,10 +123,8 @@ func decodeTransport(raw json.RawMessage) (*reverseproxy.HTTPTransport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the options: %w", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(plain))
-	decoder.DisallowUnknownFields()
 	options := new(reverseproxy.HTTPTransport)
-	if err := decoder.Decode(options); err != nil {
+	if err := caddy.StrictUnmarshalJSON(plain, options); err != nil {
 		return nil, fmt.Errorf("these are no options of Caddy's http transport: %w", err)
 	}
 	return options, nil

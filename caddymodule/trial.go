@@ -68,11 +68,7 @@ func provisionTrial(configuration []byte, name string) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	app, ok := found.(*App)
-	if !ok {
-		return nil, fmt.Errorf("%s: the app is a %T", name, found)
-	}
-	return app, nil
+	return found.(*App), nil //nolint:forcetypeassert,errcheck // the module svc is an App
 }
 
 // explainTrial returns an error with the cause of a failed call in an operator's words. Other errors stay as they are.

@@ -213,7 +213,7 @@ func (a *App) startWatch(rt *runtime) (stop func() error) {
 	if !a.attached.Load() {
 		return func() error { return nil }
 	}
-	node := processName(a.worker != nil)
+	node := a.processName()
 	watch := conditions.Watch{
 		DB: rt.shared.db, Node: node, Logger: a.log,
 		Own: func() []conditions.Condition { return a.ownConditions(rt) },

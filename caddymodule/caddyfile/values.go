@@ -57,7 +57,7 @@ func Secret(word string, to *config.Secret, words ...config.Secret) Rule {
 	for _, word := range words {
 		syntax, or = syntax+" | "+string(word), or+", or "+string(word)
 	}
-	rule := unquoted(word, to, syntax, config.ReferenceForms+or)
+	rule := Unquoted(word, to, syntax, config.ReferenceForms+or)
 	rule.Faults = func(fs *config.Faults, path string) {
 		if *to != "" && !slices.Contains(words, *to) {
 			to.Check(fs, path, or)
@@ -68,7 +68,7 @@ func Secret(word string, to *config.Secret, words ...config.Secret) Rule {
 
 // Identifier is an id or the reference to one. No message quotes it.
 func Identifier(word string, to *config.Identifier) Rule {
-	rule := unquoted(word, to, "<name>", config.IdentifierForms)
+	rule := Unquoted(word, to, "<name>", config.IdentifierForms)
 	rule.Faults = func(fs *config.Faults, path string) {
 		if *to != "" {
 			to.Check(fs, path)
@@ -78,11 +78,7 @@ func Identifier(word string, to *config.Identifier) Rule {
 }
 
 // Unquoted is any text but an empty one. No message quotes it. what names the allowed forms.
-func Unquoted(word string, to *string, syntax, what string) Rule {
-	return unquoted(word, to, syntax, what)
-}
-
-func unquoted[T ~string](word string, to *T, syntax, what string) Rule {
+func Unquoted[T ~string](word string, to *T, syntax, what string) Rule {
 	return Rule{Word: word, Syntax: syntax, Read: func(r *Reader, path string, o Option) {
 		if len(o.Args) != 1 || o.Args[0].Text == "" {
 			r.Unreadf(path, o, "takes one value: %s", what)
