@@ -171,7 +171,7 @@ func serve(d *Deps) *endpoint.Server {
 			o.Register(s, d)
 		}
 	}
-	d.describeCredentials(s)
+	s.Describe = d.describeCredentials
 	widget.Register(s)
 	for _, o := range organizationOperations {
 		o.Register(s, d)

@@ -328,8 +328,8 @@ func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string
 }
 
 // describeCredentials adds the catalog's channel types and credential fields to the schemas of the channels' bodies.
-func (d *Deps) describeCredentials(s *endpoint.Server) {
-	schemas := s.Description().Components.Schemas
+func (d *Deps) describeCredentials(description *huma.OpenAPI) {
+	schemas := description.Components.Schemas
 	credentials := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
 	usedBy := map[string][]string{}
 	for _, t := range d.Catalog.Types() {
@@ -342,6 +342,9 @@ func (d *Deps) describeCredentials(s *endpoint.Server) {
 	}
 	for _, body := range []reflect.Type{reflect.TypeFor[channelCreation](), reflect.TypeFor[channelChange]()} {
 		schema := schemas.SchemaFromRef(endpoint.SchemaPrefix + endpoint.SchemaName(body, ""))
+		if schema == nil {
+			continue // no channel's operation is described
+		}
 		described := *credentials
 		described.Description = schema.Properties["credentials"].Description
 		schema.Properties["credentials"] = &described

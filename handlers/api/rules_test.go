@@ -293,6 +293,7 @@ func (o *fixture) snapshot(t *testing.T) (all []any) {
 func TestBodyRulesOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	o, idOf := furnished(t)
+	description := o.Description()
 	for _, route := range o.Routes() {
 		if bodyFor(route) == "" {
 			continue
@@ -304,7 +305,7 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 			"", " ", "{", "[]", "null", "7", `"x"`, good + "x", good + good, strings.Replace(good, "{", `{"x":"`+"\xff"+`",`, 1),
 			strings.Replace(good, "{", `{"x":`+strings.Repeat("[", 64)+strings.Repeat("]", 64)+",", 1),
 			strings.Replace(good, "{", `{"x":1,"x":2,`, 1), strings.Replace(good, "{", `{"x":"\ud800",`, 1),
-			"\xef\xbb\xbf" + good, `{"x":"` + strings.Repeat("a", o.bodyBound(route)) + `"}`,
+			"\xef\xbb\xbf" + good, `{"x":"` + strings.Repeat("a", bodyBound(description, route)) + `"}`,
 		} {
 			o.refused(t, errcode.InvalidRequest, "", route.Method, path, principal, body)
 		}
@@ -316,8 +317,8 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 }
 
 // bodyBound returns the largest body of the route in bytes.
-func (o *fixture) bodyBound(route handlers.Route) int {
-	item := o.Description().Paths[route.Path]
+func bodyBound(description *huma.OpenAPI, route handlers.Route) int {
+	item := description.Paths[route.Path]
 	for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 		if operation != nil && operation.Method == route.Method {
 			return int(operation.MaxBodyBytes) - 1
@@ -330,14 +331,15 @@ func (o *fixture) bodyBound(route handlers.Route) int {
 func TestRequiredMembersAreNamed(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
-	for path, item := range o.Description().Paths {
+	description := o.Description()
+	for path, item := range description.Paths {
 		if item.Post == nil || item.Post.RequestBody == nil || strings.HasPrefix(path, "/widget/") {
 			continue // a visitor's body is read by the widget alone, which has tests of its own
 		}
 		principal := someoneFor(routeOf(t, item.Post), "owner")
 		path = strings.Replace(path, "{id}", "cnv_1", 1)
 		schema := item.Post.RequestBody.Content["application/json"].Schema
-		schema = o.Description().Components.Schemas.SchemaFromRef(schema.Ref)
+		schema = description.Components.Schemas.SchemaFromRef(schema.Ref)
 		free := path == "/api-keys" || path == "/conversations/cnv_1/messages" || // a message has a text or a template
 			strings.HasSuffix(path, "/drafts/{draftId}/send") // without a text what was proposed is sent
 		require.Equal(t, !free, len(schema.Required) > 0, path)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"sync"
@@ -54,6 +55,8 @@ type Operation struct {
 	Parameters []*huma.Param
 	// Table is the type of an answer that is a page of a list, or the whole list as CSV. Other answers have none.
 	Table reflect.Type
+	// Responses describes further responses by their statuses, with schemas of the registry. Nil means none.
+	Responses func(schemas huma.Registry) map[string]*huma.Response
 }
 
 func (o Operation) answers() int {
@@ -106,6 +109,9 @@ func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}
 	}
+	if o.Responses != nil {
+		maps.Copy(responses, o.Responses(schemas))
+	}
 	return responses
 }
 
@@ -130,24 +136,60 @@ func (m *Made[T]) content() any { return &m.Body }
 
 func (*Made[T]) made() reflect.Type { return reflect.TypeFor[T]() }
 
-// Register adds an operation, as [Op] describes it.
+// Register adds an operation, as [Op] describes it. The framework registers it on a private API on its first request, because the schemas of
+// all operations would be most of an idle process's memory, which each garbage collection reads.
 func Register[I, O any](
 	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) {
-	s.routes = append(s.routes, o.Route)
+	register := func(to huma.API) { register(to, o, serve) }
+	s.routes, s.registrations = append(s.routes, o.Route), append(s.registrations, register)
+	served := sync.OnceValue(func() *single {
+		adapter := new(single)
+		framework := huma.NewAPI(frameworkConfig(), adapter)
+		framework.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+			s.admit(framework.OpenAPI().Components.Schemas, ctx, next)
+		})
+		register(framework)
+		s.complete(framework.OpenAPI())
+		return adapter
+	})
+	s.mux.HandleFunc(o.Method+" "+o.Path, func(w http.ResponseWriter, r *http.Request) { served().ServeHTTP(w, r) })
+}
+
+// single is the framework's adapter for one operation.
+type single struct {
+	operation *huma.Operation
+	serve     func(huma.Context)
+}
+
+// Handle implements [huma.Adapter].
+func (a *single) Handle(operation *huma.Operation, serve func(huma.Context)) {
+	a.operation, a.serve = operation, serve
+}
+
+// ServeHTTP implements [huma.Adapter].
+func (a *single) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.serve(humago.NewContext(a.operation, r, w))
+}
+
+// register registers an operation on an API of the framework.
+func register[I, O any](
+	to huma.API, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
+) {
+	schemas := to.OpenAPI().Components.Schemas
 	registered := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
 		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check, roomKey: o.reserved()},
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
-		Responses:    o.responses(s.Description().Components.Schemas), Parameters: o.Parameters,
+		Responses:    o.responses(schemas), Parameters: o.Parameters,
 	}
 	if made, ok := any(new(O)).(interface{ made() reflect.Type }); ok {
-		schema := s.Description().Components.Schemas.Schema(made.made(), true, "")
 		registered.Responses["200"] = &huma.Response{
-			Description: "It was made before", Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
+			Description: "It was made before",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(made.made(), true, "")}},
 		}
 	}
-	huma.Register(s.huma, registered, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(to, registered, func(ctx context.Context, in *I) (*O, error) {
 		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
 			decoded()
 		}
@@ -164,7 +206,7 @@ func Register[I, O any](
 }
 
 // admit checks the rights to an operation and reads its body. It runs before the framework reads anything.
-func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
+func (s *Server) admit(schemas huma.Registry, ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	answer, ok := w.(*answer)
 	if !ok || r.Method != ctx.Operation().Method {
@@ -208,7 +250,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	defer answer.leave()
-	r, decoded, err := s.decode(ctx.Operation(), r, body, release)
+	r, decoded, err := s.decode(schemas, ctx.Operation(), r, body, release)
 	defer decoded()
 	if err != nil {
 		answer.err = err
@@ -222,7 +264,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 
 // decode returns the request with its body in the form that the framework accepts. decoded ends the decoding and releases the body.
 func (s *Server) decode(
-	operation *huma.Operation, r *http.Request, body []byte, release func(),
+	schemas huma.Registry, operation *huma.Operation, r *http.Request, body []byte, release func(),
 ) (_ *http.Request, decoded func(), err error) {
 	if operation.RequestBody == nil {
 		return r, func() {}, nil
@@ -233,7 +275,7 @@ func (s *Server) decode(
 	}
 	decoded = sync.OnceFunc(func() { done(); release() })
 	schema := operation.RequestBody.Content["application/json"].Schema
-	if body, err = readObject(body, schema, s.huma.OpenAPI().Components.Schemas); err != nil {
+	if body, err = readObject(body, schema, schemas); err != nil {
 		return nil, decoded, err
 	}
 	// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream. The framework

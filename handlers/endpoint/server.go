@@ -45,9 +45,14 @@ type Server struct {
 	// Repeats keeps the responses to requests with an Idempotency-Key. Nil means that only operations with a [KeyHeader] accept one.
 	Repeats *Repeats
 
+	// Describe completes the framework's description of some operations or of all, such as with enumerations of the configuration. It is set
+	// before the first request; nil changes nothing.
+	Describe func(*huma.OpenAPI)
+
 	mux    *http.ServeMux
-	huma   huma.API
 	routes []handlers.Route
+	// registrations register each operation on an API of the framework.
+	registrations []func(huma.API)
 	// functions are the operations that were registered as [Op], by their ids.
 	functions map[string]function
 }
@@ -55,17 +60,27 @@ type Server struct {
 // New returns a server without operations. sessions are the login sessions of people; nil means keys only. bodies is the budget of all request
 // bodies and answers in memory; nil means unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
-	s := &Server{
+	return &Server{
 		authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux(), functions: map[string]function{},
 		turns: dispatch.NewTurns(dispatch.Bounds{Places: 1 << 20, Each: OperationsAtATime, Line: OperationsWaiting, Lines: 1 << 20}),
 	}
-	s.huma = humago.New(s.mux, frameworkConfig())
-	s.huma.UseMiddleware(s.admit)
-	return s
 }
 
-// Description returns the operations as the framework describes them, with the schemas of their bodies.
-func (s *Server) Description() *huma.OpenAPI { return s.huma.OpenAPI() }
+// Description builds the description of all operations by the framework, with the schemas of their bodies.
+func (s *Server) Description() *huma.OpenAPI {
+	framework := huma.NewAPI(frameworkConfig(), new(single))
+	for _, register := range s.registrations {
+		register(framework)
+	}
+	s.complete(framework.OpenAPI())
+	return framework.OpenAPI()
+}
+
+func (s *Server) complete(description *huma.OpenAPI) {
+	if s.Describe != nil {
+		s.Describe(description)
+	}
+}
 
 // Routes lists the operations in the order in which they were registered.
 func (s *Server) Routes() []handlers.Route { return s.routes }

@@ -36,7 +36,7 @@ type describer struct {
 // describe returns the description of all routes: the routes of server, [v1.Routes], [webhook.Routes] and
 // ownRoutes. The error names routes without a description and descriptions without a route.
 func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
-	groups := server.Description().Components.Schemas
+	operations := server.Description()
 	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(endpoint.SchemaPrefix, endpoint.SchemaName)}
 	d.document = &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -49,7 +49,7 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 		Servers: []*huma.Server{{URL: config.BaseURL}},
 		Tags:    tags,
 		Components: &huma.Components{
-			Schemas:         schemas{Registry: groups, own: d.own},
+			Schemas:         schemas{Registry: operations.Components.Schemas, own: d.own},
 			SecuritySchemes: securitySchemes(config.Catalog, config.SignatureHeaders),
 			Headers:         headers,
 		},
@@ -63,14 +63,13 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 		}}
 	}
 	d.addErrorSchema()
-	for _, operation := range operationsOf(server.Description()) {
+	for _, operation := range operationsOf(operations) {
 		route, ok := endpoint.RouteOf(operation)
 		if !ok {
 			d.faults = append(d.faults, fmt.Errorf("the operation %s has no route", operation.OperationID))
 			continue
 		}
-		copied := *operation
-		d.add(&copied, route)
+		d.add(operation, route)
 	}
 	if !config.Operator {
 		d.addHandWritten()

@@ -64,17 +64,18 @@ func Register(server *endpoint.Server) {
 			Method: http.MethodPost, Path: messages, Public: true,
 			Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
 		},
+		Responses: func(schemas huma.Registry) map[string]*huma.Response {
+			return map[string]*huma.Response{"202": {
+				Description: "Nobody answers at once: a human has the conversation, or something has to be mended first",
+				Content: map[string]*huma.MediaType{"application/json": {
+					Schema: schemas.Schema(reflect.TypeFor[visitReceipt](), true, ""),
+				}},
+			}}
+		},
 	}, writeAsVisitor)
 	endpoint.Register(server, endpoint.Operation{ID: "listVisit", Check: checkVisit, Route: handlers.Route{
 		Method: http.MethodGet, Path: messages, Public: true, Summary: "List the last 100 messages of a visitor's conversation, oldest first",
 	}}, listVisit)
-	description := server.Description()
-	description.Paths[messages].Post.Responses["202"] = &huma.Response{
-		Description: "Nobody answers at once: a human has the conversation, or something has to be mended first",
-		Content: map[string]*huma.MediaType{"application/json": {
-			Schema: description.Components.Schemas.Schema(reflect.TypeFor[visitReceipt](), true, ""),
-		}},
-	}
 }
 
 func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*endpoint.JSON[visitObject], error) {

@@ -339,21 +339,21 @@ func (req *Request) view(shown any) *View {
 
 // write sends a page, which is rendered wholly before its first byte is sent.
 func (req *Request) write(status int, name string, shown *View) {
-	part := ui.ShellTemplate
+	var page bytes.Buffer
+	templates := req.Site.templates[req.Say.Language]
+	render := func() error { return ui.WritePage(&page, templates, name, shown) }
 	if fragment := req.Query("fragment"); fragment != "" && req.R.Method == http.MethodGet && name == req.template {
 		if !slices.Contains(req.fragments, fragment) {
 			http.Error(req.W, "no such part", http.StatusNotFound) //nolint:forbidigo // the script reads the status only
 			return
 		}
-		part = fragment
+		render = func() error { return templates.ExecuteTemplate(&page, fragment, shown) }
 	}
-	var page bytes.Buffer
-	made := req.Site.templates[req.Say.Language][name]
-	err := made.ExecuteTemplate(&page, part, shown)
+	err := render()
 	if err == nil && req.Refused != nil && !bytes.Contains(page.Bytes(), []byte(`id="`+req.errorForm+`-error"`)) {
 		shown.Alert = req.Translated(req.Refused).Message // the page no longer contains the form
 		page.Reset()
-		err = made.ExecuteTemplate(&page, part, shown)
+		err = render()
 	}
 	if err != nil {
 		req.Site.Logger.Error("a page could not be written", "page", req.R.Pattern, "error", err)

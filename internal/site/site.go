@@ -54,6 +54,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -159,7 +160,7 @@ type Site struct {
 	Mux    *http.ServeMux
 	Assets *ui.Assets
 
-	templates map[text.Language]map[string]*template.Template
+	templates map[text.Language]*template.Template
 	printers  map[text.Language]*text.Printer
 	// done are the notices after actions, by the id of their forms.
 	done map[string]ui.Text
@@ -170,7 +171,7 @@ func New(config Config) *Site {
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	s := &Site{
 		Config: config, Mux: http.NewServeMux(), Assets: ui.NewAssets(config.Root+"/static/", config.Static...), done: make(map[string]ui.Text),
-		templates: make(map[text.Language]map[string]*template.Template), printers: make(map[text.Language]*text.Printer),
+		templates: make(map[text.Language]*template.Template), printers: make(map[text.Language]*text.Printer),
 	}
 	s.Assets.Register(s.Mux)
 	for _, language := range text.Languages() {
@@ -180,29 +181,24 @@ func New(config Config) *Site {
 	return s
 }
 
-// parse returns the template of each page, which is the frame with the page's file as its content. The files are part of the binary, so a faulty
-// file panics in every test.
-func (s *Site) parse(say *text.Printer) map[string]*template.Template {
-	shared := ui.Parse(s.Assets, say.Functions())
+// parse returns the templates of all pages. The files are part of the binary, so a faulty file panics in every test.
+func (s *Site) parse(say *text.Printer) *template.Template {
+	all := ui.Parse(s.Assets, say.Functions())
 	if s.Functions != nil {
-		shared.Funcs(s.Functions(say))
+		all.Funcs(s.Functions(say))
 	}
-	template.Must(shared.ParseFS(s.Templates, "templates/parts.html"))
 	names, err := fs.Glob(s.Templates, "templates/*.html")
-	made := make(map[string]*template.Template, len(names))
 	for _, name := range names {
 		var content []byte
 		if content, err = fs.ReadFile(s.Templates, name); err != nil {
 			break
 		}
-		page := template.Must(shared.Clone())
-		template.Must(page.New("content").Parse(string(content)))
-		made[strings.TrimSuffix(strings.TrimPrefix(name, "templates/"), ".html")] = page
+		template.Must(all.New(ui.PageTemplate(strings.TrimSuffix(path.Base(name), ".html"))).Parse(string(content)))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("site: the templates of %s: %v", s.Root, err))
 	}
-	return made
+	return all
 }
 
 // Add adds pages with their routes. visit returns the site's own request.

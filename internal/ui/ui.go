@@ -5,11 +5,11 @@
 //
 //	assets := ui.NewAssets("/console/static/", ownFiles)       // style, script, font and icons, with the package's own files
 //	parts := ui.Parse(assets, functions)                        // the templates below
-//	page := template.Must(template.Must(parts.Clone()).New("content").Parse(text))
-//	page.ExecuteTemplate(w, ui.ShellTemplate, &struct{ ui.Shell; Data any }{shell, data})
+//	template.Must(parts.New(ui.PageTemplate("keys")).Parse(text))
+//	ui.WritePage(w, parts, "keys", &struct{ ui.Shell; Data any }{shell, data})
 //
-// [ShellTemplate] writes the frame around the template "content" and gives it the same data, a pointer to a struct that embeds a [Shell]. A page
-// may also define "actions" for the place beside its heading. The h1 is the frame's; a page begins with h2. Templates:
+// [WritePage] writes the frame around a page. The h1 is the frame's; a page begins with h2. All pages are in one set of templates, because a copy
+// of the parts for each page would be most of an idle process's memory. Templates:
 //
 //	{{template "icon" "inbox"}}        a symbol of static/icons.svg; the words beside it say the same
 //	{{template "form" .}}              a [Form]; "field" one [Field]
@@ -36,7 +36,9 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -58,8 +60,23 @@ var staticFiles embed.FS
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// ShellTemplate is the name of the template that writes a whole page. Its data embeds a [Shell].
-const ShellTemplate = "shell"
+// PageTemplate returns the name of a page's template.
+func PageTemplate(page string) string { return "page " + page }
+
+// WritePage writes a page in its frame. data is a pointer to a struct that embeds a [Shell]. The place beside the heading has the template
+// "PAGE actions" if there is one, otherwise "actions". Its errors are errors of templates or of w.
+func WritePage(w io.Writer, parts *template.Template, page string, data any) error {
+	actions := page + " actions"
+	if parts.Lookup(actions) == nil {
+		actions = "actions"
+	}
+	for _, name := range []string{"shell", actions, "shell-main", PageTemplate(page), "shell-end"} {
+		if err := parts.ExecuteTemplate(w, name, data); err != nil {
+			return fmt.Errorf("writing the page %s: %w", page, err)
+		}
+	}
+	return nil
+}
 
 // Parse returns the templates of this package with functions, such as the functions of a [text.Printer]; without them texts are English. They are
 // part of the binary, so a faulty one panics in every test.

@@ -135,9 +135,9 @@ func TestTemplates(t *testing.T) {
 func page(t *testing.T, content string, data any) string {
 	t.Helper()
 	parts := Parse(NewAssets("/pages/static/"), template.FuncMap{"shout": strings.ToUpper})
-	template.Must(parts.New("content").Parse(content))
+	template.Must(parts.New(PageTemplate("tested")).Parse(content))
 	var text bytes.Buffer
-	require.NoError(t, parts.ExecuteTemplate(&text, ShellTemplate, data))
+	require.NoError(t, WritePage(&text, parts, "tested", data))
 	return text.String()
 }
 
@@ -151,7 +151,7 @@ func TestShell(t *testing.T) {
 			{Link: Link{"/p/agents", "Assistants"}, Icon: "bot", Tabs: []Link{{"/p/agents", "Assistants"}, {"/p/knowledge", "Knowledge"}}, Count: "3", CountLabel: "wait"},
 		},
 	}
-	shown := page(t, `{{define "actions"}}<a href="/p/new">{{shout "new"}}</a>{{end}}<p>{{.Data}}</p>`, &struct {
+	shown := page(t, `{{define "tested actions"}}<a href="/p/new">{{shout "new"}}</a>{{end}}<p>{{.Data}}</p>`, &struct {
 		Shell
 		Data string
 	}{shell, "the content"})
