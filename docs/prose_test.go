@@ -39,7 +39,7 @@ var habits = []struct {
 
 // notCounted matches files whose comments may be written in any way: suites, fakes and tools, as tests.
 var notCounted = regexp.MustCompile(`_test\.go$|^(tests|tools|packaging)/|^(platforms/platformtest|internal/platformfake|providers/providertest|` +
-	`providers/openai/openaitest|internal/store/storetest|handlers/handlertest|internal/markup/markuptest)/`)
+	`internal/store/storetest|handlers/handlertest|internal/markup/markuptest)/`)
 
 // TestProse: the comments that were added since the branch left main have none of the habits. On main these are the last commit's. Without a
 // history, as in an archive of the source, there are none.

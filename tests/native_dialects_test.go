@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/providers/gemini/geminitest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/geminitest"
 )
 
 // nativeDialect is a vendor with a dialect of its own, whose scripts all have the same names:

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/providers/openai/openaitest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 // upstream is the model provider of a product. A test writes a script for its call and puts the script's mark into

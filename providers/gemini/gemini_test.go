@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/gemini"
-	"github.com/caddy-svc/caddy-svc/providers/gemini/geminitest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/geminitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
-	"github.com/caddy-svc/caddy-svc/providers/openai/openaitest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
 )
 
