@@ -84,6 +84,15 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+// noun returns the command of a noun with operations as its verbs, and other verbs after them.
+func (f *commandFlags) noun(name, short string, others []*cobra.Command, all ...operation) *cobra.Command {
+	verbs := make([]*cobra.Command, len(all))
+	for i := range all {
+		verbs[i] = all[i].command(f, name)
+	}
+	return noun(&cobra.Command{Use: name, Short: short}, append(verbs, others...)...)
+}
+
 // noun adds verbs to a command, which without one of them fails and lists them.
 func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	command.AddCommand(verbs...)
@@ -130,30 +139,23 @@ func (f *commandFlags) verb(command *cobra.Command, opens opening, work func(con
 	return command
 }
 
-func (f *commandFlags) write(w io.Writer, result answer) error {
-	var out strings.Builder
-	if err := f.render(&out, result); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
+// write writes the result in one piece.
+func (f *commandFlags) write(w io.Writer, result answer) (err error) {
+	if f.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(result)
+	} else {
+		var columns strings.Builder
+		result.text(&columns)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		_, err = io.WriteString(table, columns.String())
+		err = errors.Join(err, table.Flush())
 	}
-	if _, err := io.WriteString(w, out.String()); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
-}
-
-func (f *commandFlags) render(out *strings.Builder, result answer) error {
-	if f.json {
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(result)
-	}
-	var columns strings.Builder
-	result.text(&columns)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(table, columns.String()); err != nil {
-		return err
-	}
-	return table.Flush()
 }
 
 type versionAnswer struct {

@@ -19,7 +19,7 @@ import (
 )
 
 func agentCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{Use: "agent", Short: "Administers the assistants of an organization"}, f.operations("agent",
+	return f.noun("agent", "Administers the assistants of an organization", nil,
 		operation{
 			Operation: api.CreateAgent, verb: "create",
 			long: `Creates an assistant: a model with the instructions that begin every conversation. It answers the customers of the
@@ -34,7 +34,7 @@ channels that name it.`,
 			long: "Changes an assistant. Settings without a flag stay as they are.",
 		},
 		operation{Operation: api.DeleteAgent, verb: "delete", example: "  $ caddy svc agent delete agt_…", done: "Agent %s is deleted."},
-	)...)
+	)
 }
 
 // channelTypes returns the types of the platforms of this build. A platform with a faulty description is reported when a
@@ -46,10 +46,7 @@ func channelTypes() *messaging.Catalog {
 
 func channelCommand(f *commandFlags) *cobra.Command {
 	flags := map[string]string{"agentId": "agent", "origins": "origin", "openingHours": "open"}
-	return noun(&cobra.Command{
-		Use:   "channel",
-		Short: "Creates, lists, changes, approves and deletes the messaging channels of an organization",
-	}, f.operations("channel",
+	return f.noun("channel", "Creates, lists, changes, approves and deletes the messaging channels of an organization", nil,
 		operation{
 			Operation: api.ConnectChannel, verb: "create", seals: true, flags: flags,
 			long: `Creates a channel between an organization and a platform, and shows the address to register there as the webhook. It is
@@ -92,7 +89,7 @@ nothing.`,
 			long: `Deletes a channel with all its conversations. Its external id is free again, for instance when an organization holds
 one that isn't theirs. A deletion that is interrupted leaves the channel pending; repeat it.`,
 		},
-	)...)
+	)
 }
 
 // credentialForms lists the credentials of the types for a command's help, one line for all types with the same.
@@ -129,9 +126,7 @@ func credentialForms() string {
 
 func queueCommand(f *commandFlags) *cobra.Command {
 	flags := map[string]string{"channelId": "channel", "id": "conversation"}
-	return noun(&cobra.Command{
-		Use: "queue", Short: "Lists messages without an answer or a delivery, and retries, dismisses or resends them",
-	}, f.operations("queue",
+	return f.noun("queue", "Lists messages without an answer or a delivery, and retries, dismisses or resends them", nil,
 		operation{
 			Operation: api.ListDeadTurns, verb: "dead",
 			columns: []string{"id", "orgId", "channelId", "conversationId", "code", "attempts", "updatedAt"},
@@ -169,13 +164,11 @@ get no answer to their last messages, and the assistant answers the next ones.`,
 whose delivery is unknown may have arrived: it is sent only with --may-arrive-twice.`,
 			example: "  $ caddy svc queue resend msg_… --conversation cnv_… --may-arrive-twice",
 		},
-	)...)
+	)
 }
 
 func conversationCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{
-		Use: "conversation", Short: "Blocks, exports and erases the customer of a conversation",
-	}, append(f.operations("conversation",
+	return f.noun("conversation", "Blocks, exports and erases the customer of a conversation", []*cobra.Command{f.conversationExport()},
 		operation{
 			Operation: api.BlockCustomer, verb: "block", seals: true, example: "  $ caddy svc conversation block cnv_…",
 			long: "Lets the assistant answer nothing of a customer until unblock. The customer's messages are kept, and cost nothing.",
@@ -192,7 +185,7 @@ hour the answers that are kept for repeated calls. The costs of calls stay in th
 writes again, a new conversation begins.`,
 			done: "The customer of %s is erased.",
 		},
-	), f.conversationExport())...)
+	)
 }
 
 type exportedConversation struct {
@@ -226,7 +219,7 @@ the platform's ids, all messages in clear text, and the turns that answered them
 			return nil, err
 		}
 		id := e.args[0]
-		err = createFile(path, func(w io.Writer) error { return inbox.New(e.db, ring).Export(ctx, org, id, w, func() {}) })
+		err = createFile(path, "creating the file", 0o600, func(w io.Writer) error { return inbox.New(e.db, ring).Export(ctx, org, id, w, func() {}) })
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("the organization has no conversation %q", id)
 		}
@@ -237,11 +230,11 @@ the platform's ids, all messages in clear text, and the turns that answered them
 	})
 }
 
-// createFile writes a file that doesn't exist yet and that only its owner may read. After an error there is none.
-func createFile(path string, write func(w io.Writer) error) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// createFile writes a file that doesn't exist yet. After an error there is none; doing begins the error of a file that can't be created.
+func createFile(path, doing string, mode os.FileMode, write func(w io.Writer) error) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return fmt.Errorf("creating the file: %w", err)
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	err = errors.Join(write(file), file.Sync(), file.Close())
 	if err != nil {

@@ -354,7 +354,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 
 // try makes one call for the new organization. After an error the files and the organization stay.
 func (s *setup) try(ctx context.Context, made *initAnswer) error {
-	tried, err := s.flags.try(ctx, trial{made.OrgID, s.model})
+	tried, err := s.flags.try(ctx, made.OrgID, s.model)
 	if err != nil {
 		return fmt.Errorf("everything is made, but %w\nTry again with: %s svc try %s --org %s %s", err, os.Args[0], s.model, made.OrgID, made.flags())
 	}

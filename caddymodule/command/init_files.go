@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,26 +141,14 @@ func (s *setup) write() (written []string, err error) {
 		{s.envFile(), env.String(), 0o600},
 		{s.masterKey(), base64.StdEncoding.EncodeToString(key) + "\n", 0o600},
 	} {
-		if err := writeNew(file.path, file.text, file.mode); err != nil {
+		err := createFile(file.path, "writing", file.mode, func(w io.Writer) error {
+			_, err := io.WriteString(w, file.text)
+			return err
+		})
+		if err != nil {
 			return written, err
 		}
 		written = append(written, file.path)
 	}
 	return written, nil
-}
-
-// writeNew writes a file that doesn't exist yet.
-func writeNew(path, text string, mode os.FileMode) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	_, err = file.WriteString(text)
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
 }

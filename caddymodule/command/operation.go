@@ -64,15 +64,6 @@ var pagingFields = []string{"limit", "cursor", "format"}
 // mostRows is the largest --limit of a command with newest.
 const mostRows = 10_000
 
-// operations returns the commands of operations on a noun.
-func (f *commandFlags) operations(noun string, all ...operation) []*cobra.Command {
-	verbs := make([]*cobra.Command, len(all))
-	for i := range all {
-		verbs[i] = all[i].command(f, noun)
-	}
-	return verbs
-}
-
 // has reports whether the input has a field.
 func (o *operation) has(name string) bool {
 	return slices.ContainsFunc(o.fields, func(field endpoint.Field) bool { return field.Name == name })
@@ -223,14 +214,22 @@ func (e *commandEnv) memberID(ctx context.Context, orgID, email string) (string,
 	if err != nil {
 		return "", err
 	}
-	if e.remote != nil {
-		return e.remote.memberID(ctx, orgID, address)
+	members := operation{Operation: api.ListMembers, columns: []string{"email"}}
+	members.nameFlags()
+	list, err := members.run(ctx, e, orgID, endpoint.Values{}, mostRows)
+	if err != nil {
+		return "", err
 	}
-	user, err := e.db.Users.ByEmail(ctx, orgID, address)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
+	for _, row := range list.(*operationList).Data { //nolint:forcetypeassert,errcheck // an operation with columns answers a list
+		var member struct{ ID, Email string }
+		if err := json.Unmarshal(row, &member); err != nil {
+			return "", fmt.Errorf("reading the members: %w", err)
+		}
+		if member.Email == address {
+			return member.ID, nil
+		}
 	}
-	return user.ID, err
+	return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
 }
 
 // operator returns the dependencies of operations and the operator as their principal.

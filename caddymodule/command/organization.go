@@ -8,9 +8,7 @@ import (
 )
 
 func orgCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{
-		Use: "org", Short: "Creates, lists, suspends and resumes organizations, and sets their plans",
-	}, f.operations("org",
+	return f.noun("org", "Creates, lists, suspends and resumes organizations, and sets their plans", nil,
 		operation{
 			Operation: api.CreateOrganization, verb: "create",
 			long:    "Creates an organization with a name that no other has. Without --plan it gets the first plan of the configuration.",
@@ -24,15 +22,12 @@ func orgCommand(f *commandFlags) *cobra.Command {
 		operation{Operation: api.ResumeOrganization, verb: "resume", ofOrg: true, example: "  $ caddy svc org resume org_…"},
 		operation{Operation: api.SetPlan, verb: "set-plan", ofOrg: true, example: "  $ caddy svc org set-plan org_… --plan pro"},
 		operation{Operation: api.ReadOrganization, verb: "show", ofOrg: true, example: "  $ caddy svc org show org_…"},
-	)...)
+	)
 }
 
 func userCommand(f *commandFlags) *cobra.Command {
 	const handOver = "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once."
-	return noun(&cobra.Command{
-		Use:   "user",
-		Short: "Invites people to an organization, resets their passwords by a one-time link, lists, changes and removes them",
-	}, f.operations("user",
+	return f.noun("user", "Invites people to an organization, resets their passwords by a one-time link, lists, changes and removes them", nil,
 		operation{
 			Operation: api.InviteMember, verb: "invite",
 			long: `Creates a user of an organization and shows a one-time link to set a password, only this once. No e-mail is sent: hand the link to
@@ -68,11 +63,11 @@ organization has invited a person of another one. The user's actions stay in the
 can't be removed.`,
 			example: "  $ caddy svc user remove --org org_… --email lan@example.com",
 		},
-	)...)
+	)
 }
 
 func keyCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the API keys of an organization"}, f.operations("key",
+	return f.noun("key", "Creates, lists and revokes the API keys of an organization", nil,
 		operation{
 			Operation: api.CreateAPIKey, verb: "create", flags: map[string]string{"environment": "env"},
 			long: "Creates an API key and shows it, only this once: the store has its SHA-256 hash.\n\nScopes: " +
@@ -88,13 +83,11 @@ func keyCommand(f *commandFlags) *cobra.Command {
 		operation{
 			Operation: api.RevokeAPIKey, verb: "revoke", example: "  $ caddy svc key revoke key_…", done: "API key %s is revoked.",
 		},
-	)...)
+	)
 }
 
 func providerKeyCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{
-		Use: "provider-key", Short: "Sets, lists and deletes an organization's own keys for providers (BYOK)",
-	}, f.operations("provider-key",
+	return f.noun("provider-key", "Sets, lists and deletes an organization's own keys for providers (BYOK)", nil,
 		operation{
 			Operation: api.PutProviderKey, verb: "set", seals: true,
 			long: `Stores, or replaces, an organization's own key for a provider of the configuration. Calls with the header
@@ -108,13 +101,11 @@ command line, and is stored encrypted under master_key.`,
 			Operation: api.DeleteProviderKey, verb: "delete", example: "  $ caddy svc provider-key delete --org org_… --provider openai",
 			done: "The organization no longer has a key of its own at provider %s.",
 		},
-	)...)
+	)
 }
 
 func modelCommand(f *commandFlags) *cobra.Command {
-	return noun(&cobra.Command{
-		Use: "model", Short: "Enables and disables models for an organization; a new one has all",
-	}, f.operations("model",
+	return f.noun("model", "Enables and disables models for an organization; a new one has all", nil,
 		operation{
 			Operation: api.EnableModel, verb: "enable", argument: "model", done: "Model %s is enabled.",
 			example: "  $ caddy svc model enable --org org_… openai/gpt-6-luna",
@@ -123,19 +114,12 @@ func modelCommand(f *commandFlags) *cobra.Command {
 			Operation: api.DisableModel, verb: "disable", argument: "model", done: "Model %s is disabled.",
 			example: "  $ caddy svc model disable --org org_… openai/gpt-6-luna",
 		},
-	)...)
+	)
 }
 
 func walletCommand(f *commandFlags) *cobra.Command {
 	flags := map[string]string{"environment": "env", "amountMicros": "micros", "reference": "ref"}
-	return noun(&cobra.Command{
-		Use:   "wallet",
-		Short: "Credits, adjusts, refunds and shows the wallets of an organization and its calls",
-		Long: `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
-
-Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
-ledger and a row of the audit log.`,
-	}, f.operations("wallet",
+	command := f.noun("wallet", "Credits, adjusts, refunds and shows the wallets of an organization and its calls", nil,
 		operation{
 			Operation: api.CreditWallet, verb: "credit", flags: flags,
 			long: `Credits a wallet with an amount above 0.
@@ -160,11 +144,16 @@ The command can be repeated safely: the same reference with the same amount is b
 			long: `Shows a wallet's balance and what of it is held: for running calls and, while a wallet is busy and for two seconds after its
 last call, for the next calls (docs/billing.md, "Tranches").`,
 		},
-	)...)
+	)
+	command.Long = `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
+
+Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
+ledger and a row of the audit log.`
+	return command
 }
 
 func operatorCommand(f *commandFlags) *cobra.Command {
-	keys := noun(&cobra.Command{Use: "key", Short: "Creates, lists and revokes the keys for the operator's interface"}, f.operations("key",
+	keys := f.noun("key", "Creates, lists and revokes the keys for the operator's interface", nil,
 		operation{
 			Operation: api.CreateOperatorKey, verb: "create",
 			long: `Creates a key for the operator's interface and shows it, only this once: the store has its SHA-256 hash. It is
@@ -182,11 +171,9 @@ Scopes: ` + identity.JoinScopes(identity.AllOperatorScopes(), ", ") + ".",
 			Operation: api.RevokeOperatorKey, verb: "revoke", example: "  $ caddy svc operator key revoke opk_…",
 			done: "Operator key %s is revoked.",
 		},
-	)...)
+	)
 	const handOver = "No e-mail is sent: hand the link to the operator yourself. It is the end of the console's address and works once."
-	return noun(&cobra.Command{
-		Use: "operator", Short: "Adds, lists, changes and removes the people who run the service, and their keys",
-	}, append(f.operations("operator",
+	return f.noun("operator", "Adds, lists, changes and removes the people who run the service, and their keys", []*cobra.Command{keys},
 		operation{
 			Operation: api.AddOperator, verb: "add", note: handOver,
 			long: `Adds an operator, who signs in to the console with a password and a second factor, and shows a one-time link to set the password.
@@ -210,12 +197,12 @@ the link is used, and the second factor in any case.`,
 			Operation: api.ResetOperatorSecondFactor, verb: "reset-second-factor", example: "  $ caddy svc operator reset-second-factor opr_…",
 			done: "Operator %s has no second factor: the next sign-in sets up another.",
 		},
-	), keys)...)
+	)
 }
 
 func auditCommand(f *commandFlags) *cobra.Command {
-	return f.operations("", operation{
+	return (&operation{
 		Operation: api.ListActions, verb: "audit", newest: true, flags: map[string]string{"orgId": "org"},
 		columns: []string{"at", "actor", "action", "target", "orgId", "detail"},
-	})[0]
+	}).command(f, "")
 }

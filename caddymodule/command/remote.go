@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,34 +130,4 @@ func (r *remote) send(request *http.Request) (any, error) {
 		return nil, fmt.Errorf("%s has no operator's interface (status %d): is it the address of svc_operator?", r.url, response.StatusCode)
 	}
 	return nil, &handlers.Error{Code: refused.Error.Code, Message: refused.Error.Message, Field: refused.Error.Field}
-}
-
-// memberID returns the id of an organization's user with an e-mail address.
-func (r *remote) memberID(ctx context.Context, orgID, email string) (string, error) {
-	var page struct {
-		Data []struct {
-			ID    string `json:"id"`
-			Email string `json:"email"`
-		} `json:"data"`
-		NextCursor *string `json:"nextCursor"`
-	}
-	for values := (endpoint.Values{"limit": "100"}); ; values["cursor"] = *page.NextCursor {
-		body, err := r.run(ctx, api.ListMembers, orgID, values)
-		if err != nil {
-			return "", err
-		}
-		page.NextCursor = nil
-		if err := json.Unmarshal(handlers.Marshal(body), &page); err != nil {
-			return "", fmt.Errorf("reading the members: %w", err)
-		}
-		for _, member := range page.Data {
-			if member.Email == email {
-				return member.ID, nil
-			}
-		}
-		if page.NextCursor == nil {
-			return "", fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them",
-				orgID, cmp.Or(email, "-"))
-		}
-	}
 }

@@ -233,7 +233,7 @@ func (e *commandEnv) probe(ctx context.Context, listeners []string) []partAnswer
 func probeService(ctx context.Context, baseURL string) partAnswer {
 	part := partAnswer{Part: "service", Address: baseURL}
 	transport := &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment}
-	status, header, err := get(ctx, transport, baseURL+"/v1/models")
+	status, header, _, err := get(ctx, transport, baseURL+"/v1/models", mostProbe)
 	switch {
 	case err != nil:
 		part.State = "doesn't respond: " + reason(err)
@@ -249,10 +249,7 @@ func probeService(ctx context.Context, baseURL string) partAnswer {
 
 func probeWorker(ctx context.Context, listen string) partAnswer {
 	part := partAnswer{Part: "worker", Address: listen}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialListener(ctx, listen)
-	}}
-	status, _, err := get(ctx, transport, "http://worker/health/ready")
+	status, _, _, err := get(ctx, listenerTransport(listen), "http://worker/health/ready", mostProbe)
 	switch {
 	case err != nil:
 		part.State = "doesn't respond: " + reason(err)
@@ -285,20 +282,30 @@ func reason(err error) string {
 	}
 }
 
-// get returns the status and header of an address.
-func get(ctx context.Context, transport http.RoundTripper, address string) (status int, header http.Header, err error) {
+// mostProbe limits the answer of a probe, in bytes.
+const mostProbe = 64 << 10
+
+// listenerTransport connects to a listener of this machine, whatever the requested host.
+func listenerTransport(listen string) *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialListener(ctx, listen)
+	}}
+}
+
+// get returns the response of an address with its body, up to a number of bytes.
+func get(ctx context.Context, transport http.RoundTripper, address string, most int64) (status int, header http.Header, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	w, err := transport.RoundTrip(r)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
-	_, _ = io.CopyN(io.Discard, w.Body, 64<<10)
-	return w.StatusCode, w.Header, w.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(w.Body, most))
+	return w.StatusCode, w.Header, body, errors.Join(err, w.Body.Close())
 }
 
 // dialListener connects to an address in the form of Caddy's listeners; without a host it is on this machine.
@@ -357,7 +364,7 @@ within ` + probeWait.String() + `, else with status 1. It reads no configuration
 			if len(args) > 0 {
 				address = args[0]
 			}
-			status, _, err := get(cmd.Context(), &http.Transport{DisableKeepAlives: true}, address)
+			status, _, _, err := get(cmd.Context(), &http.Transport{DisableKeepAlives: true}, address, mostProbe)
 			if err != nil {
 				return fmt.Errorf("%s doesn't respond: %s", address, reason(err))
 			}

@@ -207,11 +207,19 @@ With - the result is written to standard error, and --json is refused. An interr
 	})
 }
 
+// export writes an archive of the store.
+func (e *commandEnv) export(ctx context.Context, to io.Writer, options archive.ExportOptions) (summary archive.Summary, err error) {
+	if summary, err = archive.Export(ctx, e.db, to, options); err != nil {
+		err = fmt.Errorf("exporting the store: %w", err)
+	}
+	return summary, err
+}
+
 // exportTo exports to standard output and writes the result to standard error.
 func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options archive.ExportOptions) error {
-	summary, err := archive.Export(ctx, e.db, stdout, options)
+	summary, err := e.export(ctx, stdout, options)
 	if err != nil {
-		return fmt.Errorf("exporting the store: %w", err)
+		return err
 	}
 	var line strings.Builder
 	exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
@@ -219,35 +227,23 @@ func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options arc
 	return err
 }
 
-// exportFile exports to a new file, which only this user can read, and removes it if the export fails.
+// exportFile exports to a new file, which only this user can read.
 func (e *commandEnv) exportFile(ctx context.Context, path string, options archive.ExportOptions) (summary archive.Summary, err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return summary, fmt.Errorf("%s exists already; an export never overwrites", path)
-	}
-	if err != nil {
-		return summary, fmt.Errorf("creating the archive: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close(), os.Remove(path))
+	err = createFile(path, "creating the archive", 0o600, func(file io.Writer) (err error) {
+		if !strings.HasSuffix(path, ".gz") {
+			summary, err = e.export(ctx, file, options)
+			return err
 		}
-	}()
-	if strings.HasSuffix(path, ".gz") {
 		compressed := gzip.NewWriter(file)
-		if summary, err = archive.Export(ctx, e.db, compressed, options); err == nil {
-			err = compressed.Close()
+		if summary, err = e.export(ctx, compressed, options); err != nil {
+			return err
 		}
-	} else {
-		summary, err = archive.Export(ctx, e.db, file, options)
+		return compressed.Close()
+	})
+	if errors.Is(err, os.ErrExist) {
+		err = fmt.Errorf("%s exists already; an export never overwrites", path)
 	}
-	if err != nil {
-		return summary, fmt.Errorf("exporting the store: %w", err)
-	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
-		return summary, fmt.Errorf("writing the archive: %w", err)
-	}
-	return summary, nil
+	return summary, err
 }
 
 const reportEvery = 2 * time.Second

@@ -40,70 +40,59 @@ func (f *commandFlags) tryCommand() *cobra.Command {
 		Long: `Asks a model one short question through the configuration's provider, and says why if it fails. It needs no running server. The
 call is charged to the organization, like any other. MODEL is by default the first model of the configuration, and --org may be
 left out while there is one organization.`,
-		Example:               "  $ caddy svc try openai/gpt-6-luna --org org_…",
-		Args:                  cobra.MaximumNArgs(1),
-		DisableFlagsInUseLine: true,
+		Example: "  $ caddy svc try openai/gpt-6-luna --org org_…",
+		Args:    cobra.MaximumNArgs(1),
 	}
 	command.Flags().StringVar(&orgID, "org", "", "the `id` of the organization that pays")
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		trial, err := f.planTrial(cmd, args, orgID)
-		if err != nil {
-			return err
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		names := e.app.ModelNames()
+		model := strings.Join(e.args, "")
+		if model == "" && len(names) > 0 {
+			model = names[0]
 		}
-		tried, err := f.try(cmd.Context(), trial)
-		if err != nil {
-			return err
+		if err := configured("model", model, names); err != nil {
+			return nil, err
 		}
-		return f.write(cmd.OutOrStdout(), tried)
-	}
-	return command
+		organization, err := e.payer(ctx, orgID)
+		if err != nil {
+			return nil, err
+		}
+		tried, err := f.try(ctx, organization, model)
+		if err != nil {
+			return nil, err
+		}
+		return tried, nil
+	})
 }
 
-// trial is a call that is to be tried.
-type trial struct{ orgID, model string }
-
-// planTrial checks the model and the organization of a trial call. It closes the store, because the call opens it again.
-func (f *commandFlags) planTrial(cmd *cobra.Command, args []string, orgID string) (planned trial, err error) {
-	e, err := f.openEnv(cmd.Context(), cmd, args, openExisting)
-	if err != nil {
-		return trial{}, err
-	}
-	defer func() { err = errors.Join(err, e.close()) }()
-	names := e.app.ModelNames()
-	if planned.model = strings.Join(args, ""); planned.model == "" && len(names) > 0 {
-		planned.model = names[0]
-	}
-	if err := configured("model", planned.model, names); err != nil {
-		return trial{}, err
-	}
+// payer returns the id of an organization that exists, the only one's if none is given.
+func (e *commandEnv) payer(ctx context.Context, orgID string) (string, error) {
 	if orgID != "" {
-		planned.orgID = orgID
-		return planned, e.checkOrganization(cmd.Context(), orgID)
+		return orgID, e.checkOrganization(ctx, orgID)
 	}
-	organizations, err := e.db.Organizations.All(cmd.Context())
+	organizations, err := e.db.Organizations.All(ctx)
 	if err != nil {
-		return trial{}, err
+		return "", err
 	}
 	if len(organizations) != 1 {
-		return trial{}, errors.New("--org is needed unless there is exactly one organization; `caddy svc org list` shows them")
+		return "", errors.New("--org is needed unless there is exactly one organization; `caddy svc org list` shows them")
 	}
-	planned.orgID = organizations[0].ID
-	return planned, nil
+	return organizations[0].ID, nil
 }
 
 // try makes a trial call. The error states the cause and the remedy.
-func (f *commandFlags) try(ctx context.Context, t trial) (triedAnswer, error) {
+func (f *commandFlags) try(ctx context.Context, orgID, model string) (triedAnswer, error) {
 	adapted, err := f.adapt()
 	if err != nil {
 		return triedAnswer{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialWait)
 	defer cancel()
-	result, err := caddymodule.TrialCall(ctx, adapted, f.config, t.orgID, t.model, trialQuestion)
+	result, err := caddymodule.TrialCall(ctx, adapted, f.config, orgID, model, trialQuestion)
 	if err != nil {
-		return triedAnswer{}, fmt.Errorf("the call of %s failed: %w", t.model, err)
+		return triedAnswer{}, fmt.Errorf("the call of %s failed: %w", model, err)
 	}
 	return triedAnswer{
-		OrgID: t.orgID, Model: result.Model, Reply: result.Text, ChargedMicros: billing.FormatMicros(result.ChargedMicros),
+		OrgID: orgID, Model: result.Model, Reply: result.Text, ChargedMicros: billing.FormatMicros(result.ChargedMicros),
 	}, nil
 }

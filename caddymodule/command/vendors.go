@@ -1,11 +1,10 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,25 +99,15 @@ func readEndpoints(ctx context.Context, addresses []string) (found []endpointAns
 const maxMetrics = 64 << 20
 
 func readProcess(ctx context.Context, address string) ([]endpointAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialListener(ctx, address)
-	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/metrics", http.NoBody)
+	status, _, text, err := get(ctx, listenerTransport(address), "http://localhost/metrics", maxMetrics)
 	if err != nil {
 		return nil, err
 	}
-	response, err := transport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("responds with status %d", response.StatusCode)
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("responds with status %d", status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(io.LimitReader(response.Body, maxMetrics))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("reading the metrics: %w", err)
 	}
