@@ -28,38 +28,17 @@ type Agent struct {
 	// Handover allows the agent to hand conversations over to people. A message with one of HandoverWords always causes a handover.
 	// HandoverReply is sent if the model has written nothing; empty means that nothing is sent.
 	Handover      bool
-	HandoverWords []string
+	HandoverWords []string `db:"lines"`
 	HandoverReply string
 	// Typing shows customers that their messages were read and that an answer is being written.
 	Typing bool
 	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
-	KnowledgeBaseIDs []string
+	KnowledgeBaseIDs []string `db:"-"`
 	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
 
-var agents = newTable("agents", func(a *Agent) []field {
-	return []field{
-		{"id", &a.ID},
-		{"org_id", &a.OrgID},
-		{"name", &a.Name},
-		{"model", &a.Model},
-		{"instructions", &a.Instructions},
-		{"use_byok", &a.UseBYOK},
-		{"max_tokens", &a.MaxTokens},
-		{"temperature_milli", &a.TemperatureMilli},
-		{"debounce_ms", &a.DebounceMS},
-		{"debounce_max_ms", &a.DebounceMaxMS},
-		{"supersede", &a.Supersede},
-		{"pause_ms", &a.PauseMS},
-		{"handover", &a.Handover},
-		{"handover_words", separated(&a.HandoverWords, "\n")},
-		{"handover_reply", &a.HandoverReply},
-		{"typing", &a.Typing},
-		{"created_at", &a.CreatedAt},
-		{"updated_at", &a.UpdatedAt},
-	}
-})
+var agents = newTable[Agent]("agents", nil)
 
 var listedAgents = `SELECT ` + agents.list("", map[string]string{"instructions": "''"}) + ` FROM agents`
 

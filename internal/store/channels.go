@@ -25,7 +25,7 @@ type Channel struct {
 	Type       string
 	Name       string // unique within the organization
 	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; empty means none
-	AgentID    string // empty means no agent
+	AgentID    string `db:"null"` // empty means no agent
 	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
 	// LostExternalID is the external id that a pending channel lost, see [Channels.TakeOver]. The channel stays pending.
 	LostExternalID string
@@ -34,29 +34,14 @@ type Channel struct {
 	// CredentialsVersion counts the credentials, from 1, so that a refreshed token isn't overwritten.
 	CredentialsVersion int64
 	// Widget is set for channels of type widget, and for no others.
-	Widget *WidgetSettings
+	Widget *WidgetSettings `db:"-"`
 	// Answers are the rules for the assistant on this channel.
-	Answers AnswerRules
+	Answers AnswerRules `db:"-"`
 	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
 
-var channels = newTable("channels", func(c *Channel) []field {
-	return append([]field{
-		{"id", &c.ID},
-		{"org_id", &c.OrgID},
-		{"type", &c.Type},
-		{"name", &c.Name},
-		{"external_id", &c.ExternalID},
-		{"agent_id", nullable(&c.AgentID)},
-		{"state", &c.State},
-		{"lost_external_id", &c.LostExternalID},
-		{"credentials", &c.Credentials},
-		{"credentials_version", &c.CredentialsVersion},
-		{"created_at", &c.CreatedAt},
-		{"updated_at", &c.UpdatedAt},
-	}, answerRules.fields(&c.Answers)...)
-})
+var channels = newTable("channels", func(c *Channel) []field { return answerRules.fields(&c.Answers) })
 
 // Channels reads and writes channels.
 type Channels struct{ db *DB }
@@ -444,15 +429,6 @@ type AnswerRules struct {
 }
 
 // answerRules are the columns of channels that have their rules.
-var answerRules = newTable("channels", func(r *AnswerRules) []field {
-	return []field{
-		{"max_age_minutes", &r.MaxAgeMinutes},
-		{"drafts", &r.Drafts},
-		{"opening_hours", &r.OpeningHours},
-		{"time_zone", &r.TimeZone},
-		{"closed_notice", &r.ClosedNotice},
-		{"media_notice", &r.MediaNotice},
-	}
-})
+var answerRules = newTable[AnswerRules]("channels", nil)
 
 var updateAnswerRules = `UPDATE channels SET ` + assigned(answerRules.columns(), 1) + ` WHERE id = $1`

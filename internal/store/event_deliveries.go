@@ -27,22 +27,7 @@ type EventDelivery struct {
 	CreatedAt, UpdatedAt int64
 }
 
-var eventDeliveries = newTable("event_deliveries", func(d *EventDelivery) []field {
-	return []field{
-		{"event_id", &d.EventID},
-		{"endpoint_id", &d.EndpointID},
-		{"org_id", &d.OrgID},
-		{"type", convert(func() string { return string(d.Type) }, func(column string) { d.Type = EventType(column) })},
-		{"payload", &d.Payload},
-		{"state", &d.State},
-		{"attempts", &d.Attempts},
-		{"run_at", &d.RunAt},
-		{"outcome", &d.Outcome},
-		{"status", &d.Status},
-		{"created_at", &d.CreatedAt},
-		{"updated_at", &d.UpdatedAt},
-	}
-})
+var eventDeliveries = newTable[EventDelivery]("event_deliveries", nil)
 
 // EventDeliveries is the queue of events.
 type EventDeliveries struct{ db *DB }

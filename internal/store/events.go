@@ -112,7 +112,7 @@ const (
 type EventEndpoint struct {
 	ID, OrgID string
 	URL       string
-	Events    []EventType
+	Events    []EventType `db:"-"` // in a column with a space before and after each
 	Secret    []byte
 	// OldSecret also signs, until OldSecretUntil. nil means none.
 	OldSecret      []byte
@@ -125,31 +125,18 @@ type EventEndpoint struct {
 }
 
 var eventEndpoints = newTable("event_endpoints", func(e *EventEndpoint) []field {
-	return []field{
-		{"id", &e.ID},
-		{"org_id", &e.OrgID},
-		{"url", &e.URL},
-		{"events", convert(func() string {
-			var text strings.Builder
-			for _, t := range e.Events {
-				text.WriteString(" " + string(t))
-			}
-			return text.String() + " "
-		}, func(column string) {
-			e.Events = nil
-			for word := range strings.FieldsSeq(column) {
-				e.Events = append(e.Events, EventType(word))
-			}
-		})},
-		{"secret", &e.Secret},
-		{"old_secret", &e.OldSecret},
-		{"old_secret_until", &e.OldSecretUntil},
-		{"state", &e.State},
-		{"reason", &e.Reason},
-		{"failing_since", &e.FailingSince},
-		{"created_at", &e.CreatedAt},
-		{"updated_at", &e.UpdatedAt},
-	}
+	return []field{{"events", convert(func() string {
+		var text strings.Builder
+		for _, t := range e.Events {
+			text.WriteString(" " + string(t))
+		}
+		return text.String() + " "
+	}, func(column string) {
+		e.Events = nil
+		for word := range strings.FieldsSeq(column) {
+			e.Events = append(e.Events, EventType(word))
+		}
+	})}}
 })
 
 // EventEndpoints reads and writes endpoints of events.

@@ -14,34 +14,21 @@ type APIKey struct {
 	ID, OrgID string
 	Name      string // unique among the organization's keys that are not revoked; "" is no name
 	Env       Env
-	Scopes    []string // words without spaces
+	Scopes    []string `db:"words"` // words without spaces
 	Hash      [32]byte // SHA-256 of the raw key
 	Hint      string   // what may be shown of the raw key
 	CreatedAt int64    // epoch milliseconds; 0 when it is written: the transaction's clock
 	ExpiresAt sql.NullInt64
 	RevokedAt sql.NullInt64
-	// CreatedBy is the actor that made the key. CreatedByName is the user's e-mail address, or the name or hint of the key that made it; it
-	// is only read. Empty means unknown.
-	CreatedBy, CreatedByName string
+	CreatedBy string // the actor that made the key
+	// CreatedByName is the user's e-mail address, or the name or hint of the key that made the key; it is only read. Empty means unknown.
+	CreatedByName string `db:"-"`
 }
 
 var apiKeys = newTable("api_keys k", func(k *APIKey) []field {
-	return []field{
-		{"id", &k.ID},
-		{"org_id", &k.OrgID},
-		{"env", &k.Env},
-		{"name", &k.Name},
-		{"scopes", separated(&k.Scopes, " ")},
-		{"hash", convert(func() []byte { return k.Hash[:] }, func(column []byte) { copy(k.Hash[:], column) })},
-		{"hint", &k.Hint},
-		{"created_at", &k.CreatedAt},
-		{"expires_at", &k.ExpiresAt},
-		{"revoked_at", &k.RevokedAt},
-		{"created_by", &k.CreatedBy},
-		{`COALESCE((SELECT users.email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
+	return []field{{`COALESCE((SELECT users.email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
 			(SELECT CASE WHEN maker.name = '' THEN maker.hint ELSE maker.name END FROM api_keys maker
-				WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '')`, computed{&k.CreatedByName}},
-	}
+				WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '')`, computed{&k.CreatedByName}}}
 })
 
 // ErrOutlives is returned for a key that would be valid longer than the key that makes it.
@@ -140,11 +127,7 @@ type ProviderKey struct {
 }
 
 var (
-	providerKeys = newTable("provider_keys", func(k *ProviderKey) []field {
-		return []field{
-			{"org_id", &k.OrgID}, {"provider", &k.Provider}, {"sealed", &k.Sealed}, {"hint", &k.Hint}, {"updated_at", &k.UpdatedAt},
-		}
-	})
+	providerKeys   = newTable[ProviderKey]("provider_keys", nil)
 	putProviderKey = providerKeys.upserts("org_id", "provider")
 )
 

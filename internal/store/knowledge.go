@@ -12,7 +12,7 @@ type KnowledgeBase struct {
 	Name        string // unique within the organization
 	Description string
 	// Documents and Bytes count its documents, failed uploads included. They are read, never written.
-	Documents, Bytes int64
+	Documents, Bytes int64 `db:"-"`
 	// CreatedAt and UpdatedAt are epoch milliseconds. A CreatedAt of 0 becomes the transaction's clock.
 	CreatedAt, UpdatedAt int64
 }
@@ -20,12 +20,6 @@ type KnowledgeBase struct {
 var knowledgeBases = newTable("knowledge_bases b", func(b *KnowledgeBase) []field {
 	const itsDocuments = ` FROM documents d WHERE d.org_id = b.org_id AND d.knowledge_base_id = b.id)`
 	return []field{
-		{"id", &b.ID},
-		{"org_id", &b.OrgID},
-		{"name", &b.Name},
-		{"description", &b.Description},
-		{"created_at", &b.CreatedAt},
-		{"updated_at", &b.UpdatedAt},
 		{`(SELECT count(*)` + itsDocuments, computed{&b.Documents}},
 		{`(SELECT CAST(COALESCE(sum(d.bytes), 0) AS BIGINT)` + itsDocuments, computed{&b.Bytes}},
 	}
@@ -136,22 +130,7 @@ type Document struct {
 	CreatedAt, UpdatedAt int64
 }
 
-var documents = newTable("documents", func(d *Document) []field {
-	return []field{
-		{"id", &d.ID},
-		{"org_id", &d.OrgID},
-		{"knowledge_base_id", &d.KnowledgeBaseID},
-		{"name", &d.Name},
-		{"media_type", &d.MediaType},
-		{"bytes", &d.Bytes},
-		{"state", &d.State},
-		{"chunks_done", &d.ChunksDone},
-		{"chunks_total", &d.ChunksTotal},
-		{"reason", &d.Reason},
-		{"created_at", &d.CreatedAt},
-		{"updated_at", &d.UpdatedAt},
-	}
-})
+var documents = newTable[Document]("documents", nil)
 
 // Chunk is a part of a document, as it is found.
 type Chunk struct {

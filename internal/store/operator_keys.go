@@ -10,7 +10,7 @@ import (
 // OperatorKey is a key of an operator of the service. The raw key is stored nowhere. Times are epoch milliseconds.
 type OperatorKey struct {
 	ID, Name  string
-	Scopes    []string // words without spaces
+	Scopes    []string `db:"words"` // words without spaces
 	Hash      [32]byte // SHA-256 of the raw key
 	Hint      string   // what may be shown of the raw key
 	CreatedBy string   // the actor that made the key
@@ -19,20 +19,7 @@ type OperatorKey struct {
 	ExpiresAt, RevokedAt, UsedAt sql.NullInt64
 }
 
-var operatorKeys = newTable("operator_keys", func(k *OperatorKey) []field {
-	return []field{
-		{"id", &k.ID},
-		{"name", &k.Name},
-		{"scopes", separated(&k.Scopes, " ")},
-		{"hash", convert(func() []byte { return k.Hash[:] }, func(column []byte) { copy(k.Hash[:], column) })},
-		{"hint", &k.Hint},
-		{"created_by", &k.CreatedBy},
-		{"created_at", &k.CreatedAt},
-		{"expires_at", &k.ExpiresAt},
-		{"revoked_at", &k.RevokedAt},
-		{"used_at", &k.UsedAt},
-	}
-})
+var operatorKeys = newTable[OperatorKey]("operator_keys", nil)
 
 // OperatorKeys reads and writes the keys of operators.
 type OperatorKeys struct{ db *DB }

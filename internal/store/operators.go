@@ -18,24 +18,13 @@ type Operator struct {
 	// Scheme is the colours of the pages, light or dark. Empty means the browser's.
 	Scheme string
 	// SecondFactor: the operator has one. It is only read.
-	SecondFactor bool
+	SecondFactor bool `db:"-"`
 }
 
 const roleAdministrator = "administrator"
 
 var operators = newTable("operators o", func(o *Operator) []field {
-	return []field{
-		{"id", &o.ID},
-		{"email", &o.Email},
-		{"role", &o.Role},
-		{"password", &o.Password},
-		{"disabled_at", &o.DisabledAt},
-		{"link_until", &o.LinkUntil},
-		{"scheme", &o.Scheme},
-		{"created_at", &o.CreatedAt},
-		{"updated_at", &o.UpdatedAt},
-		{`EXISTS (SELECT 1 FROM second_factors f WHERE f.org_id = '' AND f.person_id = o.id)`, computed{&o.SecondFactor}},
-	}
+	return []field{{`EXISTS (SELECT 1 FROM second_factors f WHERE f.org_id = '' AND f.person_id = o.id)`, computed{&o.SecondFactor}}}
 })
 
 // Operators reads and writes operators of the service and their sessions. Passwords and sessions follow the rules of [Users] and [Sessions].

@@ -27,7 +27,7 @@ type Organization struct {
 	// organization.
 	LowBalanceMicros, WaitingMinutes int64
 	// ExternalID is the operator's own id of the organization, which no other organization has. It may be empty.
-	ExternalID string
+	ExternalID string `db:"null"`
 	// FirstPlan is the plan that the organization began with.
 	FirstPlan string
 	// SuspensionReason says why a suspended organization is suspended. Empty means no reason was given.
@@ -35,20 +35,7 @@ type Organization struct {
 }
 
 var organizations = newTable("organizations o", func(o *Organization) []field {
-	return []field{
-		{"id", &o.ID},
-		{"name", &o.Name},
-		{"plan", &o.Plan},
-		{"created_at", &o.CreatedAt},
-		{"suspended_at", &o.SuspendedAt},
-		{"retention_days", &o.RetentionDays},
-		{"low_balance_micros", &o.LowBalanceMicros},
-		{"waiting_minutes", &o.WaitingMinutes},
-		{"external_id", nullable(&o.ExternalID)},
-		{"first_plan", &o.FirstPlan},
-		{"suspension_reason", &o.SuspensionReason},
-		{"search_name", convert(func() string { return searchName(o.Name) }, func(string) {})},
-	}
+	return []field{{"search_name", convert(func() string { return searchName(o.Name) }, func(string) {})}}
 })
 
 // DefaultWaitingMinutes is the WaitingMinutes of a new organization.
@@ -317,17 +304,7 @@ type AuditEntry struct {
 	Detail string // free text for a human
 }
 
-var auditLog = newTable("audit_log", func(e *AuditEntry) []field {
-	return []field{
-		{"id", &e.ID},
-		{"at", &e.At},
-		{"actor", &e.Actor},
-		{"action", &e.Action},
-		{"target", &e.Target},
-		{"org_id", &e.OrgID},
-		{"detail", &e.Detail},
-	}
-})
+var auditLog = newTable[AuditEntry]("audit_log", nil)
 
 // QueueAudit writes an entry in the transaction of the recorded change, so that both are committed together.
 func QueueAudit(tx Tx, entry AuditEntry) {

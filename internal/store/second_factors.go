@@ -14,20 +14,11 @@ type SecondFactor struct {
 	// Step is the time step of the last code that was used.
 	Step int64
 	// Recovery are the SHA-256, in hexadecimal, of the recovery codes that weren't used.
-	Recovery  []string
-	CreatedAt int64 // epoch milliseconds
+	Recovery  []string `db:"words"`
+	CreatedAt int64    // epoch milliseconds
 }
 
-var secondFactors = newTable("second_factors", func(f *SecondFactor) []field {
-	return []field{
-		{"org_id", &f.OrgID},
-		{"person_id", &f.PersonID},
-		{"secret", &f.Secret},
-		{"step", &f.Step},
-		{"recovery", separated(&f.Recovery, " ")},
-		{"created_at", &f.CreatedAt},
-	}
-})
+var secondFactors = newTable[SecondFactor]("second_factors", nil)
 
 // SecondFactors reads and writes second factors.
 type SecondFactors struct{ db *DB }

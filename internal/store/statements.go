@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,16 +56,58 @@ func separated(list *[]string, separator string) stored {
 	})
 }
 
-// table has the columns of a table with the fields of T. INSERT, UPDATE, SELECT and Scan are made from them. The texts are written once,
-// when the program starts.
+// member is a field of a struct that is stored in a column.
+type member struct {
+	column string
+	index  int
+	form   string
+}
+
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// membersOf returns the exported fields of a struct with their columns: CreatedAt is stored in created_at. The tag db of a field names another
+// form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words" and "lines" are lists of texts with spaces or
+// line breaks between them.
+func membersOf[T any]() (members []member) {
+	for of := range reflect.TypeFor[T]().Fields() {
+		if form := of.Tag.Get("db"); of.IsExported() && form != "-" {
+			members = append(members, member{strings.ToLower(wordEnd.ReplaceAllString(of.Name, "${1}_$2")), of.Index[0], form})
+		}
+	}
+	return members
+}
+
+// field returns the column with the field of an item.
+func (m member) field(item reflect.Value) field {
+	value := item.Field(m.index).Addr()
+	switch into := value.Interface().(type) {
+	case *[]string:
+		separator := map[string]string{"words": " ", "lines": "\n"}[m.form]
+		return field{m.column, separated(into, separator)}
+	case *[32]byte:
+		return field{m.column, convert(func() []byte { return into[:] }, func(column []byte) { copy(into[:], column) })}
+	}
+	if value.Elem().Kind() != reflect.String {
+		return field{m.column, value.Interface()}
+	}
+	text := value.Convert(reflect.TypeFor[*string]()).Interface().(*string) //nolint:forcetypeassert,errcheck // of any type of text
+	if m.form == "null" {
+		return field{m.column, nullable(text)}
+	}
+	return field{m.column, text}
+}
+
+// table has the columns of a table with the fields of T, see [membersOf]. INSERT, UPDATE, SELECT and Scan are made from them. The texts are
+// written once, when the program starts.
 type table[T any] struct {
-	fields                     func(*T) []field
+	members                    []member
+	more                       func(*T) []field
 	inserts, updates, selected string
 }
 
-// newTable returns a table. name may be followed by an alias, which its columns have in a SELECT.
-func newTable[T any](name string, fields func(*T) []field) table[T] {
-	t := table[T]{fields: fields}
+// newTable returns a table. name may be followed by an alias, which its columns have in a SELECT. more returns further columns; nil means none.
+func newTable[T any](name string, more func(*T) []field) table[T] {
+	t := table[T]{members: membersOf[T](), more: more}
 	plain, alias, aliased := strings.Cut(name, " ")
 	if aliased {
 		alias += "."
@@ -82,6 +125,21 @@ func newTable[T any](name string, fields func(*T) []field) table[T] {
 	t.selected = `SELECT ` + t.list(alias, nil) + ` FROM ` + name
 	return t
 }
+
+// fields returns the columns with the fields of an item.
+func (t table[T]) fields(item *T) []field {
+	value, fields := reflect.ValueOf(item).Elem(), make([]field, len(t.members))
+	for i, m := range t.members {
+		fields[i] = m.field(value)
+	}
+	if t.more != nil {
+		fields = append(fields, t.more(item)...)
+	}
+	return fields
+}
+
+// ScanFields returns a function that scans a row into the fields of a new T in their order, see [membersOf].
+func ScanFields[T any]() func(Row) (T, error) { return table[T]{members: membersOf[T]()}.scan }
 
 // fixedColumns are never updated.
 var fixedColumns = []string{"id", "org_id", "created_at"}

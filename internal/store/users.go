@@ -29,22 +29,7 @@ const roleOwner = "owner"
 
 // people are users and invitations alike.
 var (
-	people = newTable("people", func(u *User) []field {
-		return []field{
-			{"id", &u.ID},
-			{"org_id", &u.OrgID},
-			{"email", &u.Email},
-			{"role", &u.Role},
-			{"active", &u.Active},
-			{"expires_at", &u.ExpiresAt},
-			{"reset_by", &u.ResetBy},
-			{"reset_at", &u.ResetAt},
-			{"language", &u.Language},
-			{"scheme", &u.Scheme},
-			{"created_at", &u.CreatedAt},
-			{"updated_at", &u.UpdatedAt},
-		}
-	})
+	people            = newTable[User]("people", nil)
 	selectUsers       = `SELECT ` + people.list("", map[string]string{"active": "TRUE", "expires_at": "0"}) + ` FROM users`
 	selectInvitations = `SELECT ` + people.list("", map[string]string{
 		"active": "FALSE", "reset_by": "''", "reset_at": "0", "language": "''", "scheme": "''",

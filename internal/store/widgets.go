@@ -31,30 +31,22 @@ type WidgetSettings struct {
 
 // storedWidget is a row of widget_settings as a LEFT JOIN reads it: empty for a channel that is no widget.
 type storedWidget struct {
-	orgID, channelID, origins string
-	spend, perMinute          sql.NullInt64
+	OrgID, ChannelID, Origins           string `db:"null"`
+	DailySpendMicros, RequestsPerMinute sql.NullInt64
 }
 
 var (
-	widgetSettings = newTable("widget_settings w", func(s *storedWidget) []field {
-		return []field{
-			{"org_id", nullable(&s.orgID)},
-			{"channel_id", nullable(&s.channelID)},
-			{"origins", nullable(&s.origins)},
-			{"daily_spend_micros", &s.spend},
-			{"requests_per_minute", &s.perMinute},
-		}
-	})
+	widgetSettings    = newTable[storedWidget]("widget_settings w", nil)
 	putWidgetSettings = widgetSettings.upserts("org_id", "channel_id")
 )
 
 // settings returns the settings, nil if the channel has none.
 func (s *storedWidget) settings() (*WidgetSettings, error) {
-	if s.channelID == "" {
+	if s.ChannelID == "" {
 		return nil, nil //nolint:nilnil // most channels have none
 	}
-	settings := &WidgetSettings{DailySpendMicros: s.spend, RequestsPerMinute: s.perMinute.Int64}
-	if err := json.Unmarshal([]byte(s.origins), &settings.Origins); err != nil {
+	settings := &WidgetSettings{DailySpendMicros: s.DailySpendMicros, RequestsPerMinute: s.RequestsPerMinute.Int64}
+	if err := json.Unmarshal([]byte(s.Origins), &settings.Origins); err != nil {
 		return nil, fmt.Errorf("read the origins of a widget: %w", err)
 	}
 	return settings, nil
@@ -67,8 +59,8 @@ func queueWidgetSettings(tx Tx, orgID, channelID string, settings *WidgetSetting
 		return fmt.Errorf("write the origins of a widget: %w", err)
 	}
 	tx.Queue(1, putWidgetSettings, widgetSettings.values(&storedWidget{
-		orgID: orgID, channelID: channelID, origins: string(origins), spend: settings.DailySpendMicros,
-		perMinute: sql.NullInt64{Int64: settings.RequestsPerMinute, Valid: true},
+		OrgID: orgID, ChannelID: channelID, Origins: string(origins), DailySpendMicros: settings.DailySpendMicros,
+		RequestsPerMinute: sql.NullInt64{Int64: settings.RequestsPerMinute, Valid: true},
 	})...)
 	return nil
 }
@@ -94,7 +86,7 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 		}
 		settings, err := stored.settings()
 		if err == nil {
-			widget = Widget{ChannelID: stored.channelID, OrgID: stored.orgID, Settings: *settings}
+			widget = Widget{ChannelID: stored.ChannelID, OrgID: stored.OrgID, Settings: *settings}
 		}
 		return widget, err
 	}, widgetSettings.selected+` JOIN channels c ON w.org_id = c.org_id AND w.channel_id = c.id WHERE c.id = $1 AND c.type = 'widget'`,
