@@ -203,10 +203,7 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 	if err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, b.db, "sum up calls", func(row store.Row) (s Spend, err error) {
-		err = row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
-		return s, err
-	}, selectSpend, id.OrgID, string(id.Env), after, through, from, until)
+	return store.ReadRows(ctx, b.db, "sum up calls", store.ScanFields[Spend](), selectSpend, id.OrgID, string(id.Env), after, through, from, until)
 }
 
 // Wallet is the balance of an organization in one environment, in micros.
@@ -222,10 +219,8 @@ func (b *Book) Wallet(ctx context.Context, id WalletID) (Wallet, error) {
 	if err := id.validate(); err != nil {
 		return Wallet{}, err
 	}
-	wallet, err := store.ReadRow(ctx, b.db, "read wallet", func(row store.Row) (w Wallet, err error) {
-		err = row.Scan(&w.BalanceMicros, &w.HeldMicros)
-		return w, err
-	}, `SELECT balance_micros, held_micros FROM wallets WHERE org_id = $1 AND env = $2`, id.OrgID, string(id.Env))
+	wallet, err := store.ReadRow(ctx, b.db, "read wallet", store.ScanFields[Wallet](),
+		`SELECT balance_micros, held_micros FROM wallets WHERE org_id = $1 AND env = $2`, id.OrgID, string(id.Env))
 	if errors.Is(err, store.ErrNotFound) {
 		return Wallet{}, nil
 	}

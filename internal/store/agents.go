@@ -188,9 +188,9 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 	if len(agents) == 0 {
 		return nil
 	}
-	type known struct{ agentID, baseID string }
-	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents",
-		Into(func(k *known) []any { return []any{&k.agentID, &k.baseID} }), `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
+	type known struct{ AgentID, BaseID string }
+	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents", ScanFields[known](),
+		`SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
 		WHERE org_id = $1 AND agent_id >= $2 AND agent_id <= $3 ORDER BY agent_id, knowledge_base_id`,
 		orgID, agents[0].ID, agents[len(agents)-1].ID)
 	if err != nil {
@@ -201,8 +201,8 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 		place[agents[i].ID] = i
 	}
 	for _, row := range rows {
-		if i, ok := place[row.agentID]; ok {
-			agents[i].KnowledgeBaseIDs = append(agents[i].KnowledgeBaseIDs, row.baseID)
+		if i, ok := place[row.AgentID]; ok {
+			agents[i].KnowledgeBaseIDs = append(agents[i].KnowledgeBaseIDs, row.BaseID)
 		}
 	}
 	return nil

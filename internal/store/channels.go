@@ -262,10 +262,7 @@ type ChannelTrouble struct {
 // milliseconds.
 func (c Channels) Troubles(ctx context.Context, now int64, limit int) ([]ChannelTrouble, error) {
 	return ReadRows(ctx, c.db, "look for channels that need a person",
-		Into(func(one *ChannelTrouble) []any {
-			return []any{&one.ID, &one.OrgID, &one.Type, &one.State, &one.ExpiresAt}
-		}),
-		selectTroubles, now, limit)
+		ScanFields[ChannelTrouble](), selectTroubles, now, limit)
 }
 
 const selectTroubles = `SELECT id, org_id, type, state, expiry_told FROM channels WHERE (state <> 'active' OR expiry_told > 0)
@@ -292,8 +289,7 @@ func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int
 
 // Types reads the types that channels of any organization have. It reads all channels.
 func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
-	return ReadRows(ctx, c.db, "list the types of channels",
-		Into(func(found *ChannelTypes) []any { return []any{&found.Type, &found.Channels} }),
+	return ReadRows(ctx, c.db, "list the types of channels", ScanFields[ChannelTypes](),
 		`SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
 

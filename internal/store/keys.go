@@ -186,8 +186,7 @@ type IDKeys struct{ db *DB }
 
 // All reads all keys, the oldest first. A store has one, or one more each time all before were lost.
 func (k IDKeys) All(ctx context.Context) ([]IDKey, error) {
-	return ReadRows(ctx, k.db, "read the keys of ids",
-		Into(func(key *IDKey) []any { return []any{&key.Number, &key.Sealed} }), `SELECT number, sealed FROM id_keys ORDER BY number`)
+	return ReadRows(ctx, k.db, "read the keys of ids", ScanFields[IDKey](), `SELECT number, sealed FROM id_keys ORDER BY number`)
 }
 
 // Add stores a key in a transaction. It returns false if the store has another with its number, which may have been added by another

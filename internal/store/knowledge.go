@@ -423,9 +423,5 @@ func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs [
 		FROM chunks c JOIN documents d ON d.org_id = c.org_id AND d.id = c.document_id
 		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN %s AND c.seq IN %s ORDER BY c.seq`,
 		in(&arguments, baseIDs), in(&arguments, seqs))
-	return ReadRows(ctx, c.db, "read chunks",
-		Into(func(chunk *FoundChunk) []any {
-			return []any{&chunk.Seq, &chunk.DocumentID, &chunk.Document, &chunk.KnowledgeBaseID, &chunk.Position, &chunk.Text}
-		}),
-		text, arguments...)
+	return ReadRows(ctx, c.db, "read chunks", ScanFields[FoundChunk](), text, arguments...)
 }

@@ -137,8 +137,7 @@ func (o Organizations) Find(ctx context.Context, text string, rows int) ([]Found
 	if answer, named := strings.CutPrefix(text, "chatcmpl-"); named {
 		call = "call_" + answer
 	}
-	return ReadRows(ctx, o.db, "search",
-		Into(func(f *Found) []any { return []any{&f.Table, &f.ID, &f.OrgID, &f.OrgName} }),
+	return ReadRows(ctx, o.db, "search", ScanFields[Found](),
 		`SELECT 'organizations', id, org_id, name FROM (SELECT id, id AS org_id, name FROM organizations o
 			WHERE `+namedBy+` ORDER BY search_name, id LIMIT $6) AS named
 		UNION ALL SELECT 'api_keys', k.id, o.id, o.name FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.id = $3
@@ -154,8 +153,7 @@ type OrganizationCounts struct{ All, New, Suspended int64 }
 
 // Counts counts the organizations, the ones created since a moment, and the suspended ones.
 func (o Organizations) Counts(ctx context.Context, since int64) (OrganizationCounts, error) {
-	return ReadRow(ctx, o.db, "count organizations",
-		Into(func(c *OrganizationCounts) []any { return []any{&c.All, &c.New, &c.Suspended} }),
+	return ReadRow(ctx, o.db, "count organizations", ScanFields[OrganizationCounts](),
 		`SELECT count(*), count(CASE WHEN created_at >= $1 THEN 1 END), count(suspended_at) FROM organizations`, since)
 }
 
@@ -288,8 +286,7 @@ type Retention struct {
 
 // Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
 func (o Organizations) Retentions(ctx context.Context, page Page) ([]Retention, error) {
-	return readPage(ctx, o.db, "list retentions",
-		Into(func(r *Retention) []any { return []any{&r.OrgID, &r.Days} }),
+	return readPage(ctx, o.db, "list retentions", ScanFields[Retention](),
 		`SELECT id, retention_days FROM organizations WHERE retention_days > 0`, "id", page)
 }
 

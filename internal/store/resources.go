@@ -277,12 +277,7 @@ const selectCounts = `SELECT
 
 // Counts counts them. It reads the tables from end to end: it is for people, not for requests.
 func (db *DB) Counts(ctx context.Context) (Counts, error) {
-	return ReadRow(ctx, db, "count what is stored", Into(func(c *Counts) []any {
-		return []any{
-			&c.Organizations, &c.Suspended, &c.Users, &c.Invited, &c.Keys, &c.Agents, &c.ProviderKeys, &c.KnowledgeBases,
-			&c.Channels, &c.Pending, &c.NeedReauth,
-		}
-	}), selectCounts)
+	return ReadRow(ctx, db, "count what is stored", ScanFields[Counts](), selectCounts)
 }
 
 // processForgotten is the time without a sign of life after which a process counts as ended: four signs are missing.

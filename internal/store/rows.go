@@ -284,7 +284,7 @@ type Finding struct {
 }
 
 // ScanFinding reads the subject and the detail of a finding.
-var ScanFinding = Into(func(f *Finding) []any { return []any{&f.Subject, &f.Detail} })
+var ScanFinding = ScanFields[Finding]()
 
 // ReadFindings reads a table page by page, from the id after another one on, and returns the first findings of a statement for the rows of a
 // page: id > $1 AND id <= $2. A page has the given number of rows on a machine that is quick enough.

@@ -55,7 +55,7 @@ type SessionRecord struct {
 	Role          string
 	SeenAt        int64 // epoch milliseconds, as ExpiresAt and NowMS
 	ExpiresAt     int64
-	NowMS         int64 // the database's clock when the session was read
+	NowMS         int64 `db:"-"` // the database's clock when the session was read
 	Plan          string
 	SuspendedAt   sql.NullInt64
 	// SuspensionReason is [Organization].SuspensionReason.
@@ -65,12 +65,7 @@ type SessionRecord struct {
 
 // ByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
 func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
-	record, err = ReadRow(ctx, s.db, "read a session", Into(func(record *SessionRecord) []any {
-		return []any{
-			&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
-			&record.Plan, &record.SuspendedAt, &record.SuspensionReason, &record.HasOrgModels,
-		}
-	}), `SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason,
+	record, err = ReadRow(ctx, s.db, "read a session", ScanFields[SessionRecord](), `SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason,
 			EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = u.org_id)
 		FROM sessions s JOIN users u ON u.id = s.user_id JOIN organizations o ON o.id = u.org_id WHERE s.hash = $1`, hash[:])
 	if err == nil {
@@ -114,12 +109,7 @@ func (s Sessions) Live(ctx context.Context, orgID, userID string, idle int64) ([
 	if err != nil {
 		return nil, err
 	}
-	return ReadRows(ctx, s.db, "list sessions", func(row Row) (session LiveSession, err error) {
-		var hash []byte
-		err = row.Scan(&hash, &session.Client, &session.CreatedAt, &session.SeenAt, &session.ExpiresAt)
-		copy(session.Hash[:], hash)
-		return session, err
-	}, `SELECT hash, client, created_at, seen_at, expires_at FROM sessions
+	return ReadRows(ctx, s.db, "list sessions", ScanFields[LiveSession](), `SELECT hash, client, created_at, seen_at, expires_at FROM sessions
 		WHERE user_id = $1 AND org_id = $2 AND expires_at > $3 AND seen_at > $4 ORDER BY created_at DESC, hash LIMIT 100`,
 		userID, orgID, now, now-idle)
 }
@@ -145,20 +135,15 @@ type LoginRecord struct {
 
 // ByEmail reads the users with an e-mail address, in order of id. An organization has one with the address, or none.
 func (l Logins) ByEmail(ctx context.Context, email string) ([]LoginRecord, error) {
-	return ReadRows(ctx, l.db, "read logins", scanLogin, loginColumns+` WHERE users.email = $1 ORDER BY users.id`, email)
+	return ReadRows(ctx, l.db, "read logins", ScanFields[LoginRecord](), loginColumns+` WHERE users.email = $1 ORDER BY users.id`, email)
 }
 
 // ByID reads the password of an organization's user, or returns [ErrNotFound].
 func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
-	return ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE users.id = $1 AND users.org_id = $2`, userID, orgID)
+	return ReadRow(ctx, l.db, "read a login", ScanFields[LoginRecord](), loginColumns+` WHERE users.id = $1 AND users.org_id = $2`, userID, orgID)
 }
 
 const loginColumns = `SELECT users.id, users.org_id, o.name, users.password FROM users JOIN organizations o ON o.id = users.org_id`
-
-func scanLogin(row Row) (record LoginRecord, err error) {
-	err = row.Scan(&record.UserID, &record.OrgID, &record.OrgName, &record.Password)
-	return record, err
-}
 
 // loginWindow is how long a window of logins is, in milliseconds; windows are aligned to the database's clock.
 const loginWindow = 60_000

@@ -292,20 +292,17 @@ func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(
 type LinkRecord struct {
 	UserID, OrgID, Purpose string
 	Email                  string
-	Salted                 string // a password of a user with the address, "" for none: see [UserLinks.Use]
+	Salted                 string `db:"-"` // a password of a user with the address, "" for none: see [UserLinks.Use]
 	ExpiresAt              int64  // epoch milliseconds, as NowMS
-	NowMS                  int64  // the database's clock when the link was read
+	NowMS                  int64 `db:"-"` // the database's clock when the link was read
 }
 
 // ByHash reads a one-time link by its SHA-256 hash, and false if there is none.
 func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
-	record, err = ReadRow(ctx, l.db, "read a link",
-		Into(func(record *LinkRecord) []any {
-			return []any{&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email}
-		}),
-		`SELECT l.user_id, l.org_id, 'reset', l.expires_at, users.email
+	record, err = ReadRow(ctx, l.db, "read a link", ScanFields[LinkRecord](),
+		`SELECT l.user_id, l.org_id, 'reset', users.email, l.expires_at
 		FROM user_links l JOIN users ON users.org_id = l.org_id AND users.id = l.user_id WHERE l.hash = $1
-		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
+		UNION ALL SELECT id, org_id, 'invite', email, expires_at FROM invitations WHERE hash = $1`, hash[:])
 	if err != nil {
 		return orAbsent(record, err)
 	}

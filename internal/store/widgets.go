@@ -113,10 +113,7 @@ const dayTurns = `(SELECT id, call_id, state = 'awaiting' AS asking, FALSE AS de
 func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.Time) (ChannelDay, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
-	day, err := ReadRow(ctx, w.db, "add up a channel's calls",
-		Into(func(day *ChannelDay) []any {
-			return []any{&day.SpentMicros, &day.LargestMicros, &day.Asking, &day.Calls}
-		}),
+	day, err := ReadRow(ctx, w.db, "add up a channel's calls", ScanFields[ChannelDay](),
 		`SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
 			count(DISTINCT CASE WHEN t.asking THEN t.id END), count(c.id)
 		FROM `+dayTurns+` AS t LEFT JOIN calls c ON c.id = t.call_id AND c.org_id = $3`,
@@ -151,13 +148,12 @@ const SelectSeqBefore = `WITH RECURSIVE search(bit, seq) AS (
 // WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is younger, then is the
 // balance after its first entry. It is 0 if the wallet has no entries.
 func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
-	type balances struct{ now, then int64 }
-	read, err := ReadRow(ctx, w.db, "read the balances of a day",
-		Into(func(b *balances) []any { return []any{&b.now, &b.then} }),
+	type balances struct{ Now, Then int64 }
+	read, err := ReadRow(ctx, w.db, "read the balances of a day", ScanFields[balances](),
 		`SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = $2), 0), COALESCE(
 			(SELECT balance_micros FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq = number),
 			(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = $2 AND wallet_seq = number), 0)
 		FROM (SELECT CASE WHEN seq > 0 THEN seq ELSE 1 END AS number FROM (`+SelectSeqBefore+`) AS search) AS day`,
 		orgID, string(Live), since.UnixMilli())
-	return read.now, read.then, err
+	return read.Now, read.Then, err
 }
