@@ -391,16 +391,18 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// findDue finds the rows for a sweep: expired holds, expired keys, and tranches without a process.
+// findDue finds the rows for a sweep, oldest first: expired holds, expired keys, and tranches without a process. It locks nothing, because all
+// of them are read again under the locks of their wallets.
 func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
-	if b.due, err = readDueHolds(ctx, tx); err != nil {
+	scanHold := store.Into(func(key *callKey) []any { return []any{&key.wallet.OrgID, &key.wallet.Env, &key.id} })
+	if b.due, err = store.QueryRows(ctx, tx, scanHold, selectDueHolds, tx.Now(), sweepLimit); err != nil {
 		return fmt.Errorf("read due holds: %w", err)
 	}
 	b.held = append(b.held, b.due...)
 	for _, due := range b.due {
 		b.wallets = append(b.wallets, due.wallet)
 	}
-	lapsed, err := readDueTranches(ctx, tx)
+	lapsed, err := store.QueryRows(ctx, tx, store.ScanFields[WalletID](), selectDueTranches, tx.Now(), sweepLimit)
 	if err != nil {
 		return fmt.Errorf("read tranches whose lease is over: %w", err)
 	}
@@ -416,7 +418,12 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
 
 // findDueClaims adds the expired claims to a list of claims to read.
 func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, claims []claimKey) ([]claimKey, error) {
-	keys, err := readDueClaims(ctx, tx, text)
+	keys, err := store.QueryRows(ctx, tx, func(row store.Row) (key claimKey, err error) {
+		var hash []byte
+		err = row.Scan(&key.wallet.OrgID, &key.wallet.Env, &hash)
+		copy(key.hash[:], hash)
+		return key, err
+	}, text, tx.Now(), sweepLimit)
 	if err != nil {
 		return nil, fmt.Errorf("read keys whose time is over: %w", err)
 	}

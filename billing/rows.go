@@ -74,17 +74,6 @@ func queueEnded(tx store.Tx, keys []callKey, books *books) {
 	})
 }
 
-// readDueHolds returns the expired holds, oldest first. It locks nothing, because the holds are read again under the locks of their wallets.
-func readDueHolds(ctx context.Context, tx store.Tx) (due []callKey, err error) {
-	err = tx.Query(ctx, func(row store.Row) error {
-		var key callKey
-		err := row.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.id)
-		due = append(due, key)
-		return err
-	}, selectDueHolds, tx.Now(), int64(sweepLimit))
-	return due, err
-}
-
 // queuePosted reads the transaction that a posting repeats, and the transaction that it corrects.
 func queuePosted(tx store.Tx, p posting, books *books) {
 	key := entryKey{p.kind, p.wallet, p.ref}
@@ -299,22 +288,6 @@ func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 	}, numbers, orgs, envs, hashes)
 }
 
-// readDueClaims returns the keys of expired claims, oldest first. It locks nothing, because the claims are read again under the locks of their
-// wallets.
-func readDueClaims(ctx context.Context, tx store.Tx, text string) (due []claimKey, err error) {
-	err = tx.Query(ctx, func(row store.Row) error {
-		var key claimKey
-		var env string
-		var hash []byte
-		err := row.Scan(&key.wallet.OrgID, &env, &hash)
-		key.wallet.Env = store.Env(env)
-		copy(key.hash[:], hash)
-		due = append(due, key)
-		return err
-	}, text, tx.Now(), int64(sweepLimit))
-	return due, err
-}
-
 // writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may change its call.
 func (b *books) writeClaims(tx store.Tx) {
 	changed := make([]*claimRow, 0, len(b.claims))
@@ -399,18 +372,6 @@ func queueTranches(tx store.Tx, wallets []WalletID, books *books) {
 		wallet.tranches = append(wallet.tranches, t)
 		return nil
 	})
-}
-
-// readDueTranches returns the wallets with tranches of expired leases. It locks nothing, because the tranches are read again under the locks of
-// their wallets.
-func readDueTranches(ctx context.Context, tx store.Tx) (wallets []WalletID, err error) {
-	err = tx.Query(ctx, func(row store.Row) error {
-		var id WalletID
-		err := row.Scan(&id.OrgID, &id.Env)
-		wallets = append(wallets, id)
-		return err
-	}, selectDueTranches, tx.Now(), int64(sweepLimit))
-	return wallets, err
 }
 
 func (b *books) writeTranches(tx store.Tx) {

@@ -143,13 +143,7 @@ func (r *Retention) sweepWallet(ctx context.Context, id WalletID, before int64) 
 			if err := tx.Query(ctx, page, selectOldCalls, id.OrgID, string(id.Env), after, before, retentionRows); err != nil || through == 0 {
 				return err
 			}
-			var ids []string
-			err := tx.Query(ctx, func(row store.Row) error {
-				var id string
-				err := row.Scan(&id)
-				ids = append(ids, id)
-				return err
-			}, deleteFreeCalls, id.OrgID, string(id.Env), after, through)
+			ids, err := store.QueryValues[string](ctx, tx, deleteFreeCalls, id.OrgID, string(id.Env), after, through)
 			store.QueueList(tx, listSizes, deleteAttempts, false, ids, func(values []any, id string) []any { return append(values, id) })
 			if err == nil {
 				deleted += int64(len(ids))

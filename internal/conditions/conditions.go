@@ -149,7 +149,6 @@ func sortKey(c *Condition) string {
 	return fmt.Sprintf("%02d\x00%s\x00%s\x00%s", rank, c.Kind, c.Subject, c.Node)
 }
 
-
 // List reads the conditions that hold, sorted. There are up to [Most] of the whole service and of each process.
 func List(ctx context.Context, db *store.DB) ([]Condition, error) {
 	all, err := store.ReadRows(ctx, db, "list conditions", store.ScanFields[Condition](), `SELECT kind, subject, node, since, text FROM conditions`)

@@ -106,7 +106,7 @@ var (
 	// errBudget is the cause of an attempt that ended because the time of its call was over.
 	errBudget = errors.New("the attempts of the call took longer than max_duration")
 	// errNoEndpoint means that every endpoint of a call was tried.
-	errNoEndpoint error = noKey("No endpoint of the model is left.")
+	errNoEndpoint error = final(OutcomeProviderError, "", "No endpoint of the model is left.")
 	// errSilent is the cause of an attempt that ended because another endpoint may be quicker.
 	errSilent = errors.New("no text came within first_byte_timeout")
 	// errEmpty is the cause of an attempt that ended without an error, without text and without any generated token.

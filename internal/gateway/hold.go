@@ -254,14 +254,14 @@ type transcript struct {
 	Failure *brokenAnswer `json:"failure,omitempty"`
 }
 
-// keptUsage is the stored form of billing.Usage, independent of the names of its fields.
+// keptUsage is the stored form of [billing.Usage].
 type keptUsage struct {
-	Prompt     int64 `json:"prompt"`
-	Completion int64 `json:"completion"`
-	Cached     int64 `json:"cached,omitempty"`
-	Write      int64 `json:"write,omitempty"`
-	LongWrite  int64 `json:"longWrite,omitempty"`
-	Reasoning  int64 `json:"reasoning,omitempty"`
+	PromptTokens         int64 `json:"prompt"`
+	CompletionTokens     int64 `json:"completion"`
+	CachedPromptTokens   int64 `json:"cached,omitempty"`
+	CacheWriteTokens     int64 `json:"write,omitempty"`
+	LongCacheWriteTokens int64 `json:"longWrite,omitempty"`
+	ReasoningTokens      int64 `json:"reasoning,omitempty"`
 }
 
 type brokenAnswer struct {
@@ -284,10 +284,7 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	}
 	t := transcript{
 		ID: c.completionID(), Created: c.started.Unix(), Text: c.delivered.text.String(), FinishReason: c.finish,
-		Usage: keptUsage{
-			usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens, usage.CacheWriteTokens, usage.LongCacheWriteTokens,
-			usage.ReasoningTokens,
-		},
+		Usage: keptUsage(usage),
 	}
 	if f != nil {
 		t.Failure = &brokenAnswer{Outcome: f.Outcome, Message: f.Message, NoRetry: f.NoRetry}
@@ -333,10 +330,7 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 	c.observe(OutcomeReplayed, billing.Usage{}, billing.UsageNone, billing.Settled{})
 	result := &Result{
 		ID: t.ID, Created: t.Created, Model: c.model.ID, FinishReason: t.FinishReason,
-		Usage: billing.Usage{
-			PromptTokens: t.Usage.Prompt, CompletionTokens: t.Usage.Completion, CachedPromptTokens: t.Usage.Cached,
-			CacheWriteTokens: t.Usage.Write, LongCacheWriteTokens: t.Usage.LongWrite, ReasoningTokens: t.Usage.Reasoning,
-		},
+		Usage:         billing.Usage(t.Usage),
 		ChargedMicros: first.Settled.ChargedMicros, BYOK: first.BYOK, Replayed: true,
 	}
 	if c.sink == nil {

@@ -207,15 +207,9 @@ func (c *call) failure(ctx context.Context, err error) *Failure {
 	f := &Failure{Outcome: OutcomeInternalError, Cause: err}
 	switch {
 	case errors.Is(err, billing.ErrInsufficientCredits):
-		return &Failure{
-			Outcome: OutcomeInsufficientCredits, NoRetry: true,
-			Message: "The wallet has too few credits for this call; top it up or lower max_tokens.",
-		}
+		return final(OutcomeInsufficientCredits, "", "The wallet has too few credits for this call; top it up or lower max_tokens.")
 	case errors.Is(err, billing.ErrKeyReused):
-		return &Failure{
-			Outcome: OutcomeKeyReused, NoRetry: true,
-			Message: "This Idempotency-Key was already used with different content.",
-		}
+		return final(OutcomeKeyReused, "", "This Idempotency-Key was already used with different content.")
 	case errors.Is(err, billing.ErrKeyInFlight):
 		return &Failure{
 			Outcome: OutcomeInFlight,
@@ -260,18 +254,15 @@ func (c *call) vendorFailure(err error) *Failure {
 			RetryAfter: overloadedRetryAfter(p.RetryAfter), Cause: err,
 		}
 	case providers.FailureTimeout:
-		return &Failure{
-			Outcome: OutcomeProviderTimeout, Message: "The model provider did not answer in time.", Cause: err,
-		}
+		return &Failure{Outcome: OutcomeProviderTimeout, Message: "The model provider did not answer in time.", Cause: err}
 	case providers.FailureContextTooLong:
 		f := c.contextTooLong()
 		f.Cause = err
 		return f
 	case providers.FailureRequestTooLarge:
-		return &Failure{
-			Outcome: OutcomeRequestTooLarge, Field: "messages", NoRetry: true,
-			Message: "The model provider refused the size of the request.", Cause: err,
-		}
+		f := final(OutcomeRequestTooLarge, "messages", "The model provider refused the size of the request.")
+		f.Cause = err
+		return f
 	case providers.FailureInvalid:
 		if p.Invalid != nil {
 			return &Failure{Outcome: OutcomeInvalidRequest, Field: p.Invalid.Field, Message: p.Invalid.Message, NoRetry: true, Cause: err}
@@ -318,29 +309,17 @@ func clientGone(err error) *Failure {
 	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
 }
 
+// final returns the failure of a request that can't succeed later. field may be empty.
+func final(outcome Outcome, field, message string) *Failure {
+	return &Failure{Outcome: outcome, Field: field, Message: message, NoRetry: true}
+}
+
 func unsupportedModel() *Failure {
-	return &Failure{
-		Outcome: OutcomeUnsupportedModel, Field: "model", NoRetry: true,
-		Message: "The model does not exist or is not enabled for the organization; GET /v1/models lists the enabled ones.",
-	}
+	return final(OutcomeUnsupportedModel, "model",
+		"The model does not exist or is not enabled for the organization; GET /v1/models lists the enabled ones.")
 }
 
 func (c *call) contextTooLong() *Failure {
-	return &Failure{
-		Outcome: OutcomeContextTooLong, Field: "messages", NoRetry: true,
-		Message: fmt.Sprintf("This model's maximum context length is %d tokens, and the messages exceed it.",
-			c.model.ContextWindow),
-	}
-}
-
-// tooFewTokens returns the failure of a request whose max_tokens leaves no room for an answer.
-func tooFewTokens(least int64) *Failure {
-	return &Failure{
-		Outcome: OutcomeInvalidRequest, Field: "max_tokens", NoRetry: true,
-		Message: fmt.Sprintf("max_tokens must be at least %d for this model, because its hidden reasoning counts as output.", least),
-	}
-}
-
-func noKey(message string) *Failure {
-	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
+	return final(OutcomeContextTooLong, "messages",
+		fmt.Sprintf("This model's maximum context length is %d tokens, and the messages exceed it.", c.model.ContextWindow))
 }

@@ -51,10 +51,8 @@ func (c *call) splitStops() error {
 	case size == 0:
 		return nil
 	case size > maxStopBytes:
-		return &Failure{
-			Outcome: OutcomeInvalidRequest, Field: "stop", NoRetry: true,
-			Message: fmt.Sprintf("stop has %d bytes in sequences that the model's provider can't apply; allowed: %d.", size, maxStopBytes),
-		}
+		return final(OutcomeInvalidRequest, "stop",
+			fmt.Sprintf("stop has %d bytes in sequences that the model's provider can't apply; allowed: %d.", size, maxStopBytes))
 	}
 	if err := c.room(c.wholeRoom() + stopNodeBytes*int64(size)); err != nil {
 		return err

@@ -212,7 +212,8 @@ func (c *call) bound(ctx context.Context) error {
 	most, least := &c.upstream.MaxTokens, max(1, c.model.LeastMaxTokens)
 	if asked := c.req.MaxTokens; asked > 0 {
 		if asked < least && c.req.Turn == nil { // for a turn it is raised, because the customer who waits can't change it
-			return tooFewTokens(least)
+			return final(OutcomeInvalidRequest, "max_tokens",
+				fmt.Sprintf("max_tokens must be at least %d for this model, because its hidden reasoning counts as output.", least))
 		}
 		*most = min(*most, max(asked, least))
 	}

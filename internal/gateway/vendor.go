@@ -90,7 +90,7 @@ func (c *call) leaveVendor() {
 func (c *call) upstreamKey(ctx context.Context) (string, error) {
 	switch {
 	case !c.req.BYOK && c.provider.KeyMode == KeyMissing:
-		return "", noKey("No key is configured for this model's provider.")
+		return "", final(OutcomeProviderError, "", "No key is configured for this model's provider.")
 	case !c.req.BYOK:
 		return c.provider.APIKey, nil
 	}
@@ -99,7 +99,7 @@ func (c *call) upstreamKey(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reading the provider key: %w", err)
 	}
 	if !ok {
-		return "", noKey("The organization has no key of its own for this model's provider.")
+		return "", final(OutcomeProviderError, "", "The organization has no key of its own for this model's provider.")
 	}
 	key, err := c.Ring.Open(sealed, vault.ProviderKey(c.req.OrgID, c.provider.Name))
 	if err != nil {

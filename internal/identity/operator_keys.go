@@ -27,6 +27,14 @@ var operatorNouns = []string{
 	"operator_keys",
 }
 
+// operatorScopes has every scope at its position in an [OperatorScopes]: by noun, :read before :write.
+var operatorScopes = func() (all []OperatorScope) {
+	for _, noun := range operatorNouns {
+		all = append(all, OperatorScope(noun+":read"), OperatorScope(noun+":write"))
+	}
+	return all
+}()
+
 // OperatorScopes is a set of operators' scopes. The zero value holds none.
 type OperatorScopes uint32
 
@@ -34,18 +42,7 @@ type OperatorScopes uint32
 const CommandLineScopes = ^OperatorScopes(0)
 
 // bit returns the scope's position in an [OperatorScopes], -1 for an unknown scope.
-func (s OperatorScope) bit() int {
-	noun, verb, _ := strings.Cut(string(s), ":")
-	place := slices.Index(operatorNouns, noun)
-	switch {
-	case place >= 0 && verb == "read":
-		return 2 * place
-	case place >= 0 && verb == "write":
-		return 2*place + 1
-	default:
-		return -1
-	}
-}
+func (s OperatorScope) bit() int { return slices.Index(operatorScopes, s) }
 
 // Known reports whether s is a scope of this version.
 func (s OperatorScope) Known() bool { return s.bit() >= 0 }
@@ -68,13 +65,7 @@ func OperatorScopesOf(scopes ...OperatorScope) OperatorScopes {
 }
 
 // AllOperatorScopes returns every scope by noun, :read before :write.
-func AllOperatorScopes() []OperatorScope {
-	var all []OperatorScope
-	for _, noun := range operatorNouns {
-		all = append(all, OperatorScope(noun+":read"), OperatorScope(noun+":write"))
-	}
-	return all
-}
+func AllOperatorScopes() []OperatorScope { return slices.Clone(operatorScopes) }
 
 // ParseOperatorScopes trims scope names and drops empty and repeated names. It returns a [FieldError] for no names, and a [FieldError] with the
 // known names for an unknown name.

@@ -124,36 +124,30 @@ func (o *Operators) begun(ctx context.Context, token string, err error) (string,
 // new one, as [Operators.SignIn] does. It returns [ErrLinkUsed], a [FieldError] for the password (the link stays valid), [ErrBusy], or the
 // store's error.
 func (o *Operators) UseLink(ctx context.Context, link, password string, from Client) (token string, _ OperatorSession, err error) {
-	hash, ok := tokenHash(link)
+	linkHash, ok := tokenHash(link)
 	if !ok {
 		return "", OperatorSession{}, ErrLinkUsed
 	}
-	operator, err := o.db.Operators.ByLink(ctx, hash)
+	operator, err := o.db.Operators.ByLink(ctx, linkHash)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", OperatorSession{}, ErrLinkUsed
 	}
 	if err != nil {
 		return "", OperatorSession{}, fmt.Errorf("reading a link: %w", err)
 	}
-	token, err = o.setPassword(ctx, operator, password, hash, from, store.Login{})
+	if err := CheckNewPassword(password); err != nil {
+		return o.begun(ctx, "", err)
+	}
+	hash, err := o.passwords.hash(ctx, password, "", knownUser(operator.ID))
+	if err != nil {
+		return o.begun(ctx, "", fmt.Errorf("hashing a password: %w", err))
+	}
+	token, session := newSession(from)
+	err = o.db.Operators.SetPassword(ctx, OperatorActor+operator.Email, operator.ID, operator.Password, hash, linkHash, session)
 	if errors.Is(err, store.ErrNotFound) {
 		err = ErrLinkUsed
 	}
 	return o.begun(ctx, token, err)
-}
-
-func (o *Operators) setPassword(
-	ctx context.Context, operator store.Operator, password string, link [32]byte, from Client, login store.Login,
-) (token string, err error) {
-	if err := CheckNewPassword(password); err != nil {
-		return "", err
-	}
-	hash, err := o.passwords.hash(ctx, password, "", knownUser(operator.ID))
-	if err != nil {
-		return "", fmt.Errorf("hashing a password: %w", err)
-	}
-	token, session := newSession(from)
-	return token, o.db.Operators.SetPassword(ctx, OperatorActor+operator.Email, operator.ID, operator.Password, hash, link, session, login)
 }
 
 // Session returns the session of a token; [ErrNoSession] if it doesn't exist or has ended, or its operator is removed or disabled.

@@ -64,7 +64,7 @@ type channelDeletion struct {
 func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
 	d.done = false
 	// The queue locks a conversation before it writes to it, so nothing is added to a locked one.
-	ids, err := QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
+	ids, err := QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+SkipLocked(tx),
 		d.id, d.orgID, deletedConversations)
 	d.conversations = len(ids)
 	if err != nil || len(ids) > 0 {
@@ -96,7 +96,7 @@ func queueDeletions(tx Tx, conversationIDs []string) {
 // the channel by its foreign key, so a new conversation is either found here or fails. It returns [ErrNotFound] if the channel has been
 // removed.
 func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (deleted bool, err error) {
-	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+lockFreeRows(tx), d.id, d.orgID)
+	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+SkipLocked(tx), d.id, d.orgID)
 	if err == nil && !locked {
 		err = change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
 	}
@@ -111,13 +111,4 @@ func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (delete
 	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
 	QueueAudit(tx, AuditEntry{Actor: d.actor, Action: "channel.delete", Target: d.id, OrgID: d.orgID})
 	return true, nil
-}
-
-// lockFreeRows is [Tx.LockRows] for a SELECT that leaves out rows which others have locked.
-func lockFreeRows(tx Tx) string {
-	lock := tx.LockRows()
-	if lock != "" {
-		lock += " SKIP LOCKED"
-	}
-	return lock
 }

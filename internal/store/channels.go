@@ -103,56 +103,54 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 				return err
 			}
 		}
-		text, arguments, detail := update.statement(tx.Now(), orgID, id)
-		if err := change(ctx, tx, text, arguments...); err != nil {
+		channel, err := channels.lock(ctx, tx, orgID, id)
+		if err != nil {
 			return err
+		}
+		changed := update.apply(&channel)
+		if len(changed) == 0 {
+			return nil
+		}
+		channel.UpdatedAt = tx.Now()
+		channels.queueUpdate(tx, &channel, orgID, id)
+		if update.Credentials != nil {
+			tx.Queue(1, `UPDATE channels SET expiry_told = 0 WHERE id = $1 AND org_id = $2`, id, orgID)
 		}
 		if update.Widget != nil {
 			if err := queueWidgetSettings(tx, orgID, id, update.Widget); err != nil {
 				return err
 			}
 		}
-		if update.Answers != nil {
-			tx.Queue(1, updateAnswerRules, append([]any{id}, answerRules.values(update.Answers)...)...)
-		}
-		if detail == "" {
-			return nil
-		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.update", Target: id, OrgID: orgID, Detail: detail})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.update", Target: id, OrgID: orgID, Detail: strings.Join(changed, " ")})
 		return nil
 	})
 }
 
-// statement returns the statement of the change, and the names of the changed fields. Every combination has the same text, so that it
-// is prepared once.
-func (c ChannelChange) statement(now int64, orgID, id string) (text string, arguments []any, detail string) {
-	var names []string
-	flag := func(name string, set bool) bool {
-		if set {
-			names = append(names, name)
+// apply changes a channel, and returns the names of the changed fields. A channel that lost its external id keeps its state.
+func (c *ChannelChange) apply(channel *Channel) (changed []string) {
+	if c.Name != nil {
+		channel.Name, changed = *c.Name, append(changed, "name")
+	}
+	if c.AgentID != nil {
+		channel.AgentID, changed = *c.AgentID, append(changed, "agent")
+	}
+	if c.State != nil {
+		changed = append(changed, "state")
+		if channel.LostExternalID == "" {
+			channel.State = *c.State
 		}
-		return set
 	}
-	name, agentID, state := orEmpty(c.Name), orEmpty(c.AgentID), orEmpty(c.State)
-	arguments = []any{
-		id, orgID,
-		flag("name", c.Name != nil), name,
-		flag("agent", c.AgentID != nil), orNull(agentID),
-		flag("state", c.State != nil), state,
-		flag("credentials", c.Credentials != nil), c.Credentials,
+	if c.Credentials != nil {
+		channel.Credentials, channel.CredentialsVersion = c.Credentials, channel.CredentialsVersion+1
+		changed = append(changed, "credentials")
 	}
-	flag("widget", c.Widget != nil)
-	flag("answers", c.Answers != nil)
-	arguments = append(arguments, len(names) > 0, now)
-	return `UPDATE channels SET
-		name = CASE WHEN $3 THEN $4 ELSE name END,
-		agent_id = CASE WHEN $5 THEN $6 ELSE agent_id END,
-		state = CASE WHEN $7 AND lost_external_id = '' THEN $8 ELSE state END,
-		credentials = CASE WHEN $9 THEN $10 ELSE credentials END,
-		credentials_version = CASE WHEN $9 THEN credentials_version + 1 ELSE credentials_version END,
-		expiry_told = CASE WHEN $9 THEN 0 ELSE expiry_told END,
-		updated_at = CASE WHEN $11 THEN $12 ELSE updated_at END
-		WHERE id = $1 AND org_id = $2 RETURNING id`, arguments, strings.Join(names, " ")
+	if c.Widget != nil {
+		changed = append(changed, "widget")
+	}
+	if c.Answers != nil {
+		channel.Answers, changed = *c.Answers, append(changed, "answers")
+	}
+	return changed
 }
 
 // SetState changes the state of an organization's channel. It returns [ErrNotFound] if there is none. A pending channel doesn't change to
@@ -426,5 +424,3 @@ type AnswerRules struct {
 
 // answerRules are the columns of channels that have their rules.
 var answerRules = newTable[AnswerRules]("channels", nil)
-
-var updateAnswerRules = `UPDATE channels SET ` + assigned(answerRules.columns(), 1) + ` WHERE id = $1`

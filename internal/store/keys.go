@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -46,7 +47,7 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 		if err != nil {
 			return err
 		}
-		expiresAt, err := expiryWithin(ctx, tx, actor, key)
+		expiresAt, err := expiryWithin(ctx, tx, key.ExpiresAt, `api_keys WHERE id = $1 AND org_id = $2`, actor, key.OrgID)
 		if err != nil {
 			return err
 		}
@@ -60,23 +61,20 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 	})
 }
 
-// expiryWithin returns the expiry of a new key by the rules of [APIKeys.Create].
-func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.NullInt64, error) {
-	if !strings.HasPrefix(actor, "key_") {
-		return key.ExpiresAt, nil
-	}
+// expiryWithin returns the expiry of a new key by the rules of [APIKeys.Create]. maker selects the key that makes it, which may not exist.
+func expiryWithin(ctx context.Context, tx Tx, expiresAt sql.NullInt64, maker string, arguments ...any) (sql.NullInt64, error) {
 	var end, revoked sql.NullInt64
 	err := tx.Query(ctx, func(row Row) error { return row.Scan(&end, &revoked) },
-		`SELECT expires_at, revoked_at FROM api_keys WHERE id = $1 AND org_id = $2`+tx.LockRows(), actor, key.OrgID)
+		`SELECT expires_at, revoked_at FROM `+maker+tx.LockRows(), arguments...)
 	switch {
 	case err != nil:
 		return sql.NullInt64{}, err
-	case revoked.Valid, end.Valid && key.ExpiresAt.Valid && key.ExpiresAt.Int64 > end.Int64:
+	case revoked.Valid, end.Valid && expiresAt.Valid && expiresAt.Int64 > end.Int64:
 		return sql.NullInt64{}, ErrOutlives
-	case end.Valid && !key.ExpiresAt.Valid:
+	case !expiresAt.Valid:
 		return end, nil
 	default:
-		return key.ExpiresAt, nil
+		return expiresAt, nil
 	}
 }
 
@@ -98,17 +96,22 @@ func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
 // Revoke revokes an organization's key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a
 // revoked key.
 func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
-	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		revoked, err := Changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
-			WHERE id = $1 AND org_id = $2 AND revoked_at IS NULL RETURNING id`, keyID, orgID, tx.Now())
-		if err != nil {
-			return err
+	return revoke(ctx, k.db, AuditEntry{Actor: actor, Action: "api_key.revoke", Target: keyID, OrgID: orgID},
+		"api_keys", "id = $1 AND org_id = $2", keyID, orgID)
+}
+
+// revoke revokes the key that a condition selects.
+func revoke(ctx context.Context, db *DB, entry AuditEntry, table, condition string, arguments ...any) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		revoked, err := Changed(ctx, tx, fmt.Sprintf(`UPDATE %s SET revoked_at = $%d WHERE %s AND revoked_at IS NULL RETURNING id`,
+			table, len(arguments)+1, condition), append(arguments, tx.Now())...)
+		if err == nil && !revoked {
+			return change(ctx, tx, `SELECT id FROM `+table+` WHERE `+condition, arguments...)
 		}
-		if !revoked {
-			return change(ctx, tx, `SELECT id FROM api_keys WHERE id = $1 AND org_id = $2`, keyID, orgID)
+		if err == nil {
+			QueueAudit(tx, entry)
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "api_key.revoke", Target: keyID, OrgID: orgID})
-		return nil
+		return err
 	})
 }
 
@@ -136,11 +139,10 @@ type ProviderKeys struct{ db *DB }
 
 // Put sets or replaces a key. It returns [ErrNotFound] for an unknown organization.
 func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) error {
-	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, k.db, func(tx Tx) {
 		key.UpdatedAt = orNow(tx, key.UpdatedAt)
 		tx.Queue(1, putProviderKey, providerKeys.values(&key)...)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "provider_key.put", Target: key.Provider, OrgID: key.OrgID})
-		return nil
 	})
 }
 

@@ -36,18 +36,11 @@ func (k OperatorKeys) Create(ctx context.Context, actor, maker string, key Opera
 		if rows >= MaxOperatorKeys {
 			return ErrLimit
 		}
-		var end, revoked sql.NullInt64
-		err := queryRow(ctx, tx, []any{&end, &revoked}, `SELECT expires_at, revoked_at FROM operator_keys WHERE id = $1`+tx.LockRows(), maker)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		expiresAt, err := expiryWithin(ctx, tx, key.ExpiresAt, `operator_keys WHERE id = $1`, maker)
+		if err != nil {
 			return err
 		}
-		if revoked.Valid || end.Valid && key.ExpiresAt.Valid && key.ExpiresAt.Int64 > end.Int64 {
-			return ErrOutlives
-		}
-		if !key.ExpiresAt.Valid {
-			key.ExpiresAt = end
-		}
-		key.CreatedAt, key.CreatedBy = tx.Now(), actor
+		key.CreatedAt, key.CreatedBy, key.ExpiresAt = tx.Now(), actor, expiresAt
 		operatorKeys.queueInsert(tx, &key)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "operator_key.create", Target: key.ID, Detail: key.Name + ": " + strings.Join(key.Scopes, " "),
@@ -80,23 +73,12 @@ func (k OperatorKeys) ByHash(ctx context.Context, hash [32]byte) (key OperatorKe
 
 // Touch stores that a key is in use.
 func (k OperatorKeys) Touch(ctx context.Context, id string) error {
-	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, k.db, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE operator_keys SET used_at = $2 WHERE id = $1`, id, tx.Now())
-		return nil
 	})
 }
 
 // Revoke revokes a key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a revoked key.
 func (k OperatorKeys) Revoke(ctx context.Context, actor, id string) error {
-	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		revoked, err := Changed(ctx, tx, `UPDATE operator_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`, id, tx.Now())
-		if err != nil {
-			return err
-		}
-		if !revoked {
-			return change(ctx, tx, `SELECT id FROM operator_keys WHERE id = $1`, id)
-		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator_key.revoke", Target: id})
-		return nil
-	})
+	return revoke(ctx, k.db, AuditEntry{Actor: actor, Action: "operator_key.revoke", Target: id}, "operator_keys", "id = $1", id)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -32,12 +33,11 @@ type Operators struct{ db *DB }
 
 // Add adds an operator with a one-time link. It returns [ErrConflict] if the e-mail address is in use.
 func (o Operators) Add(ctx context.Context, actor string, operator Operator, link UserLink) error {
-	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, o.db, func(tx Tx) {
 		operator.CreatedAt, operator.UpdatedAt, operator.LinkUntil = tx.Now(), tx.Now(), tx.Now()+link.Lifetime
 		operators.queueInsert(tx, &operator)
 		tx.Queue(1, `UPDATE operators SET link_hash = $2 WHERE id = $1`, operator.ID, link.Hash[:])
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.add", Target: operator.ID, Detail: operator.Role + ": " + operator.Email})
-		return nil
 	})
 }
 
@@ -154,22 +154,17 @@ func (o Operators) PutLink(ctx context.Context, actor, id string, link UserLink)
 }
 
 // SetPassword replaces the password was of an operator who isn't disabled, uses up a link, and begins a session in the place of all
-// others. It returns [ErrNotFound] if the operator, the password or the link, unless it is zero, is another one by now.
-func (o Operators) SetPassword(ctx context.Context, actor, id, was, password string, link [32]byte, session NewSession, login Login) error {
+// others. It returns [ErrNotFound] if the operator, the password or the link is another one by now.
+func (o Operators) SetPassword(ctx context.Context, actor, id, was, password string, link [32]byte, session NewSession) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		text, arguments := ``, []any{id, was, password, tx.Now()}
-		if link != [32]byte{} {
-			text = ` AND link_until > $4 AND link_hash = $5`
-			arguments = append(arguments, link[:])
-		}
 		err := change(ctx, tx, `UPDATE operators SET password = $3, link_hash = NULL, updated_at = $4
-			WHERE id = $1 AND password = $2 AND disabled_at IS NULL`+text+` RETURNING id`, arguments...)
+			WHERE id = $1 AND password = $2 AND disabled_at IS NULL AND link_until > $4 AND link_hash = $5 RETURNING id`,
+			id, was, password, tx.Now(), link[:])
 		if err != nil {
 			return err
 		}
 		queueEndOperator(tx, id)
 		queueOperatorSession(tx, id, session)
-		login.queueGiveBack(tx)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.set_password", Target: id})
 		return nil
 	})
@@ -179,12 +174,8 @@ func (o Operators) SetPassword(ctx context.Context, actor, id, was, password str
 // removed or disabled, or has another password by now.
 func (o Operators) Begin(ctx context.Context, actor string, operator Operator, renewed string, session NewSession, login Login) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		password := operator.Password
-		if renewed != "" {
-			password = renewed
-		}
 		err := change(ctx, tx, `UPDATE operators SET password = $3 WHERE id = $1 AND password = $2 AND disabled_at IS NULL RETURNING id`,
-			operator.ID, operator.Password, password)
+			operator.ID, operator.Password, cmp.Or(renewed, operator.Password))
 		if err != nil {
 			return err
 		}
@@ -225,10 +216,9 @@ func (o Operators) Session(ctx context.Context, hash [32]byte) (OperatorSession,
 
 // Touch stores that a session is in use, or, with a code, that its operator has just given the second factor.
 func (o Operators) Touch(ctx context.Context, hash [32]byte, code bool) error {
-	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, o.db, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE operator_sessions SET seen_at = $2, second_factor_at = CASE WHEN $3 THEN $2 ELSE second_factor_at END
 			WHERE hash = $1`, hash[:], tx.Now(), code)
-		return nil
 	})
 }
 

@@ -46,7 +46,7 @@ type Organizations struct{ db *DB }
 
 // Create adds an organization. It returns [ErrConflict] if the name, the id or the external id is in use.
 func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
-	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, o.db, func(tx Tx) {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
 		organization.FirstPlan = organization.Plan
@@ -55,7 +55,6 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,
 			Detail: organization.Name,
 		})
-		return nil
 	})
 }
 
@@ -106,18 +105,15 @@ func (o Organizations) Search(ctx context.Context, filter OrganizationFilter, pa
 	if filter.Text != "" {
 		text, arguments = text+` AND `+namedBy, naming(filter.Text)
 	}
-	if filter.ExternalID != "" {
-		arguments = append(arguments, filter.ExternalID)
-		text += ` AND o.external_id = $` + strconv.Itoa(len(arguments))
+	where := func(given bool, condition string, value any) {
+		if given {
+			arguments = append(arguments, value)
+			text += ` AND ` + condition + ` $` + strconv.Itoa(len(arguments))
+		}
 	}
-	if filter.Plan != "" {
-		arguments = append(arguments, filter.Plan)
-		text += ` AND o.plan = $` + strconv.Itoa(len(arguments))
-	}
-	if filter.CreatedSince > 0 {
-		arguments = append(arguments, filter.CreatedSince)
-		text += ` AND o.created_at >= $` + strconv.Itoa(len(arguments))
-	}
+	where(filter.ExternalID != "", `o.external_id =`, filter.ExternalID)
+	where(filter.Plan != "", `o.plan =`, filter.Plan)
+	where(filter.CreatedSince > 0, `o.created_at >=`, filter.CreatedSince)
 	if filter.Suspended != nil {
 		text += map[bool]string{true: ` AND o.suspended_at IS NOT NULL`, false: ` AND o.suspended_at IS NULL`}[*filter.Suspended]
 	}
@@ -201,13 +197,12 @@ func (o Organizations) Models(ctx context.Context, orgID string) (map[string]boo
 // SetModel enables or disables a model for an organization. It returns [ErrNotFound] for an unknown organization. It doesn't check that the
 // model exists: an exception may outlive its model.
 func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string, enabled bool) error {
-	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, o.db, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO org_models (org_id, model, enabled) VALUES ($1, $2, $3)
 			ON CONFLICT (org_id, model) DO UPDATE SET enabled = excluded.enabled`, orgID, model, enabled)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "org_model.set", Target: model, OrgID: orgID, Detail: "enabled=" + strconv.FormatBool(enabled),
 		})
-		return nil
 	})
 }
 
@@ -314,9 +309,8 @@ type AuditLog struct{ db *DB }
 
 // Add writes an entry about something that happened outside the database.
 func (l AuditLog) Add(ctx context.Context, entry AuditEntry) error {
-	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, l.db, func(tx Tx) {
 		QueueAudit(tx, entry)
-		return nil
 	})
 }
 

@@ -293,7 +293,7 @@ type Process struct {
 	// Name identifies the process for the operator.
 	Name string
 	// KeyIDs are the ids of the keys in its master_key, the first key's first.
-	KeyIDs []string
+	KeyIDs []string `db:"words"`
 }
 
 // Processes are the servers and workers that use the store. Commands aren't among them.
@@ -302,21 +302,19 @@ type Processes struct{ db *DB }
 // Announce stores a process as living, and forgets others that have shown no sign of life for a minute. A process calls it every
 // [ProcessInterval], and when it gets other keys.
 func (p Processes) Announce(ctx context.Context, process Process) error {
-	return p.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, p.db, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO processes (id, name, key_ids, seen_at) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO UPDATE SET name = excluded.name, key_ids = excluded.key_ids, seen_at = excluded.seen_at`,
 			process.ID, process.Name, strings.Join(process.KeyIDs, " "), tx.Now())
 		from, to := livingAt(tx.Now())
 		tx.Queue(AnyRows, `DELETE FROM processes WHERE seen_at NOT BETWEEN $1 AND $2`, from, to)
-		return nil
 	})
 }
 
 // End forgets a process, which has ended.
 func (p Processes) End(ctx context.Context, id string) error {
-	return p.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, p.db, func(tx Tx) {
 		tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id)
-		return nil
 	})
 }
 
@@ -327,12 +325,8 @@ func (p Processes) Living(ctx context.Context) ([]Process, error) {
 		return nil, err
 	}
 	from, to := livingAt(now)
-	return ReadRows(ctx, p.db, "read the processes", func(row Row) (process Process, err error) {
-		var ids string
-		err = row.Scan(&process.ID, &process.Name, &ids)
-		process.KeyIDs = strings.Fields(ids)
-		return process, err
-	}, `SELECT id, name, key_ids FROM processes WHERE seen_at BETWEEN $1 AND $2 ORDER BY name, id`, from, to)
+	return ReadRows(ctx, p.db, "read the processes", ScanFields[Process](),
+		`SELECT id, name, key_ids FROM processes WHERE seen_at BETWEEN $1 AND $2 ORDER BY name, id`, from, to)
 }
 
 // livingAt returns the bounds of the last sign of life of a living process. A time ahead comes from a clock that was set back since.

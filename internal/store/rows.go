@@ -103,6 +103,14 @@ func execChanged(ctx context.Context, db *DB, text string, arguments ...any) (do
 	return done && err == nil, err
 }
 
+// execQueued runs statements that queue queues in a transaction of their own.
+func execQueued(ctx context.Context, db *DB, queue func(tx Tx)) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		queue(tx)
+		return nil
+	})
+}
+
 // execAudited runs a statement that returns the changed row, and adds the entry to the audit log. It returns [ErrNotFound] if no row was changed.
 func execAudited(ctx context.Context, db *DB, entry AuditEntry, text string, arguments ...any) error {
 	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -127,14 +135,19 @@ func queryRow(ctx context.Context, tx Tx, into []any, text string, arguments ...
 	return err
 }
 
-// QueryValues reads all rows of a query of one column in a transaction.
-func QueryValues[T any](ctx context.Context, tx Tx, text string, arguments ...any) (values []T, err error) {
+// QueryRows reads all rows of a query in a transaction; scan makes an item of the current row.
+func QueryRows[T any](ctx context.Context, tx Tx, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
 	err = tx.Query(ctx, func(row Row) error {
-		value, err := ScanValue[T](row)
-		values = append(values, value)
+		item, err := scan(row)
+		items = append(items, item)
 		return err
 	}, text, arguments...)
-	return values, err
+	return items, err
+}
+
+// QueryValues is [QueryRows] for a query of one column.
+func QueryValues[T any](ctx context.Context, tx Tx, text string, arguments ...any) (values []T, err error) {
+	return QueryRows(ctx, tx, ScanValue[T], text, arguments...)
 }
 
 // orAbsent turns [ErrNotFound] into false.
@@ -183,6 +196,34 @@ func eachRow[T any](
 			return nil
 		}
 	}
+}
+
+// Column returns a column of rows: what of returns for each item.
+func Column[T, V any](items []T, of func(T) V) []V {
+	column := make([]V, len(items))
+	for i, item := range items {
+		column[i] = of(item)
+	}
+	return column
+}
+
+// Arguments returns a list as arguments of a statement, after the first ones.
+func Arguments[T any](list []T, first ...any) []any {
+	arguments := make([]any, 0, len(first)+len(list))
+	arguments = append(arguments, first...)
+	for _, item := range list {
+		arguments = append(arguments, item)
+	}
+	return arguments
+}
+
+// in appends values to arguments and returns the list of their parameters, for IN.
+func in[T any](arguments *[]any, values []T) string {
+	list := ParameterRows(len(values), 1, len(*arguments))
+	for _, value := range values {
+		*arguments = append(*arguments, value)
+	}
+	return list
 }
 
 // orNow returns a time, or the transaction's clock when it is 0.
@@ -377,13 +418,9 @@ func (w DueWork) Due(ctx context.Context, db *DB, cursor string) (orgs []string,
 func LeaseDue[T any](
 	ctx context.Context, db *DB, w DueWork, selected, orgID string, atMost int, scan func(Row) (T, error), begin func(tx Tx, row *T),
 ) (leased []T, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		leased = nil
-		err := tx.Query(ctx, func(row Row) error {
-			one, err := scan(row)
-			leased = append(leased, one)
-			return err
-		}, selected+` WHERE org_id = $1 AND `+w.waiting+` AND run_at <= $2 ORDER BY run_at LIMIT $3`+SkipLocked(tx), orgID, tx.Now(), atMost)
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) (err error) {
+		leased, err = QueryRows(ctx, tx, scan, selected+` WHERE org_id = $1 AND `+w.waiting+` AND run_at <= $2 ORDER BY run_at LIMIT $3`+
+			SkipLocked(tx), orgID, tx.Now(), atMost)
 		for i := range leased {
 			begin(tx, &leased[i])
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -21,13 +22,9 @@ type Sessions struct{ db *DB }
 // renewed password, unless empty, replaces it. The login's attempts in its windows are given back, and expired sessions are deleted.
 func (s Sessions) Begin(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {
 	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		password := record.Password
-		if renewed != "" {
-			password = renewed
-		}
 		// Setting the password, even to the same value, delays a concurrent change until it can end this session.
 		err := change(ctx, tx, `UPDATE users SET password = $4 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
-			record.UserID, record.OrgID, record.Password, password)
+			record.UserID, record.OrgID, record.Password, cmp.Or(renewed, record.Password))
 		if err != nil {
 			return err
 		}
@@ -76,9 +73,8 @@ func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionReco
 
 // Touch stores that a session is in use. It changes nothing for a session that has ended.
 func (s Sessions) Touch(ctx context.Context, hash [32]byte) error {
-	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, s.db, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE sessions SET seen_at = $2 WHERE hash = $1 AND seen_at < $2`, hash[:], tx.Now())
-		return nil
 	})
 }
 
@@ -116,10 +112,9 @@ func (s Sessions) Live(ctx context.Context, orgID, userID string, idle int64) ([
 
 // EndAll deletes all sessions of a user.
 func (s Sessions) EndAll(ctx context.Context, orgID, userID string) error {
-	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, s.db, func(tx Tx) {
 		queueEndSessions(tx, orgID, userID)
 		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
-		return nil
 	})
 }
 
@@ -176,16 +171,12 @@ func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err
 		login = Login{}
 		minute := tx.Now() / loginWindow * loginWindow
 		for _, bound := range bounds {
-			var count int64
 			window, end := minute, minute+loginWindow
 			if bound.Hourly {
 				window = hourOf(tx)
 				end = window
 			}
-			err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
-				`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
-				ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`,
-				bound.Subject[:], window)
+			count, err := countLogin(ctx, tx, bound.Subject, window)
 			if err != nil {
 				return err
 			}
@@ -202,11 +193,18 @@ func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err
 	return login, err
 }
 
+// countLogin counts an attempt in a window, and returns the new number.
+func countLogin(ctx context.Context, tx Tx, subject [32]byte, window int64) (count int64, err error) {
+	err = tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
+		`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
+		ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], window)
+	return count, err
+}
+
 // GiveBack uncounts an attempt without a check of its password.
 func (l Logins) GiveBack(ctx context.Context, login Login) error {
-	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return execQueued(ctx, l.db, func(tx Tx) {
 		login.queueGiveBack(tx)
-		return nil
 	})
 }
 
@@ -228,10 +226,7 @@ func hourOf(tx Tx) int64 { return (tx.Now()/failureWindow + 1) * failureWindow }
 // with the address; without one it is only counted.
 func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []LoginRecord, address string) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var count int64
-		err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
-			`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
-			ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], hourOf(tx))
+		count, err := countLogin(ctx, tx, subject, hourOf(tx))
 		if err != nil {
 			return err
 		}

@@ -117,10 +117,10 @@ func newTable[T any](name string, more func(*T) []field) table[T] {
 	var changing []string
 	for _, column := range columns {
 		if !slices.Contains(fixedColumns, column) {
-			changing = append(changing, column)
+			changing = append(changing, column+` = $`+strconv.Itoa(len(changing)+1))
 		}
 	}
-	t.updates = `UPDATE ` + plain + ` SET ` + assigned(changing, 0) +
+	t.updates = `UPDATE ` + plain + ` SET ` + strings.Join(changing, ", ") +
 		` WHERE id = $` + strconv.Itoa(len(changing)+1) + ` AND org_id = $` + strconv.Itoa(len(changing)+2)
 	t.selected = `SELECT ` + t.list(alias, nil) + ` FROM ` + name
 	return t
@@ -166,15 +166,6 @@ func (t table[T]) list(alias string, instead map[string]string) string {
 			expression = other + ` AS ` + field.column
 		}
 		list = append(list, expression)
-	}
-	return strings.Join(list, ", ")
-}
-
-// assigned returns the assignments of an UPDATE. Their parameters are numbered after the first skip ones.
-func assigned(columns []string, skip int) string {
-	list := make([]string, len(columns))
-	for i, column := range columns {
-		list[i] = column + ` = $` + strconv.Itoa(skip+i+1)
 	}
 	return strings.Join(list, ", ")
 }
@@ -425,15 +416,6 @@ func cutColumn[T any](arguments []any, width int, column []T, rows int) (rest []
 	return column[rows:]
 }
 
-// Column returns a column of rows: what of returns for each item.
-func Column[T, V any](items []T, of func(T) V) []V {
-	column := make([]V, len(items))
-	for i, item := range items {
-		column[i] = of(item)
-	}
-	return column
-}
-
 // ParameterRows writes rows of columns parameters, numbered after the first skip ones: ($1,$2) for rows of one column, VALUES
 // ($1,$2),($3,$4) for others.
 func ParameterRows(rows, columns, skip int) string {
@@ -453,25 +435,6 @@ func ParameterRows(rows, columns, skip int) string {
 		text = strconv.AppendInt(append(text, '$'), int64(skip+i+1), 10)
 	}
 	return string(append(text, ')'))
-}
-
-// Arguments returns a list as arguments of a statement, after the first ones.
-func Arguments[T any](list []T, first ...any) []any {
-	arguments := make([]any, 0, len(first)+len(list))
-	arguments = append(arguments, first...)
-	for _, item := range list {
-		arguments = append(arguments, item)
-	}
-	return arguments
-}
-
-// in appends values to arguments and returns the list of their parameters, for IN.
-func in[T any](arguments *[]any, values []T) string {
-	list := ParameterRows(len(values), 1, len(*arguments))
-	for _, value := range values {
-		*arguments = append(*arguments, value)
-	}
-	return list
 }
 
 // EachExact cuts items into pieces of the sizes, for statements that must name each item once. use gets the place of the

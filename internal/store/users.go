@@ -228,8 +228,8 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salte
 	if err != nil {
 		return user, err
 	}
-	passwords, err := QueryValues[string](ctx, tx, saltedPassword, email)
-	if err == nil && firstOf(passwords) != salted {
+	shared, err := QueryValues[string](ctx, tx, saltedPassword, email)
+	if err == nil && shared[0] != salted {
 		err = ErrSalt
 	}
 	if err != nil {
@@ -245,15 +245,8 @@ func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password, salte
 		user.ID, user.OrgID, user.Email, user.Role, password, user.CreatedAt, tx.Now())
 }
 
-// saltedPassword reads the password with the salt that all users with the address $1 share.
-const saltedPassword = `SELECT password FROM users WHERE email = $1 ORDER BY id LIMIT 1`
-
-func firstOf(texts []string) string {
-	if len(texts) == 0 {
-		return ""
-	}
-	return texts[0]
-}
+// saltedPassword reads the password with the salt that all users with the address $1 share, or an empty text if there are no such users.
+const saltedPassword = `SELECT COALESCE((SELECT password FROM users WHERE email = $1 ORDER BY id LIMIT 1), '')`
 
 // UserLink is a one-time link that lets a user set a password.
 type UserLink struct {
@@ -294,7 +287,7 @@ type LinkRecord struct {
 	Email                  string
 	Salted                 string `db:"-"` // a password of a user with the address, "" for none: see [UserLinks.Use]
 	ExpiresAt              int64  // epoch milliseconds, as NowMS
-	NowMS                  int64 `db:"-"` // the database's clock when the link was read
+	NowMS                  int64  `db:"-"` // the database's clock when the link was read
 }
 
 // ByHash reads a one-time link by its SHA-256 hash, and false if there is none.
@@ -306,12 +299,10 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 	if err != nil {
 		return orAbsent(record, err)
 	}
-	salted, err := ReadRows(ctx, l.db, "read a salt", ScanValue[string], saltedPassword, record.Email)
-	if err != nil {
-		return record, false, err
+	record.Salted, err = ReadRow(ctx, l.db, "read a salt", ScanValue[string], saltedPassword, record.Email)
+	if err == nil {
+		record.NowMS, err = l.db.Now(ctx)
 	}
-	record.Salted = firstOf(salted)
-	record.NowMS, err = l.db.Now(ctx)
 	return record, err == nil, err
 }
 
