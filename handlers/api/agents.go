@@ -37,17 +37,15 @@ var (
 		"Get an agent")), (*Deps).getAgent)
 	UpdateAgent = operation(answering(usualAgent, members("updateAgent", "PATCH /agents/{id}", identity.AgentsWrite,
 		"Change an agent")), (*Deps).updateAgent)
-	DeleteAgent = operation(members("deleteAgent", "DELETE /agents/{id}", identity.AgentsWrite,
+	DeleteAgent = operationOf(members("deleteAgent", "DELETE /agents/{id}", identity.AgentsWrite,
 		"Delete an agent; its channels have no agent then"), (*Deps).deleteAgent)
-	TryAgent = operation(streaming(testKeys(members("tryAgent", "POST /agents/{id}/playground", identity.ChatWrite,
+	TryAgent = operationOf(streaming(testKeys(members("tryAgent", "POST /agents/{id}/playground", identity.ChatWrite,
 		"Try an agent: its answer as a stream in the form of /v1/chat/completions, charged like any call"))), (*Deps).tryAgent)
 )
 
 var agentOperations = []Operation{CreateAgent, ListAgents, ListAgentModels, GetAgent, UpdateAgent, DeleteAgent, TryAgent}
 
-func (d *Deps) createAgent(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body agentCreation },
-) (*endpoint.JSON[AgentObject], error) {
+func (d *Deps) createAgent(ctx context.Context, principal *identity.Principal, in *struct{ Body agentCreation }) (*AgentObject, error) {
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: principal.OrgID, CreatedAt: d.Now().UnixMilli()}
 	agent.UpdatedAt = agent.CreatedAt
 	if err := in.Body.change().apply(&agent); err != nil {
@@ -62,19 +60,19 @@ func (d *Deps) createAgent(
 	if err := d.DB.Agents.Create(ctx, principal.Actor(), agent); err != nil {
 		return nil, agentConflict(err, handlers.Internal(fmt.Errorf("creating an agent: %w", err)))
 	}
-	return endpoint.Answer(showAgent(&agent)), nil
+	return new(showAgent(&agent)), nil
 }
 
 func (d *Deps) listAgents(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AgentSummaryObject], error) {
 	return listRows(ctx, principal, in, d.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
 }
 
-func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[AgentObject], error) {
+func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*AgentObject, error) {
 	return getRow(ctx, d, principal, store.OwnedAgents, in.ID, d.DB.Agents.ByID, showAgent)
 }
 
 // updateAgent changes only the fields that the body names, so that another request may change other fields at the same time.
-func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[AgentObject], error) {
+func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*AgentObject, error) {
 	agent, err := d.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
@@ -362,7 +360,7 @@ type agentModelsObject struct {
 }
 
 // listAgentModels lists what [v1.Models] does, for login sessions, which /v1 does not accept.
-func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[agentModelsObject], error) {
+func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*agentModelsObject, error) {
 	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
@@ -373,7 +371,7 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 			models.Data = append(models.Data, showAgentModel(&model))
 		}
 	}
-	return endpoint.Answer(models), nil
+	return new(models), nil
 }
 
 func showAgentModel(model *gateway.Model) AgentModelObject {

@@ -182,8 +182,21 @@ func serve(d *Deps) *endpoint.Server {
 // Operation is an operation of the organization API.
 type Operation = endpoint.Any[*Deps]
 
-// operation makes an operation of its description and the method that does it.
-func operation[I, O any](
+// operation makes an operation of its description and the method that does it and returns the answer's body.
+func operation[I, T any](
+	o endpoint.Operation, do func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*T, error),
+) endpoint.Op[*Deps, I, endpoint.JSON[T]] {
+	return operationOf(o, func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*endpoint.JSON[T], error) {
+		body, err := do(d, ctx, principal, in)
+		if err != nil {
+			return nil, err
+		}
+		return endpoint.Answer(*body), nil
+	})
+}
+
+// operationOf is [operation] for a method that returns another answer than a body with the usual status.
+func operationOf[I, O any](
 	o endpoint.Operation, do func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) endpoint.Op[*Deps, I, O] {
 	return endpoint.Op[*Deps, I, O]{Operation: o, Do: do}
@@ -312,7 +325,7 @@ type idAndBody[T any] struct {
 type pageInput = struct{ endpoint.PageQuery }
 
 // pageOf is the answer of a list.
-type pageOf[T any] = endpoint.JSON[endpoint.ListObject[T]]
+type pageOf[T any] = endpoint.ListObject[T]
 
 // listRows returns a page of the organization's rows.
 func listRows[Row, T any](
@@ -334,12 +347,12 @@ func listRows[Row, T any](
 func getRow[Row, T any](
 	ctx context.Context, d *Deps, principal *identity.Principal, kind store.OwnedKind, id string,
 	byID func(ctx context.Context, orgID, id string) (Row, error), show func(*Row) T,
-) (*endpoint.JSON[T], error) {
+) (*T, error) {
 	row, err := byID(ctx, principal.OrgID, id)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, kind, id, err)
 	}
-	return endpoint.Answer(show(&row)), nil
+	return new(show(&row)), nil
 }
 
 // change applies a change of one row of the organization, such as its deletion.

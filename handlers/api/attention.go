@@ -24,16 +24,12 @@ type StandingQuery struct {
 	Code      string `query:"code"      maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only with this attention"`
 }
 
-func (d *Deps) retryConversation(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) retryConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	err := d.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
 	return d.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
 }
 
-func (d *Deps) dismissConversation(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) dismissConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	err := d.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
 	return d.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
 }
@@ -41,7 +37,7 @@ func (d *Deps) dismissConversation(
 // afterCare returns the conversation after a change that ended with err. nothing is the message if there was nothing to change.
 func (d *Deps) afterCare(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
-) (*endpoint.JSON[ConversationObject], error) {
+) (*ConversationObject, error) {
 	switch {
 	case errors.Is(err, inbox.ErrEnded):
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: nothing, Cause: err}
@@ -82,9 +78,7 @@ type conversationsChange struct {
 }
 
 // actOnConversations changes a page of the conversations that a list with attention shows.
-func (d *Deps) actOnConversations(
-	ctx context.Context, principal *identity.Principal, in *standingInput,
-) (*endpoint.JSON[conversationsChange], error) {
+func (d *Deps) actOnConversations(ctx context.Context, principal *identity.Principal, in *standingInput) (*conversationsChange, error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
@@ -103,7 +97,7 @@ func (d *Deps) actOnConversations(
 	if last != "" {
 		answer.NextCursor = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
 	}
-	return endpoint.Answer(answer), nil
+	return new(answer), nil
 }
 
 type resendInput struct {
@@ -119,9 +113,7 @@ type resendWish struct {
 }
 
 // resendMessage queues a message again. Whatever would make the platform refuse it is checked before.
-func (d *Deps) resendMessage(
-	ctx context.Context, principal *identity.Principal, in *resendInput,
-) (*endpoint.JSON[MessageObject], error) {
+func (d *Deps) resendMessage(ctx context.Context, principal *identity.Principal, in *resendInput) (*MessageObject, error) {
 	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
 	if err != nil {
 		return nil, err
@@ -151,7 +143,7 @@ func (d *Deps) resendMessage(
 	if message, err = d.outgoing(ctx, principal, in); err != nil {
 		return nil, err
 	}
-	return endpoint.Answer(showMessage(&message)), nil
+	return new(showMessage(&message)), nil
 }
 
 func (d *Deps) outgoing(ctx context.Context, principal *identity.Principal, in *resendInput) (inbox.Message, error) {
@@ -169,18 +161,14 @@ func (d *Deps) outgoing(ctx context.Context, principal *identity.Principal, in *
 	return message, nil
 }
 
-func (d *Deps) blockCustomer(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) blockCustomer(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Block); err != nil {
 		return nil, err
 	}
 	return d.getConversation(ctx, principal, in)
 }
 
-func (d *Deps) unblockCustomer(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) unblockCustomer(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Unblock); err != nil {
 		return nil, err
 	}
@@ -272,7 +260,7 @@ func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *dea
 			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
 		}
 	}
-	return endpoint.Answer(list), nil
+	return new(list), nil
 }
 
 type retriedTurn struct {
@@ -281,7 +269,7 @@ type retriedTurn struct {
 }
 
 // retryTurn never charges a turn twice: the model's answer is kept under the turn's id.
-func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[retriedTurn], error) {
+func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*retriedTurn, error) {
 	err := d.Conversations.Retry(ctx, principal.Actor(), in.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, inbox.ErrEnded):
@@ -291,5 +279,5 @@ func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in 
 	case err != nil:
 		return nil, handlers.Internal(fmt.Errorf("retrying a turn: %w", err))
 	}
-	return endpoint.Answer(retriedTurn{in.ID, true}), nil
+	return new(retriedTurn{in.ID, true}), nil
 }

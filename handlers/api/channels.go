@@ -32,7 +32,7 @@ var (
 		"Get a channel")), (*Deps).getChannel)
 	UpdateChannel = operation(administrators("updateChannel", "PATCH /channels/{id}", identity.ChannelsWrite,
 		"Change a channel or its credentials"), (*Deps).updateChannel)
-	DeleteChannel = operation(administrators("deleteChannel", "DELETE /channels/{id}", identity.ChannelsWrite,
+	DeleteChannel = operationOf(administrators("deleteChannel", "DELETE /channels/{id}", identity.ChannelsWrite,
 		"Delete a channel"), (*Deps).deleteChannel)
 	ListTemplates = operation(members("listTemplates", "GET /channels/{id}/templates", identity.ChannelsRead,
 		"List the templates that a channel's platform has approved"), (*Deps).listTemplates)
@@ -44,9 +44,7 @@ var channelOperations = []Operation{CreateChannel, ListChannels, GetChannel, Upd
 
 // createChannel stores the channel before it calls the platform, so that a request beyond the plan's limit or with a taken name
 // causes no call.
-func (d *Deps) createChannel(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
-) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) createChannel(ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation }) (*ChannelObject, error) {
 	channel, credentials, err := in.Body.channel(d.Catalog, principal.OrgID)
 	if err != nil {
 		return nil, err
@@ -81,7 +79,7 @@ func (d *Deps) createChannel(
 		// The channel is there, and can be verified again.
 		d.Logger.Error("a new channel could not be activated", "channel", channel.ID, "error", err)
 	}
-	return endpoint.Answer(d.showChannel(&channel)), nil
+	return new(d.showChannel(&channel)), nil
 }
 
 func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[ChannelObject], error) {
@@ -92,7 +90,7 @@ func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, 
 	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
 }
 
-func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ChannelObject, error) {
 	show, err := d.channelShower(ctx, principal)
 	if err != nil {
 		return nil, err
@@ -118,9 +116,7 @@ func (d *Deps) channelShower(ctx context.Context, principal *identity.Principal)
 	}, nil
 }
 
-func (d *Deps) updateChannel(
-	ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange],
-) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) updateChannel(ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange]) (*ChannelObject, error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
@@ -168,7 +164,7 @@ func (d *Deps) deleteChannel(ctx context.Context, principal *identity.Principal,
 }
 
 // verifyChannel calls the platform again for a channel that isn't active. The result is the state in the answer.
-func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ChannelObject, error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)

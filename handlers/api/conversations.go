@@ -127,11 +127,11 @@ var (
 		"List the conversations, oldest first unless order says otherwise"), (*Deps).listConversations)
 	GetConversation = operation(members("getConversation", "GET /conversations/{id}", identity.ConversationsRead,
 		"Get a conversation"), (*Deps).getConversation)
-	DeleteConversation = operation(members("deleteConversation", "DELETE /conversations/{id}", identity.ConversationsWrite,
+	DeleteConversation = operationOf(members("deleteConversation", "DELETE /conversations/{id}", identity.ConversationsWrite,
 		"Erase a conversation: everything that is stored about the customer"), (*Deps).deleteConversation)
 	ListMessages = operation(members("listMessages", "GET /conversations/{id}/messages", identity.ConversationsRead,
 		"List a conversation's messages of both directions, oldest first unless order says otherwise"), (*Deps).listMessages)
-	SendMessage = operation(reading(maxMessageBody, members("sendMessage", "POST /conversations/{id}/messages", identity.ConversationsWrite,
+	SendMessage = operationOf(reading(maxMessageBody, members("sendMessage", "POST /conversations/{id}/messages", identity.ConversationsWrite,
 		"Write to the customer as a human")), (*Deps).sendMessage)
 	HandOver = operation(acting(members("handOver", "POST /conversations/{id}/handover", identity.ConversationsWrite,
 		"Take a conversation from the agent")), (*Deps).handOver)
@@ -143,13 +143,13 @@ var (
 		"Let the agent answer the customer again")), (*Deps).unblockCustomer)
 	ListDrafts = operation(members("listDrafts", "GET /conversations/{id}/drafts", identity.ConversationsRead,
 		"List the answers that the agent proposes: one, or none"), (*Deps).listDrafts)
-	SendDraft = operation(members("sendDraft", "POST /conversations/{id}/drafts/{draftId}/send", identity.ConversationsWrite,
+	SendDraft = operationOf(members("sendDraft", "POST /conversations/{id}/drafts/{draftId}/send", identity.ConversationsWrite,
 		"Send a proposed answer, as it is or changed"), (*Deps).sendDraft)
-	DiscardDraft = operation(members("discardDraft", "DELETE /conversations/{id}/drafts/{draftId}", identity.ConversationsWrite,
+	DiscardDraft = operationOf(members("discardDraft", "DELETE /conversations/{id}/drafts/{draftId}", identity.ConversationsWrite,
 		"Discard a proposed answer"), (*Deps).discardDraft)
-	GetFile = operation(containing(fileContent(), members("getFile", "GET /conversations/{id}/files/{fileId}", identity.ConversationsRead,
+	GetFile = operationOf(containing(fileContent(), members("getFile", "GET /conversations/{id}/files/{fileId}", identity.ConversationsRead,
 		"Get a file that the customer sent, or was sent")), (*Deps).getFile)
-	ExportConversation = operation(containing(exportContent, members("exportConversation", "GET /conversations/{id}/export",
+	ExportConversation = operationOf(containing(exportContent, members("exportConversation", "GET /conversations/{id}/export",
 		identity.ConversationsRead, "Get everything that is stored about the customer, as one file")), (*Deps).exportConversation)
 	RetryConversation = operation(acting(members("retryConversation", "POST /conversations/{id}/retry", identity.ConversationsWrite,
 		"Let the agent answer again what stands unanswered")), (*Deps).retryConversation)
@@ -180,7 +180,7 @@ type conversationQuery struct {
 
 func (d *Deps) listConversations(
 	ctx context.Context, principal *identity.Principal, in *conversationQuery,
-) (*endpoint.JSON[endpoint.ListObject[ConversationObject]], error) {
+) (*endpoint.ListObject[ConversationObject], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (d *Deps) listConversations(
 	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, d.showConversation), nil
 }
 
-func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	return getRow(ctx, d, principal, store.OwnedConversations, in.ID, d.Conversations.Conversation, d.showConversation)
 }
 
@@ -204,18 +204,14 @@ func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Princ
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.DeleteConversation)
 }
 
-func (d *Deps) handOver(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) handOver(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandOver); err != nil {
 		return nil, err
 	}
 	return d.getConversation(ctx, principal, in)
 }
 
-func (d *Deps) handBack(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[ConversationObject], error) {
+func (d *Deps) handBack(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandBack); err != nil {
 		return nil, err
 	}
@@ -252,9 +248,7 @@ type messagesInput struct {
 	Order string `query:"order" enum:"oldest,newest" default:"oldest" doc:"newest: the newest message comes first"`
 }
 
-func (d *Deps) listMessages(
-	ctx context.Context, principal *identity.Principal, in *messagesInput,
-) (*endpoint.JSON[endpoint.ListObject[MessageObject]], error) {
+func (d *Deps) listMessages(ctx context.Context, principal *identity.Principal, in *messagesInput) (*endpoint.ListObject[MessageObject], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err

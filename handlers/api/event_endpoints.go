@@ -113,7 +113,7 @@ var (
 		"Get an event endpoint"), (*Deps).getEventEndpoint)
 	UpdateEventEndpoint = operation(administrators("updateEventEndpoint", "PATCH /event-endpoints/{id}", identity.EventEndpointsWrite,
 		"Change an event endpoint, or make a disabled one active again"), (*Deps).updateEventEndpoint)
-	DeleteEventEndpoint = operation(administrators("deleteEventEndpoint", "DELETE /event-endpoints/{id}", identity.EventEndpointsWrite,
+	DeleteEventEndpoint = operationOf(administrators("deleteEventEndpoint", "DELETE /event-endpoints/{id}", identity.EventEndpointsWrite,
 		"Delete an event endpoint with its deliveries"), (*Deps).deleteEventEndpoint)
 	RotateEventSecret = operation(administrators("rotateEventSecret", "POST /event-endpoints/{id}/rotate-secret", identity.EventEndpointsWrite,
 		"Replace an event endpoint's secret; the old one signs for another 24 hours, too"), (*Deps).rotateEventSecret)
@@ -130,7 +130,7 @@ var eventEndpointOperations = []Operation{
 
 func (d *Deps) createEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body eventEndpointCreation },
-) (*endpoint.JSON[eventEndpointSecret], error) {
+) (*eventEndpointSecret, error) {
 	if err := d.checkEventURL(in.Body.URL); err != nil {
 		return nil, err
 	}
@@ -159,29 +159,25 @@ func (d *Deps) checkEventURL(address string) error {
 }
 
 // withEventSecret returns the current state of an endpoint, with a secret that was made for it.
-func (d *Deps) withEventSecret(
-	ctx context.Context, principal *identity.Principal, id, secret string,
-) (*endpoint.JSON[eventEndpointSecret], error) {
+func (d *Deps) withEventSecret(ctx context.Context, principal *identity.Principal, id, secret string) (*eventEndpointSecret, error) {
 	row, err := d.DB.EventEndpoints.ByID(ctx, principal.OrgID, id)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
 	}
-	return endpoint.Answer(eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}), nil
+	return new(eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}), nil
 }
 
 func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
 	return listRows(ctx, principal, in, d.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, d.showEventEndpoint)
 }
 
-func (d *Deps) getEventEndpoint(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[EventEndpointObject], error) {
+func (d *Deps) getEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*EventEndpointObject, error) {
 	return getRow(ctx, d, principal, store.OwnedEventEndpoints, in.ID, d.DB.EventEndpoints.ByID, d.showEventEndpoint)
 }
 
 func (d *Deps) updateEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[eventEndpointChange],
-) (*endpoint.JSON[EventEndpointObject], error) {
+) (*EventEndpointObject, error) {
 	if in.Body.URL != nil {
 		if err := d.checkEventURL(*in.Body.URL); err != nil {
 			return nil, err
@@ -202,9 +198,7 @@ func (d *Deps) deleteEventEndpoint(ctx context.Context, principal *identity.Prin
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedEventEndpoints, in.ID, d.DB.EventEndpoints.Delete)
 }
 
-func (d *Deps) rotateEventSecret(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[eventEndpointSecret], error) {
+func (d *Deps) rotateEventSecret(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*eventEndpointSecret, error) {
 	secret := events.NewSecret()
 	sealed := events.SealSecret(d.Ring, principal.OrgID, in.ID, secret)
 	until := d.Now().Add(events.RotationTime).UnixMilli() / time.Second.Milliseconds() * time.Second.Milliseconds()
@@ -217,7 +211,7 @@ func (d *Deps) rotateEventSecret(
 	return d.withEventSecret(ctx, principal, in.ID, secret)
 }
 
-func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[sentTest], error) {
+func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*sentTest, error) {
 	eventID, err := d.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The endpoint is disabled. Set its state to active first.", Cause: err}
@@ -230,7 +224,7 @@ func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Princi
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
-	return endpoint.Answer(sentTest{EventID: eventID}), nil
+	return new(sentTest{EventID: eventID}), nil
 }
 
 // pathIDAndPage is the input of a list below a row.

@@ -72,15 +72,13 @@ var (
 		"List the API keys, revoked ones too, oldest first"))), (*Deps).listAPIKeys)
 	GetAPIKey = operation(operated("api_keys:read", testKeys(administrators("getAPIKey", "GET /api-keys/{id}", identity.APIKeysRead,
 		"Get an API key"))), (*Deps).getAPIKey)
-	RevokeAPIKey = operation(operated("api_keys:write", testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
+	RevokeAPIKey = operationOf(operated("api_keys:write", testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
 		"Revoke an API key for good, from the next request on"))), (*Deps).revokeAPIKey)
 )
 
 var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey}
 
-func (d *Deps) createAPIKey(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation },
-) (*endpoint.JSON[issuedKey], error) {
+func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation }) (*issuedKey, error) {
 	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
 	set(&request.Name, in.Body.Name)
 	set(&request.Env, in.Body.Environment)
@@ -105,7 +103,7 @@ func (d *Deps) createAPIKey(
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
-	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
+	return new(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
 }
 
 // expiry returns the moment of expiresInDays or expiresAt, or nil if the body has neither.
@@ -159,7 +157,7 @@ func (d *Deps) listAPIKeys(ctx context.Context, principal *identity.Principal, i
 	return listRows(ctx, principal, in, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
 }
 
-func (d *Deps) getAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[APIKeyObject], error) {
+func (d *Deps) getAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*APIKeyObject, error) {
 	return getRow(ctx, d, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.ByID, showAPIKey)
 }
 
@@ -209,16 +207,14 @@ var (
 		"List the organization's own provider keys, by provider, all on one page"), (*Deps).listProviderKeys)
 	PutProviderKey = operation(administrators("putProviderKey", "PUT /provider-keys/{provider}", identity.ProviderKeysWrite,
 		"Set or replace the organization's own key at a provider"), (*Deps).putProviderKey)
-	DeleteProviderKey = operation(administrators("deleteProviderKey", "DELETE /provider-keys/{provider}", identity.ProviderKeysWrite,
+	DeleteProviderKey = operationOf(administrators("deleteProviderKey", "DELETE /provider-keys/{provider}", identity.ProviderKeysWrite,
 		"Delete the organization's own key at a provider"), (*Deps).deleteProviderKey)
 )
 
 var providerKeyOperations = []Operation{ListProviderKeys, PutProviderKey, DeleteProviderKey}
 
 // listProviderKeys returns all keys on one page, because an organization has no more than one for each configured provider.
-func (d *Deps) listProviderKeys(
-	ctx context.Context, principal *identity.Principal, _ *struct{},
-) (*endpoint.JSON[endpoint.ListObject[ProviderKeyObject]], error) {
+func (d *Deps) listProviderKeys(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.ListObject[ProviderKeyObject], error) {
 	keys, err := d.DB.ProviderKeys.List(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(err)
@@ -227,12 +223,10 @@ func (d *Deps) listProviderKeys(
 	for i := range keys {
 		list.Data[i] = showProviderKey(&keys[i])
 	}
-	return endpoint.Answer(list), nil
+	return new(list), nil
 }
 
-func (d *Deps) putProviderKey(
-	ctx context.Context, principal *identity.Principal, in *providerKeyPut,
-) (*endpoint.JSON[ProviderKeyObject], error) {
+func (d *Deps) putProviderKey(ctx context.Context, principal *identity.Principal, in *providerKeyPut) (*ProviderKeyObject, error) {
 	if !slices.Contains(d.Providers, in.Provider) {
 		return nil, noProvider()
 	}
@@ -246,7 +240,7 @@ func (d *Deps) putProviderKey(
 	}
 	for i := range keys {
 		if keys[i].Provider == in.Provider {
-			return endpoint.Answer(showProviderKey(&keys[i])), nil
+			return new(showProviderKey(&keys[i])), nil
 		}
 	}
 	return nil, handlers.NotFound("The key was deleted meanwhile.")

@@ -25,7 +25,7 @@ var (
 		"Get a knowledge base")), (*Deps).getKnowledgeBase)
 	UpdateKnowledgeBase = operation(members("updateKnowledgeBase", "PATCH /knowledge-bases/{id}", identity.KnowledgeBasesWrite,
 		"Change a knowledge base"), (*Deps).updateKnowledgeBase)
-	DeleteKnowledgeBase = operation(members("deleteKnowledgeBase", "DELETE /knowledge-bases/{id}", identity.KnowledgeBasesWrite,
+	DeleteKnowledgeBase = operationOf(members("deleteKnowledgeBase", "DELETE /knowledge-bases/{id}", identity.KnowledgeBasesWrite,
 		"Delete a knowledge base with its documents; its agents don't know it then"), (*Deps).deleteKnowledgeBase)
 	SearchKnowledgeBase = operation(testKeys(members("searchKnowledgeBase", "GET /knowledge-bases/{id}/search", identity.KnowledgeBasesRead,
 		"Find the parts of its documents that an agent would be shown for a text")), (*Deps).searchKnowledgeBase)
@@ -37,7 +37,7 @@ var knowledgeBaseOperations = []Operation{
 
 func (d *Deps) createKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body knowledgeBaseCreation },
-) (*endpoint.JSON[KnowledgeBaseObject], error) {
+) (*KnowledgeBaseObject, error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)
@@ -49,22 +49,20 @@ func (d *Deps) createKnowledgeBase(
 	if err := d.DB.KnowledgeBases.Create(ctx, principal.Actor(), base); err != nil {
 		return nil, knowledgeBaseConflict(err, handlers.Internal(fmt.Errorf("creating a knowledge base: %w", err)))
 	}
-	return endpoint.Answer(showKnowledgeBase(&base)), nil
+	return new(showKnowledgeBase(&base)), nil
 }
 
 func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[KnowledgeBaseObject], error) {
 	return listRows(ctx, principal, in, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
 }
 
-func (d *Deps) getKnowledgeBase(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[KnowledgeBaseObject], error) {
+func (d *Deps) getKnowledgeBase(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*KnowledgeBaseObject, error) {
 	return getRow(ctx, d, principal, store.OwnedKnowledgeBases, in.ID, d.DB.KnowledgeBases.ByID, showKnowledgeBase)
 }
 
 func (d *Deps) updateKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *idAndBody[knowledgeBaseChange],
-) (*endpoint.JSON[KnowledgeBaseObject], error) {
+) (*KnowledgeBaseObject, error) {
 	change := store.KnowledgeBaseChange{Description: in.Body.Description}
 	if in.Body.Name != nil {
 		name, err := identity.CleanName("name", *in.Body.Name)
@@ -90,9 +88,7 @@ type knowledgeSearch struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"50" default:"6" doc:"How many parts are wanted at most"`
 }
 
-func (d *Deps) searchKnowledgeBase(
-	ctx context.Context, principal *identity.Principal, in *knowledgeSearch,
-) (*endpoint.JSON[snippetsObject], error) {
+func (d *Deps) searchKnowledgeBase(ctx context.Context, principal *identity.Principal, in *knowledgeSearch) (*snippetsObject, error) {
 	if _, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
 	}
@@ -104,7 +100,7 @@ func (d *Deps) searchKnowledgeBase(
 	for i := range snippets {
 		found.Data[i] = showSnippet(&snippets[i])
 	}
-	return endpoint.Answer(found), nil
+	return new(found), nil
 }
 
 // searchRefusal returns the public form of a search's error.
@@ -223,7 +219,7 @@ var (
 		"List the documents of a knowledge base, oldest first")), (*Deps).listDocuments)
 	GetDocument = operation(testKeys(members("getDocument", "GET /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesRead,
 		"Get a document, and how far its ingestion is")), (*Deps).getDocument)
-	DeleteDocument = operation(members("deleteDocument", "DELETE /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesWrite,
+	DeleteDocument = operationOf(members("deleteDocument", "DELETE /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesWrite,
 		"Delete a document"), (*Deps).deleteDocument)
 )
 
@@ -236,9 +232,7 @@ type DocumentPath struct {
 	DocumentID string `path:"docId"`
 }
 
-func (d *Deps) createDocument(
-	ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation],
-) (*endpoint.JSON[DocumentObject], error) {
+func (d *Deps) createDocument(ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation]) (*DocumentObject, error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)
@@ -250,7 +244,7 @@ func (d *Deps) createDocument(
 	if err != nil {
 		return nil, documentRefusal(err, func() error { return d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err) })
 	}
-	return endpoint.Answer(showDocument(&document)), nil
+	return new(showDocument(&document)), nil
 }
 
 // documentRefusal returns the public form of an error of an upload, or otherwise for any other error.
@@ -289,9 +283,7 @@ type documentList struct {
 	endpoint.PageQuery
 }
 
-func (d *Deps) listDocuments(
-	ctx context.Context, principal *identity.Principal, in *documentList,
-) (*endpoint.JSON[endpoint.ListObject[DocumentObject]], error) {
+func (d *Deps) listDocuments(ctx context.Context, principal *identity.Principal, in *documentList) (*endpoint.ListObject[DocumentObject], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err
@@ -306,7 +298,7 @@ func (d *Deps) listDocuments(
 	return endpoint.Listed(in.PageQuery, documents, func(row *store.Document) string { return row.ID }, showDocument), nil
 }
 
-func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.JSON[DocumentObject], error) {
+func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*DocumentObject, error) {
 	if !handlers.WellFormedID(in.DocumentID) {
 		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}
@@ -314,7 +306,7 @@ func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, i
 	if err != nil {
 		return nil, d.refuseDocument(ctx, principal, in, err)
 	}
-	return endpoint.Answer(showDocument(&document)), nil
+	return new(showDocument(&document)), nil
 }
 
 func (d *Deps) deleteDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.Empty, error) {

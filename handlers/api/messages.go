@@ -98,9 +98,7 @@ func showDraft(d *inbox.Draft) DraftObject {
 	return DraftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
 }
 
-func (d *Deps) listDrafts(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[endpoint.ListObject[DraftObject]], error) {
+func (d *Deps) listDrafts(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.ListObject[DraftObject], error) {
 	drafts, err := d.Conversations.Drafts(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)

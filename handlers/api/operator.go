@@ -19,7 +19,7 @@ import (
 
 // The operator's operations on the service as a whole. Neither they nor the other operations of the operator have a route of the organization API.
 var (
-	CreateOrganization = operation(service("createOrganization", "POST /organizations", "organizations:write",
+	CreateOrganization = operationOf(service("createOrganization", "POST /organizations", "organizations:write",
 		"Create an organization"), (*Deps).createOrganization)
 	ListOrganizations = operation(service("listOrganizations", "GET /organizations", "organizations:read",
 		"List or search the organizations, oldest first"), (*Deps).listOrganizations)
@@ -178,9 +178,7 @@ type suspension struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why; the people of the organization read it"`
 }
 
-func (d *Deps) suspendOrganization(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body suspension },
-) (*endpoint.JSON[customerObject], error) {
+func (d *Deps) suspendOrganization(ctx context.Context, principal *identity.Principal, in *struct{ Body suspension }) (*customerObject, error) {
 	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, true, in.Body.Reason))
 }
 
@@ -188,9 +186,7 @@ type resumption struct {
 	Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why, for the audit log"`
 }
 
-func (d *Deps) resumeOrganization(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body resumption },
-) (*endpoint.JSON[customerObject], error) {
+func (d *Deps) resumeOrganization(ctx context.Context, principal *identity.Principal, in *struct{ Body resumption }) (*customerObject, error) {
 	return d.changed(ctx, principal, d.DB.Organizations.SetSuspended(ctx, principal.Actor(), principal.OrgID, false, in.Body.Reason))
 }
 
@@ -198,7 +194,7 @@ type planChange struct {
 	Plan string `json:"plan" doc:"A plan of the configuration"`
 }
 
-func (d *Deps) setPlan(ctx context.Context, principal *identity.Principal, in *struct{ Body planChange }) (*endpoint.JSON[customerObject], error) {
+func (d *Deps) setPlan(ctx context.Context, principal *identity.Principal, in *struct{ Body planChange }) (*customerObject, error) {
 	if err := d.checkPlan(in.Body.Plan); err != nil {
 		return nil, err
 	}
@@ -206,7 +202,7 @@ func (d *Deps) setPlan(ctx context.Context, principal *identity.Principal, in *s
 }
 
 // changed returns the organization after a change that ended with err.
-func (d *Deps) changed(ctx context.Context, principal *identity.Principal, err error) (*endpoint.JSON[customerObject], error) {
+func (d *Deps) changed(ctx context.Context, principal *identity.Principal, err error) (*customerObject, error) {
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("changing an organization: %w", err))
 	}
@@ -214,7 +210,7 @@ func (d *Deps) changed(ctx context.Context, principal *identity.Principal, err e
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading an organization: %w", err))
 	}
-	return endpoint.Answer(showCustomer(&organization)), nil
+	return new(showCustomer(&organization)), nil
 }
 
 type modelChoice struct {
@@ -226,15 +222,15 @@ type modelState struct {
 	Enabled bool   `json:"enabled"`
 }
 
-func (d *Deps) enableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*endpoint.JSON[modelState], error) {
+func (d *Deps) enableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*modelState, error) {
 	return d.setModel(ctx, principal, modelState{in.Body.Model, true})
 }
 
-func (d *Deps) disableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*endpoint.JSON[modelState], error) {
+func (d *Deps) disableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*modelState, error) {
 	return d.setModel(ctx, principal, modelState{in.Body.Model, false})
 }
 
-func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, model modelState) (*endpoint.JSON[modelState], error) {
+func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, model modelState) (*modelState, error) {
 	if _, configured := d.Models.Model(model.Model); !configured {
 		var ids []string
 		for _, model := range d.Models.Models() {
@@ -245,7 +241,7 @@ func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, mode
 	if err := d.DB.Organizations.SetModel(ctx, principal.Actor(), principal.OrgID, model.Model, model.Enabled); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("setting a model: %w", err))
 	}
-	return endpoint.Answer(model), nil
+	return new(model), nil
 }
 
 // actionObject is an entry of the audit log in the operator's view.
@@ -308,9 +304,7 @@ type postedObject struct {
 	Replayed    bool      `json:"replayed" doc:"It was posted before, and nothing was changed now"`
 }
 
-func (d *Deps) creditWallet(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body WalletPosting },
-) (*endpoint.JSON[postedObject], error) {
+func (d *Deps) creditWallet(ctx context.Context, principal *identity.Principal, in *struct{ Body WalletPosting }) (*postedObject, error) {
 	wallet, micros, err := in.Body.posting(principal)
 	if err != nil {
 		return nil, err
@@ -319,9 +313,7 @@ func (d *Deps) creditWallet(
 	return d.posted(ctx, entry, err)
 }
 
-func (d *Deps) adjustWallet(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body walletAdjustment },
-) (*endpoint.JSON[postedObject], error) {
+func (d *Deps) adjustWallet(ctx context.Context, principal *identity.Principal, in *struct{ Body walletAdjustment }) (*postedObject, error) {
 	wallet, micros, err := in.Body.posting(principal)
 	if err != nil {
 		return nil, err
@@ -336,7 +328,7 @@ type callRefund struct {
 	Reference string `json:"reference,omitempty" maxLength:"500" doc:"A note of your own, such as a ticket"`
 }
 
-func (d *Deps) refundCall(ctx context.Context, principal *identity.Principal, in *idAndBody[callRefund]) (*endpoint.JSON[postedObject], error) {
+func (d *Deps) refundCall(ctx context.Context, principal *identity.Principal, in *idAndBody[callRefund]) (*postedObject, error) {
 	owner, err := d.DB.OwnerOf(ctx, store.OwnedCalls, in.ID)
 	if err != nil || owner != principal.OrgID {
 		return nil, d.missing(ctx, principal, store.OwnedCalls, in.ID)
@@ -346,10 +338,10 @@ func (d *Deps) refundCall(ctx context.Context, principal *identity.Principal, in
 }
 
 // posted returns the answer to a posting, or the public form of its error.
-func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*endpoint.JSON[postedObject], error) {
+func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*postedObject, error) {
 	switch {
 	case err == nil:
-		return endpoint.Answer(postedObject{showTransaction(&entry), entry.Wallet.Env, entry.Replayed}), nil
+		return new(postedObject{showTransaction(&entry), entry.Wallet.Env, entry.Replayed}), nil
 	case errors.Is(err, billing.ErrInvalid):
 		_, why, _ := strings.Cut(err.Error(), ": ")
 		return nil, handlers.InvalidRequest("", "This is not possible: %s.", why)
@@ -378,9 +370,7 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*end
 
 // connectChannel creates an active channel, because the operator vouches that the external id is the organization's. A pending channel of
 // another organization loses the external id. The plan's number of channels doesn't bind the operator.
-func (d *Deps) connectChannel(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
-) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) connectChannel(ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation }) (*ChannelObject, error) {
 	channel, credentials, err := in.Body.channel(d.Catalog, principal.OrgID)
 	if err != nil {
 		return nil, err
@@ -419,7 +409,7 @@ func (d *Deps) channelConflict(ctx context.Context, channel *store.Channel, conf
 	return &handlers.Error{Code: errcode.Conflict, Message: message, Cause: conflict}
 }
 
-func (d *Deps) approveChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[ChannelObject], error) {
+func (d *Deps) approveChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ChannelObject, error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)

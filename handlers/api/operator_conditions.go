@@ -31,7 +31,7 @@ func (d *Deps) listConditions(ctx context.Context, _ *identity.Principal, _ *str
 	for i := range all {
 		list.Data[i] = all[i].Show()
 	}
-	return endpoint.Answer(list), nil
+	return new(list), nil
 }
 
 // doctorObject is the doctor's last result, and whether the doctor runs.
@@ -45,7 +45,7 @@ type doctorObject struct {
 	Invariants   []billing.Examined `json:"invariants" doc:"What was checked, with up to 20 findings each"`
 }
 
-func (d *Deps) getDoctor(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.JSON[doctorObject], error) {
+func (d *Deps) getDoctor(ctx context.Context, _ *identity.Principal, _ *struct{}) (*doctorObject, error) {
 	shown := doctorObject{Invariants: []billing.Examined{}}
 	last, err := conditions.LastRun(ctx, d.DB)
 	if err == nil {
@@ -65,7 +65,7 @@ func (d *Deps) getDoctor(ctx context.Context, _ *identity.Principal, _ *struct{}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(shown), nil
+	return new(shown), nil
 }
 
 type doctorStart struct {
@@ -76,7 +76,7 @@ type doctorStarted struct {
 	Started bool `json:"started"`
 }
 
-func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in *struct{ Body doctorStart }) (*endpoint.JSON[doctorStarted], error) {
+func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in *struct{ Body doctorStart }) (*doctorStarted, error) {
 	if d.StartDoctor == nil {
 		return nil, handlers.InvalidRequest("", "Only a server runs the doctor in the background. Run `caddy svc doctor`.")
 	}
@@ -87,5 +87,5 @@ func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(doctorStarted{true}), nil
+	return new(doctorStarted{true}), nil
 }

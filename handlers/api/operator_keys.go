@@ -18,7 +18,7 @@ var (
 		"Create an operator key, which is shown this once"), (*Deps).createOperatorKey)
 	ListOperatorKeys = operation(service("listOperatorKeys", "GET /operator-keys", "operator_keys:read",
 		"List the operator keys, revoked ones too, oldest first"), (*Deps).listOperatorKeys)
-	RevokeOperatorKey = operation(service("revokeOperatorKey", "DELETE /operator-keys/{id}", "operator_keys:write",
+	RevokeOperatorKey = operationOf(service("revokeOperatorKey", "DELETE /operator-keys/{id}", "operator_keys:write",
 		"Revoke an operator key permanently, from the next request on"), (*Deps).revokeOperatorKey)
 
 	AddOperator = operation(service("addOperator", "POST /operators", "",
@@ -27,11 +27,11 @@ var (
 		"List the operators, oldest first"), (*Deps).listOperators)
 	UpdateOperator = operation(service("updateOperator", "PATCH /operators/{id}", "",
 		"Change an operator's role, or disable the operator, whose sessions end"), (*Deps).updateOperator)
-	RemoveOperator = operation(service("removeOperator", "DELETE /operators/{id}", "",
+	RemoveOperator = operationOf(service("removeOperator", "DELETE /operators/{id}", "",
 		"Remove an operator, whose sessions end"), (*Deps).removeOperator)
 	LinkOperator = operation(service("linkOperator", "POST /operators/{id}/link", "",
 		"Make a new one-time link for an operator who lost the last one, or the password"), (*Deps).linkOperator)
-	ResetOperatorSecondFactor = operation(service("resetOperatorSecondFactor", "DELETE /operators/{id}/second-factor", "",
+	ResetOperatorSecondFactor = operationOf(service("resetOperatorSecondFactor", "DELETE /operators/{id}/second-factor", "",
 		"Remove the second factor of an operator who lost it; the next sign-in sets up another"), (*Deps).resetOperatorSecondFactor)
 )
 
@@ -70,7 +70,7 @@ type operatorKeyCreation struct {
 
 func (d *Deps) createOperatorKey(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body operatorKeyCreation },
-) (*endpoint.JSON[issuedOperatorKey], error) {
+) (*issuedOperatorKey, error) {
 	expiry := apiKeyCreation{ExpiresInDays: in.Body.ExpiresInDays, ExpiresAt: in.Body.ExpiresAt}
 	expiresAt, err := expiry.expiry(d.Now())
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *Deps) createOperatorKey(
 	case err != nil:
 		return nil, handlers.BadField(err)
 	}
-	return endpoint.Answer(issuedOperatorKey{showOperatorKey(&key), raw}), nil
+	return new(issuedOperatorKey{showOperatorKey(&key), raw}), nil
 }
 
 func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorKeyObject], error) {
@@ -139,8 +139,8 @@ type linkedOperator struct {
 	LinkExpiresAt string `json:"linkExpiresAt" format:"date-time"`
 }
 
-func (d *Deps) showLinkedOperator(operator *store.Operator, link identity.Link) *endpoint.JSON[linkedOperator] {
-	return endpoint.Answer(linkedOperator{
+func (d *Deps) showLinkedOperator(operator *store.Operator, link identity.Link) *linkedOperator {
+	return new(linkedOperator{
 		showOperator(operator), handlers.ConsoleWelcome(link.Token), endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
 	})
 }
@@ -155,9 +155,7 @@ type operatorChange struct {
 	Disabled *bool   `json:"disabled,omitempty" doc:"true: can't sign in"`
 }
 
-func (d *Deps) addOperator(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body operatorCreation },
-) (*endpoint.JSON[linkedOperator], error) {
+func (d *Deps) addOperator(ctx context.Context, principal *identity.Principal, in *struct{ Body operatorCreation }) (*linkedOperator, error) {
 	operator, link, err := identity.AddOperator(ctx, d.DB, principal.Operator, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator with this e-mail address already.", Cause: err}
@@ -174,11 +172,9 @@ func (d *Deps) listOperators(ctx context.Context, principal *identity.Principal,
 	}, func(row *store.Operator) string { return row.ID }, showOperator)
 }
 
-func (d *Deps) updateOperator(
-	ctx context.Context, principal *identity.Principal, in *idAndBody[operatorChange],
-) (*endpoint.JSON[OperatorObject], error) {
+func (d *Deps) updateOperator(ctx context.Context, principal *identity.Principal, in *idAndBody[operatorChange]) (*OperatorObject, error) {
 	operator, err := d.operatorAfter(ctx, in.ID, d.DB.Operators.Change(ctx, principal.Operator, in.ID, in.Body.Role, in.Body.Disabled))
-	return endpoint.Answer(showOperator(&operator)), err
+	return new(showOperator(&operator)), err
 }
 
 func (d *Deps) removeOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
@@ -189,7 +185,7 @@ func (d *Deps) resetOperatorSecondFactor(ctx context.Context, principal *identit
 	return &endpoint.Empty{}, refuseOperator(d.DB.SecondFactors.Delete(ctx, principal.Operator, "", in.ID, nil))
 }
 
-func (d *Deps) linkOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedOperator], error) {
+func (d *Deps) linkOperator(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*linkedOperator, error) {
 	link, err := identity.LinkOperator(ctx, d.DB, principal.Operator, in.ID)
 	operator, err := d.operatorAfter(ctx, in.ID, err)
 	return d.showLinkedOperator(&operator, link), err

@@ -153,13 +153,13 @@ var (
 	ListPlans = operation(service("listPlans", "GET /plans", "organizations:read", "List the plans, all on one page"), (*Deps).listPlans)
 )
 
-func (d *Deps) readOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[customerObject], error) {
+func (d *Deps) readOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*customerObject, error) {
 	return d.changed(ctx, principal, nil)
 }
 
 // onePage is the answer of a list without a bound on its rows.
 func onePage[T any](rows []T) *pageOf[T] {
-	return endpoint.Answer(endpoint.ListObject[T]{Data: append([]T{}, rows...)})
+	return new(endpoint.ListObject[T]{Data: append([]T{}, rows...)})
 }
 
 func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*pageOf[modelState], error) {
@@ -232,12 +232,12 @@ type queueObject struct {
 	Dead          int64 `json:"dead" doc:"Turns that were given up"`
 }
 
-func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.JSON[queueObject], error) {
+func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{}) (*queueObject, error) {
 	depth, err := d.Conversations.Depth(ctx)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}), nil
+	return new(queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}), nil
 }
 
 // statusObject is the state of the service.
@@ -247,7 +247,7 @@ type statusObject struct {
 	LastBackupAt *string  `json:"lastBackupAt" format:"date-time" doc:"null: no backup was made with caddy svc backup or here"`
 }
 
-func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.JSON[statusObject], error) {
+func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}) (*statusObject, error) {
 	status := statusObject{Engine: string(d.DB.Engine()), Processes: []string{}}
 	living, err := d.DB.Processes.Living(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}
 		return nil, handlers.Internal(err)
 	}
 	status.LastBackupAt = endpoint.TimestampOrNull(backup)
-	return endpoint.Answer(status), nil
+	return new(status), nil
 }
 
 // maxBackups bounds the copies in the folder, because an operator's key could fill the disk.
@@ -273,7 +273,7 @@ type backupObject struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[backupObject], error) {
+func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _ *struct{}) (*backupObject, error) {
 	refused := func(message string, cause error) error {
 		return &handlers.Error{Code: errcode.Conflict, Message: message, Cause: cause}
 	}
@@ -306,7 +306,7 @@ func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("recording a backup: %w", err))
 	}
-	return endpoint.Answer(backupObject{name, info.Size()}), nil
+	return new(backupObject{name, info.Size()}), nil
 }
 
 // vendorObject is the state of an endpoint of a model in the process of the request.

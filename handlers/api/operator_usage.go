@@ -19,14 +19,14 @@ import (
 
 // The operator's operations on figures.
 var (
-	ListUsage = operation(tableOf[UsageObject](service("listUsage", "GET /usage", "usage:read",
+	ListUsage = operationOf(tableOf[UsageObject](service("listUsage", "GET /usage", "usage:read",
 		"List what calls used, were charged and cost, by organization, model, vendor, key or day")), (*Deps).listUsage)
 	GetOverview = operation(service("getOverview", "GET /overview", "usage:read",
 		"Get the service's figures at a glance: organizations, calls, charges, margin, who waits and whose wallet ends"), (*Deps).getOverview)
 	FindOrganization = operation(service("find", "GET /search", "organizations:read",
 		"Find the organization of a name, an id, a key's first characters, a channel or a call"), (*Deps).find)
 
-	ListOrganizationUsage = operation(tableOf[UsageObject](operators("listOrganizationUsage", "GET /wallet/usage", "usage:read",
+	ListOrganizationUsage = operationOf(tableOf[UsageObject](operators("listOrganizationUsage", "GET /wallet/usage", "usage:read",
 		"List what the calls of an organization used, were charged and cost, by model, vendor, key or day")), (*Deps).listOrganizationUsage)
 	GetSummary = operation(operators("getSummary", "GET /summary", "usage:read",
 		"Get an organization's figures at a glance: wallet, charges, margin and how calls ended"), (*Deps).getSummary)
@@ -290,7 +290,7 @@ const (
 	endingDays = 7
 )
 
-func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[OverviewObject], error) {
+func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _ *struct{}) (*OverviewObject, error) {
 	days, period, err := d.daysOf(ctx, principal)
 	if err != nil {
 		return nil, err
@@ -321,7 +321,7 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 			ending[i].OrgID, ending[i].Name, ending[i].Plan, showSpending(&ending[i].Spending),
 		})
 	}
-	return endpoint.Answer(overview), nil
+	return new(overview), nil
 }
 
 // OutcomeObject counts the calls that ended in one way.
@@ -339,7 +339,7 @@ type SummaryObject struct {
 	Outcomes   []OutcomeObject `json:"outcomes"   nullable:"false" doc:"How calls ended in the last 24 hours, the most frequent end first: of the newest 10,000 charged calls and as many others. Calls that were refused before they began are not among them"` //nolint:lll // a struct tag can't be broken
 }
 
-func (d *Deps) getSummary(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SummaryObject], error) {
+func (d *Deps) getSummary(ctx context.Context, principal *identity.Principal, _ *struct{}) (*SummaryObject, error) {
 	days, period, err := d.daysOf(ctx, principal)
 	if err != nil {
 		return nil, err
@@ -350,12 +350,12 @@ func (d *Deps) getSummary(ctx context.Context, principal *identity.Principal, _ 
 	if err := errors.Join(spendingErr, outcomesErr); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the summary of an organization: %w", err))
 	}
-	summary := SummaryObject{SpendingObject: showSpending(&spending), Last30Days: period, Days: days, Outcomes: []OutcomeObject{}}
+	summary := &SummaryObject{SpendingObject: showSpending(&spending), Last30Days: period, Days: days, Outcomes: []OutcomeObject{}}
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
 		summary.Outcomes = append(summary.Outcomes, OutcomeObject{outcome, outcomes[outcome]})
 	}
 	slices.SortStableFunc(summary.Outcomes, func(a, b OutcomeObject) int { return int(b.Calls - a.Calls) })
-	return endpoint.Answer(summary), nil
+	return summary, nil
 }
 
 // FoundObject is an organization, a key, a channel or a call.
@@ -373,10 +373,10 @@ func (d *Deps) find(
 	ctx context.Context, _ *identity.Principal, in *struct {
 		Q string `query:"q" maxLength:"100" doc:"The beginning of an organization's name, its id, the id or the first 12 characters of an API key, or the id of a channel or a call"` //nolint:lll // a struct tag can't be broken
 	},
-) (*endpoint.JSON[endpoint.ListObject[FoundObject]], error) {
-	list := endpoint.ListObject[FoundObject]{Data: []FoundObject{}}
+) (*endpoint.ListObject[FoundObject], error) {
+	list := &endpoint.ListObject[FoundObject]{Data: []FoundObject{}}
 	if in.Q == "" {
-		return endpoint.Answer(list), nil
+		return list, nil
 	}
 	found, err := d.DB.Organizations.Find(ctx, in.Q, foundRows)
 	if err != nil {
@@ -386,5 +386,5 @@ func (d *Deps) find(
 		kind := map[string]string{"organizations": "organization", "api_keys": "key", "channels": "channel", "calls": "call"}[f.Table]
 		list.Data = append(list.Data, FoundObject{kind, f.ID, f.OrgID, f.OrgName})
 	}
-	return endpoint.Answer(list), nil
+	return list, nil
 }

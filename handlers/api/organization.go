@@ -53,17 +53,17 @@ var (
 
 var organizationOperations = []Operation{GetOrganization, UpdateOrganization}
 
-func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[OrganizationObject], error) {
+func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*OrganizationObject, error) {
 	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization: %w", err))
 	}
-	return endpoint.Answer(showOrganization(&organization)), nil
+	return new(showOrganization(&organization)), nil
 }
 
 func (d *Deps) updateOrganization(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationChange },
-) (*endpoint.JSON[OrganizationObject], error) {
+) (*OrganizationObject, error) {
 	if days := in.Body.RetentionDays; days != nil {
 		err := d.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {
@@ -132,8 +132,8 @@ type linkedMember struct {
 	LinkExpiresAt string `json:"linkExpiresAt" format:"date-time"`
 }
 
-func (d *Deps) showLinkedMember(user *store.User, link identity.Link) *endpoint.JSON[linkedMember] {
-	return endpoint.Answer(linkedMember{
+func (d *Deps) showLinkedMember(user *store.User, link identity.Link) *linkedMember {
+	return new(linkedMember{
 		MemberObject: d.showMember(user), Link: handlers.WelcomeURL(d.BaseURL, link.Token),
 		LinkExpiresAt: endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
 	})
@@ -159,20 +159,18 @@ var (
 	GetMember    = operation(operated("users:read", administrators("getMember", "GET /members/{id}", noScope, "Get a member")), (*Deps).getMember)
 	UpdateMember = operation(operated("users:write", administrators("updateMember", "PATCH /members/{id}", noScope,
 		"Change a member's role")), (*Deps).updateMember)
-	RemoveMember = operation(operated("users:write", administrators("removeMember", "DELETE /members/{id}", noScope,
+	RemoveMember = operationOf(operated("users:write", administrators("removeMember", "DELETE /members/{id}", noScope,
 		"Remove a member, who is signed out at once")), (*Deps).removeMember)
 	LinkMember = operation(operated("users:write", administrators("linkMember", "POST /members/{id}/link", noScope,
 		"Make a new one-time link for a member who lost theirs, or the password")), (*Deps).linkMember)
-	ResetMemberSecondFactor = operation(operated("users:write", administrators(
+	ResetMemberSecondFactor = operationOf(operated("users:write", administrators(
 		"resetMemberSecondFactor", "DELETE /members/{id}/second-factor", noScope,
 		"Switch off the second factor of a member who lost it")), (*Deps).resetMemberSecondFactor)
 )
 
 var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember, ResetMemberSecondFactor}
 
-func (d *Deps) inviteMember(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation },
-) (*endpoint.JSON[linkedMember], error) {
+func (d *Deps) inviteMember(ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation }) (*linkedMember, error) {
 	user, link, err := d.users().Invite(ctx, principal.Authority(), principal.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{
@@ -193,11 +191,11 @@ func (d *Deps) listMembers(ctx context.Context, principal *identity.Principal, i
 	return listRows(ctx, principal, in, d.DB.Users.List, func(row *store.User) string { return row.ID }, d.showMember)
 }
 
-func (d *Deps) getMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[MemberObject], error) {
+func (d *Deps) getMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*MemberObject, error) {
 	return getRow(ctx, d, principal, store.OwnedUsers, in.ID, d.DB.Users.ByID, d.showMember)
 }
 
-func (d *Deps) updateMember(ctx context.Context, principal *identity.Principal, in *idAndBody[memberChange]) (*endpoint.JSON[MemberObject], error) {
+func (d *Deps) updateMember(ctx context.Context, principal *identity.Principal, in *idAndBody[memberChange]) (*MemberObject, error) {
 	if in.Body.Role != nil {
 		if err := d.users().SetRole(ctx, principal.Authority(), principal.OrgID, in.ID, *in.Body.Role); err != nil {
 			return nil, d.refuseMember(ctx, principal, in.ID, err)
@@ -213,7 +211,7 @@ func (d *Deps) removeMember(ctx context.Context, principal *identity.Principal, 
 	return &endpoint.Empty{}, nil
 }
 
-func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[linkedMember], error) {
+func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*linkedMember, error) {
 	link, err := d.users().NewLink(ctx, principal.Authority(), principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuseMember(ctx, principal, in.ID, err)

@@ -172,9 +172,7 @@ type templatesInput struct {
 }
 
 // listTemplates lists a page of a channel's approved templates.
-func (d *Deps) listTemplates(
-	ctx context.Context, principal *identity.Principal, in *templatesInput,
-) (*endpoint.JSON[endpoint.ListObject[TemplateObject]], error) {
+func (d *Deps) listTemplates(ctx context.Context, principal *identity.Principal, in *templatesInput) (*endpoint.ListObject[TemplateObject], error) {
 	channel, err := d.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
@@ -193,7 +191,7 @@ func (d *Deps) listTemplates(
 	for i := range page.Templates {
 		list.Data = append(list.Data, showTemplate(&page.Templates[i]))
 	}
-	return endpoint.Answer(list), nil
+	return new(list), nil
 }
 
 // readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.

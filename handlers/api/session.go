@@ -90,13 +90,13 @@ var (
 		"Change your password; ends your other sessions"), (*Deps).changePassword)
 	ListSessions = operation(members("listSessions", "GET /session/all", noScope,
 		"List your sessions, newest first"), (*Deps).listSessions)
-	SignOutEverywhere = operation(members("signOutEverywhere", "DELETE /session/all", noScope,
+	SignOutEverywhere = operationOf(members("signOutEverywhere", "DELETE /session/all", noScope,
 		"Sign out everywhere, here too"), (*Deps).signOutEverywhere)
 	GetSession = operation(members("getSession", "GET /session", noScope,
 		"Tell who is signed in"), (*Deps).getSession)
 	UpdateSession = operation(members("updateSession", "PATCH /session", noScope,
 		"Change how the dashboard's pages are written for you"), (*Deps).updateSession)
-	SignOut = operation(public("signOut", "DELETE /session",
+	SignOut = operationOf(public("signOut", "DELETE /session",
 		"Sign out; without a session nothing happens"), (*Deps).signOut)
 	GetSecondFactor = operation(members("getSecondFactor", "GET /session/second-factor", noScope,
 		"Get whether you give a code beside your password"), (*Deps).getSecondFactor)
@@ -113,31 +113,27 @@ var sessionOperations = []Operation{
 	GetSecondFactor, BeginSecondFactor, EnableSecondFactor, DisableSecondFactor,
 }
 
-func (d *Deps) signIn(
-	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
-) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) signIn(ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation }) (*SessionObject, error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password, in.Body.Organization, in.Body.Code)
 	return d.sessionAfter(ctx, &user, err)
 }
 
-func (d *Deps) setPassword(
-	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
-) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) setPassword(ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange }) (*SessionObject, error) {
 	e := endpoint.ExchangeFrom(ctx)
 	user, err := d.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password, in.Body.Code)
 	return d.sessionAfter(ctx, &user, err)
 }
 
 // sessionAfter returns a person's session after a change that ended with err.
-func (d *Deps) sessionAfter(ctx context.Context, principal *identity.Principal, err error) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) sessionAfter(ctx context.Context, principal *identity.Principal, err error) (*SessionObject, error) {
 	if err != nil {
 		return nil, err
 	}
 	return d.getSession(ctx, principal, nil)
 }
 
-func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ *struct{}) (*SessionObject, error) {
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
@@ -154,7 +150,7 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
-	return endpoint.Answer(SessionObject{
+	return new(SessionObject{
 		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language), Scheme: endpoint.TextOrNull(user.Scheme)},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
@@ -169,9 +165,7 @@ type sessionChange struct {
 	Scheme   clearable[string] `json:"scheme,omitzero" enum:"light,dark" doc:"Colours of the dashboard's pages; null, the default: the browser's"`
 }
 
-func (d *Deps) updateSession(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body sessionChange },
-) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) updateSession(ctx context.Context, principal *identity.Principal, in *struct{ Body sessionChange }) (*SessionObject, error) {
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
@@ -199,9 +193,7 @@ type ownPasswordChange struct {
 	Password        string `json:"password" minLength:"12" maxLength:"256" writeOnly:"true" doc:"The new password. The commonest ones are refused"`
 }
 
-func (d *Deps) changePassword(
-	ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange },
-) (*endpoint.JSON[SessionObject], error) {
+func (d *Deps) changePassword(ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange }) (*SessionObject, error) {
 	e := endpoint.ExchangeFrom(ctx)
 	err := d.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password)
 	return d.sessionAfter(ctx, principal, err)
@@ -221,7 +213,7 @@ type sessionList struct {
 	Data []LiveSession `json:"data" nullable:"false"`
 }
 
-func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionList], error) {
+func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, _ *struct{}) (*sessionList, error) {
 	e := endpoint.ExchangeFrom(ctx)
 	sessions, current, err := d.Sessions.List(e.R, *principal)
 	if err != nil {
@@ -234,7 +226,7 @@ func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, 
 			SeenAt: endpoint.Timestamp(session.SeenAt), ExpiresAt: endpoint.Timestamp(session.ExpiresAt),
 		}
 	}
-	return endpoint.Answer(shown), nil
+	return new(shown), nil
 }
 
 func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
@@ -248,12 +240,12 @@ type SecondFactorState struct {
 	RecoveryCodes int  `json:"recoveryCodes" maximum:"10" doc:"How many recovery codes are left"`
 }
 
-func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SecondFactorState], error) {
+func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*SecondFactorState, error) {
 	factor, err := d.DB.SecondFactors.Of(ctx, principal.OrgID, principal.UserID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(SecondFactorState{err == nil, len(factor.Recovery)}), nil
+	return new(SecondFactorState{err == nil, len(factor.Recovery)}), nil
 }
 
 // SecondFactorSecret is a new secret for an authenticator app.
@@ -262,7 +254,7 @@ type SecondFactorSecret struct {
 	URI    string `json:"uri"    doc:"otpauth://…, for a link or a QR code"`
 }
 
-func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[SecondFactorSecret], error) {
+func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Principal, _ *struct{}) (*SecondFactorSecret, error) {
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, principal.UserID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
@@ -272,7 +264,7 @@ func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Princi
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return endpoint.Answer(SecondFactorSecret(secret)), nil
+	return new(SecondFactorSecret(secret)), nil
 }
 
 type secondFactorEnabling struct {
@@ -289,12 +281,12 @@ type EnabledSecondFactor struct {
 
 func (d *Deps) enableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorEnabling },
-) (*endpoint.JSON[EnabledSecondFactor], error) {
+) (*EnabledSecondFactor, error) {
 	codes, err := d.Sessions.EnableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Secret, in.Body.Code)
 	if err != nil {
 		return nil, err
 	}
-	return endpoint.Answer(EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}), nil
+	return new(EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}), nil
 }
 
 type secondFactorDisabling struct {
@@ -303,6 +295,6 @@ type secondFactorDisabling struct {
 
 func (d *Deps) disableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorDisabling },
-) (*endpoint.JSON[SecondFactorState], error) {
-	return endpoint.Answer(SecondFactorState{}), d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code)
+) (*SecondFactorState, error) {
+	return new(SecondFactorState{}), d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code)
 }

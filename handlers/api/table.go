@@ -44,8 +44,8 @@ func tableOf[T any](o endpoint.Operation) endpoint.Operation {
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
 	page := func(rows []Row, next billing.Place) *pageOf[T] {
 		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
-		if list.Body.NextCursor == nil && next != (billing.Place{}) {
-			list.Body.NextCursor = endpoint.Cursor(placeText(next))
+		if list.NextCursor == nil && next != (billing.Place{}) {
+			list.NextCursor = endpoint.Cursor(placeText(next))
 		}
 		return list
 	}
@@ -64,7 +64,7 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 				return nil
 			}, nil
 		}
-		body := handlers.Marshal(page(rows, next).Body)
+		body := handlers.Marshal(page(rows, next))
 		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
 	})
 	return stream.Or(func(ctx context.Context) (any, error) {
@@ -78,7 +78,7 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 		if in.Format == "csv" {
 			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }), nil
 		}
-		return page(rows, next), nil
+		return endpoint.Answer(*page(rows, next)), nil
 	})
 }
 

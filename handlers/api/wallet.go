@@ -34,10 +34,10 @@ type WalletObject struct {
 var (
 	GetWallet = operation(operated("wallet:read", testKeys(members("getWallet", "GET /wallet", identity.WalletRead,
 		"Get the balance of a wallet"))), (*Deps).getWallet)
-	ListTransactions = operation(operated("wallet:read", tableOf[TransactionObject](testKeys(members(
+	ListTransactions = operationOf(operated("wallet:read", tableOf[TransactionObject](testKeys(members(
 		"listTransactions", "GET /wallet/transactions", identity.WalletRead,
 		"List what went into the wallet and out of it, newest first")))), (*Deps).listTransactions)
-	ListCalls = operation(operated("wallet:read", tableOf[CallObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
+	ListCalls = operationOf(operated("wallet:read", tableOf[CallObject](testKeys(members("listCalls", "GET /wallet/calls", identity.WalletRead,
 		"List the model calls that have ended and what each cost, newest first")))), (*Deps).listCalls)
 	GetSpend = operation(testKeys(members("getSpend", "GET /wallet/spend", identity.WalletRead,
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
@@ -63,7 +63,7 @@ func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, er
 	return id, nil
 }
 
-func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*endpoint.JSON[WalletObject], error) {
+func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in *struct{ WalletQuery }) (*WalletObject, error) {
 	id, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", err))
 	}
-	return endpoint.Answer(WalletObject{
+	return new(WalletObject{
 		Environment:   id.Env,
 		BalanceMicros: billing.FormatMicros(wallet.BalanceMicros),
 		HeldMicros:    billing.FormatMicros(wallet.HeldMicros),
@@ -436,7 +436,7 @@ func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[SpendObject], error) {
+func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*SpendObject, error) {
 	wallet, err := in.wallet(principal)
 	if err != nil {
 		return nil, err
@@ -458,5 +458,5 @@ func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *
 			})
 		}
 	}
-	return endpoint.Answer(spend), nil
+	return new(spend), nil
 }

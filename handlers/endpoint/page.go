@@ -53,8 +53,8 @@ type ListObject[T any] struct {
 
 // Listed returns the page of rows that were read for [PageQuery.Page]. It ends before the element with which it would exceed
 // [maxPageBytes].
-func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object func(*Row) T) *JSON[ListObject[T]] {
-	list := ListObject[T]{Data: []T{}}
+func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object func(*Row) T) *ListObject[T] {
+	list := &ListObject[T]{Data: []T{}}
 	size := 0
 	for i := range rows {
 		shown := object(&rows[i])
@@ -65,7 +65,7 @@ func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object fu
 		}
 		list.Data = append(list.Data, shown)
 	}
-	return Answer(list)
+	return list
 }
 
 // Cursor returns the nextCursor of a page that ends with the element of this id.

@@ -14,7 +14,7 @@ func listTexts(t *testing.T, limit int, sizes ...int) (shown int, next string) {
 	for i, size := range sizes {
 		rows[i] = string(rune('a'+i)) + strings.Repeat("x", size-3)
 	}
-	list := Listed(PageQuery{Limit: limit}, rows, func(row *string) string { return (*row)[:1] }, func(row *string) string { return *row }).Body
+	list := Listed(PageQuery{Limit: limit}, rows, func(row *string) string { return (*row)[:1] }, func(row *string) string { return *row })
 	if list.NextCursor == nil {
 		return len(list.Data), ""
 	}
