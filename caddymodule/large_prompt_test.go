@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/providers"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 const wholeAnswer = `{"choices":[{"message":{"content":"read"},"finish_reason":"stop"}]}`

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/providers"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 // endless repeats a byte for ever.

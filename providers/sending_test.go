@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/providers"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 // TestEndedCallReadsNoPrompt guarantees that the memory of a prompt can serve another request once the call has ended: a

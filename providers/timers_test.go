@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/providers"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 // pipeListener accepts in-memory connections, so that a whole HTTP exchange runs on a fake clock.

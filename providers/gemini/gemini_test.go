@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/gemini"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/geminitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/geminitest"
 )
 
 const operatorKey = "AIzaSy-operator-key-0123456789"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
-	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 	"github.com/caddy-svc/caddy-svc/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/providertest/openaitest"
 )
 
 func requireFailure(t *testing.T, err error, want providers.Failure) *providers.Error {
