@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"crypto/sha256"
-	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
@@ -225,7 +224,7 @@ func (d *delivery) store() error {
 	for _, key := range d.keys { // in one order in all processes
 		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.routes[key.channelID] != nil {
 			begun := queueState{state: StateAssistant}
-			c := &conversationRow{queueState: begun, stored: begun, orgID: maker.route.OrgID, key: key, address: maker.Address}
+			c := &conversationRow{queueState: begun, stored: begun, orgID: maker.route.OrgID, key: key, createdAt: d.s.now, address: maker.Address}
 			d.begun, d.byKey[key] = append(d.begun, c), c
 		}
 	}
@@ -259,36 +258,11 @@ func (d *delivery) insertBegun() error {
 		return nil
 	}
 	stored := make(map[string]bool, len(d.begun))
-	text := func(of func(c *conversationRow) string) []string { return store.Column(d.begun, of) }
-	number := func(of func(c *conversationRow) int64) []int64 { return store.Column(d.begun, of) }
-	insertConversations.QueueQuery(
-		d.s.tx, func(row store.Row) error {
-			var id string
-			err := row.Scan(&id)
-			stored[id] = true
-			return err
-		},
-		text(func(c *conversationRow) string { return c.id }),
-		text(func(c *conversationRow) string { return c.orgID }),
-		text(func(c *conversationRow) string { return c.key.channelID }),
-		text(func(c *conversationRow) string { return c.key.customerRef }),
-		text(func(c *conversationRow) string { return c.address }),
-		store.Column(d.begun, func(c *conversationRow) []byte { return c.name }),
-		text(func(c *conversationRow) string { return c.state }),
-		text(func(c *conversationRow) string { return c.attention }),
-		store.Column(d.begun, func(c *conversationRow) sql.NullInt64 { return c.runAt }),
-		store.Column(d.begun, func(c *conversationRow) sql.NullInt64 { return c.waitingSince }),
-		number(func(c *conversationRow) int64 { return c.leaseUntil }),
-		number(func(c *conversationRow) int64 { return c.leaseToken }),
-		number(func(c *conversationRow) int64 { return c.attempts }),
-		number(func(c *conversationRow) int64 { return c.pausedUntil }),
-		number(func(c *conversationRow) int64 { return c.lastCustomerAt }),
-		number(func(*conversationRow) int64 { return d.s.now }),
-		number(func(c *conversationRow) int64 { return c.updatedAt }),
-		number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
-		text(func(c *conversationRow) string { return c.people.reportedAttention }),
-		text(func(c *conversationRow) string { return c.people.handoverReason }),
-	)
+	insertConversations.QueueQuery(d.s.tx, func(row store.Row) error {
+		id, err := store.ScanValue[string](row)
+		stored[id] = true
+		return err
+	}, columnValues(allColumns, d.begun)...)
 	if err := d.s.tx.Flush(d.s.ctx); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type conversationRow struct {
 	key                       conversationKey
 	address                   string
 	name                      []byte // sealed, nil none
+	createdAt                 int64
 	lastCustomerAt, updatedAt int64
 	people                    peopleState
 
@@ -104,16 +105,95 @@ func (c *conversationRow) acknowledge(code string) {
 	c.attention = code
 }
 
-const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
-	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
-	attention_told, handover_reason, retried_at, closed_until, doubt_since, paced_until, turn_id, unsent_since`
+// column is a column of the conversations with its field.
+type column struct {
+	name, kind string                            // kind is PostgreSQL's name of its type
+	changes    rowChanges                        // selects the statements that name the column
+	field      func(c *conversationRow) any      // points to the field
+	value      func(c *conversationRow) any      // returns the field
+	values     func(rows []*conversationRow) any // returns the fields of several rows as a slice
+}
+
+func columnOf[T any](name, kind string, changes rowChanges, field func(c *conversationRow) *T) column {
+	value := func(c *conversationRow) T { return *field(c) }
+	return column{
+		name, kind, changes, func(c *conversationRow) any { return field(c) }, func(c *conversationRow) any { return value(c) },
+		func(rows []*conversationRow) any { return store.Column(rows, value) },
+	}
+}
+
+// rowChanges are groups of columns that change together. SQLite rewrites every index that has a column which an UPDATE names, changed or not.
+// So a statement names lease_until, run_at, the people's columns and paced_until only when they change.
+type rowChanges uint8
+
+const (
+	identified rowChanges = 1 << iota // the id
+	begun                             // what never changes
+	heard                             // what each message of a customer changes
+	usual                             // what other changes name in any case
+	leaseChanged
+	placeChanged
+	peopleChanged
+	paceChanged
+
+	allColumns = ^rowChanges(0)
+)
+
+var rowColumns = []column{
+	columnOf("id", "text", identified, func(c *conversationRow) *string { return &c.id }),
+	columnOf("org_id", "text", begun, func(c *conversationRow) *string { return &c.orgID }),
+	columnOf("channel_id", "text", begun, func(c *conversationRow) *string { return &c.key.channelID }),
+	columnOf("customer_ref", "text", begun, func(c *conversationRow) *string { return &c.key.customerRef }),
+	columnOf("created_at", "bigint", begun, func(c *conversationRow) *int64 { return &c.createdAt }),
+	columnOf("last_customer_at", "bigint", heard, func(c *conversationRow) *int64 { return &c.lastCustomerAt }),
+	columnOf("updated_at", "bigint", heard, func(c *conversationRow) *int64 { return &c.updatedAt }),
+	columnOf("address", "text", usual, func(c *conversationRow) *string { return &c.address }),
+	columnOf("customer_name", "bytea", usual, func(c *conversationRow) *[]byte { return &c.name }),
+	columnOf("state", "text", usual, func(c *conversationRow) *string { return &c.state }),
+	columnOf("attention", "text", usual, func(c *conversationRow) *string { return &c.attention }),
+	columnOf("waiting_since", "bigint", usual, func(c *conversationRow) *sql.NullInt64 { return &c.waitingSince }),
+	columnOf("lease_token", "bigint", usual, func(c *conversationRow) *int64 { return &c.leaseToken }),
+	columnOf("attempts", "bigint", usual, func(c *conversationRow) *int64 { return &c.attempts }),
+	columnOf("paused_until", "bigint", usual, func(c *conversationRow) *int64 { return &c.pausedUntil }),
+	columnOf("blocked_at", "bigint", usual, func(c *conversationRow) *int64 { return &c.blockedAt }),
+	columnOf("turn_id", "text", usual, func(c *conversationRow) *string { return &c.turnID }),
+	columnOf("unsent_since", "bigint", usual, func(c *conversationRow) *int64 { return &c.unsentSince }),
+	columnOf("lease_until", "bigint", leaseChanged, func(c *conversationRow) *int64 { return &c.leaseUntil }),
+	columnOf("run_at", "bigint", placeChanged, func(c *conversationRow) *sql.NullInt64 { return &c.runAt }),
+	columnOf("unanswered_since", "bigint", peopleChanged, func(c *conversationRow) *int64 { return &c.people.unansweredSince }),
+	columnOf("attention_told", "text", peopleChanged, func(c *conversationRow) *string { return &c.people.reportedAttention }),
+	columnOf("handover_reason", "text", peopleChanged, func(c *conversationRow) *string { return &c.people.handoverReason }),
+	columnOf("retried_at", "bigint", peopleChanged, func(c *conversationRow) *int64 { return &c.people.retriedAt }),
+	columnOf("closed_until", "bigint", peopleChanged, func(c *conversationRow) *int64 { return &c.people.closedUntil }),
+	columnOf("doubt_since", "bigint", peopleChanged, func(c *conversationRow) *int64 { return &c.people.unknownSince }),
+	columnOf("paced_until", "bigint", paceChanged, func(c *conversationRow) *int64 { return &c.pacedUntil }),
+}
+
+// columns yields what of returns for the columns of the groups.
+func columns[T any](groups rowChanges, of func(column) T) []T {
+	all := make([]T, 0, len(rowColumns))
+	for i := range rowColumns {
+		if rowColumns[i].changes&groups != 0 {
+			all = append(all, of(rowColumns[i]))
+		}
+	}
+	return all
+}
+
+func columnName(c column) string { return c.name }
+
+func columnKind(c column) string { return c.kind }
+
+// columnValues returns the groups' columns of several rows.
+func columnValues(groups rowChanges, rows []*conversationRow) []any {
+	return columns(groups, func(c column) any { return c.values(rows) })
+}
+
+var conversationRowColumns = strings.Join(columns(allColumns, columnName), ", ")
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
-	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
-		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
-		&c.people.unansweredSince, &c.people.reportedAttention, &c.people.handoverReason, &c.people.retriedAt,
-		&c.people.closedUntil, &c.people.unknownSince, &c.pacedUntil, &c.turnID, &c.unsentSince)
+	err := row.Scan(columns(allColumns, func(of column) any { return of.field(c) })...)
 	c.key.orgID = c.orgID
 	c.written()
 	return c, err
@@ -125,7 +205,7 @@ func (c *conversationRow) written() {
 }
 
 // findConversationsText reads each conversation once if each key is wanted once.
-const findConversationsText = `WITH wanted (in_org, in_channel, customer) AS ({list})
+var findConversationsText = `WITH wanted (in_org, in_channel, customer) AS ({list})
 	SELECT ` + conversationRowColumns + ` FROM wanted CROSS JOIN conversations
 	WHERE org_id = in_org AND channel_id = in_channel AND customer_ref = customer`
 
@@ -134,37 +214,21 @@ var (
 	// findAndLock is for PostgreSQL. By the bare id it would read the whole index of ids in that order, while the table is small and by a
 	// plan that it keeps.
 	findAndLock         = listSizes.Rows(findConversationsText+" ORDER BY id || '' FOR UPDATE OF conversations", "text", "text", "text")
-	insertConversations = listSizes.Rows(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
-		state, attention, run_at, waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at,
-		unanswered_since, attention_told, handover_reason)
-		{list} ON CONFLICT (org_id, channel_id, customer_ref) DO NOTHING RETURNING id`,
-		"text", "text", "text", "text", "text", "bytea", "text", "text", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint",
-		"bigint", "bigint", "bigint", "text", "text")
+	insertConversations = listSizes.Rows(`INSERT INTO conversations (`+conversationRowColumns+`) {list}
+		ON CONFLICT (org_id, channel_id, customer_ref) DO NOTHING RETURNING id`, columns(allColumns, columnKind)...)
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
-// conversationUpdates are the statements that write a changed conversation, by [rowChanges]. SQLite rewrites every index that has a
-// column which an UPDATE names, changed or not. So a statement names lease_until, run_at, the people's columns and paced_until only when
-// they change.
-var conversationUpdates = func() (texts [16]string) {
-	for changes := range texts {
-		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
-		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11, turn_id = $12,
-		unsent_since = $13`}, 13
-		for change, columns := range [...][]string{
-			{"lease_until"},
-			{"run_at"},
-			{"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until", "doubt_since"},
-			{"paced_until"},
-		} {
-			for _, column := range columns {
-				if changes&(1<<change) != 0 {
-					n++
-					set = append(set, fmt.Sprintf("%s = $%d", column, n))
-				}
-			}
+// conversationUpdates are the statements that write a changed conversation, by the groups that changed.
+var conversationUpdates = func() map[rowChanges]string {
+	texts := map[rowChanges]string{}
+	for more := range allColumns/leaseChanged + 1 {
+		changes := heard | usual | more*leaseChanged
+		var set []string
+		for i, name := range columns(changes, columnName) {
+			set = append(set, fmt.Sprintf("%s = $%d", name, i+1))
 		}
-		texts[changes] = strings.Join(set, ", ") + fmt.Sprintf(" WHERE id = $%d", n+1)
+		texts[changes] = "UPDATE conversations SET " + strings.Join(set, ", ") + fmt.Sprintf(" WHERE id = $%d", len(set)+1)
 	}
 	return texts
 }()
@@ -172,105 +236,54 @@ var conversationUpdates = func() (texts [16]string) {
 // updateSeveral and updateHeard write several conversations on PostgreSQL, where a statement costs about as much as the row that it writes,
 // and a column that keeps its value touches no index. updateHeard is for conversations in which nothing but a customer's message changed.
 var (
-	updateSeveral = updateRows(
-		"address text", "customer_name bytea", "last_customer_at bigint", "updated_at bigint", "state text", "attention text",
-		"waiting_since bigint", "lease_token bigint", "attempts bigint", "paused_until bigint", "blocked_at bigint", "lease_until bigint",
-		"run_at bigint", "unanswered_since bigint", "attention_told text", "handover_reason text", "retried_at bigint",
-		"closed_until bigint", "doubt_since bigint", "paced_until bigint", "turn_id text", "unsent_since bigint")
-	updateHeard = updateRows("last_customer_at bigint", "updated_at bigint")
+	updateSeveral = updateRows(allColumns &^ begun)
+	updateHeard   = updateRows(identified | heard)
 )
 
-// updateRows writes the statement that sets columns, given with their types, by the ids of conversations.
-func updateRows(columns ...string) string {
-	names, types, set := []string{"id"}, []string{"text"}, []string{}
-	for _, column := range columns {
-		name, kind, _ := strings.Cut(column, " ")
-		names, types, set = append(names, name), append(types, kind), append(set, name+" = v."+name)
+// updateRows writes the statement that sets the groups' columns by the ids of conversations.
+func updateRows(groups rowChanges) string {
+	var set []string
+	for _, name := range columns(groups&^identified, columnName) {
+		set = append(set, name+" = v."+name)
 	}
-	return "UPDATE conversations c SET " + strings.Join(set, ", ") + " FROM (" + store.ArrayRows(types...) +
-		") AS v (" + strings.Join(names, ", ") + ") WHERE c.id = v.id"
+	return "UPDATE conversations c SET " + strings.Join(set, ", ") + " FROM (" + store.ArrayRows(columns(groups, columnKind)...) +
+		") AS v (" + strings.Join(columns(groups, columnName), ", ") + ") WHERE c.id = v.id"
 }
 
 // queueUpdates writes several conversations on PostgreSQL.
 func queueUpdates(tx store.Tx, changed []*conversationRow) {
-	var heard, others []*conversationRow
+	var messages, others []*conversationRow
 	for _, c := range changed {
 		if c.queueState == c.stored && c.people == c.storedPeople && c.address == c.storedAddress && bytes.Equal(c.name, c.storedName) {
-			heard = append(heard, c)
+			messages = append(messages, c)
 		} else {
 			others = append(others, c)
 		}
 	}
-	text := func(of func(c *conversationRow) string) []string { return store.Column(others, of) }
-	number := func(of func(c *conversationRow) int64) []int64 { return store.Column(others, of) }
 	if len(others) > 0 {
-		tx.Queue(
-			store.AnyRows, updateSeveral, text(func(c *conversationRow) string { return c.id }),
-			text(func(c *conversationRow) string { return c.address }),
-			store.Column(others, func(c *conversationRow) []byte { return c.name }),
-			number(func(c *conversationRow) int64 { return c.lastCustomerAt }),
-			number(func(c *conversationRow) int64 { return c.updatedAt }),
-			text(func(c *conversationRow) string { return c.state }),
-			text(func(c *conversationRow) string { return c.attention }),
-			store.Column(others, func(c *conversationRow) sql.NullInt64 { return c.waitingSince }),
-			number(func(c *conversationRow) int64 { return c.leaseToken }),
-			number(func(c *conversationRow) int64 { return c.attempts }),
-			number(func(c *conversationRow) int64 { return c.pausedUntil }),
-			number(func(c *conversationRow) int64 { return c.blockedAt }),
-			number(func(c *conversationRow) int64 { return c.leaseUntil }),
-			store.Column(others, func(c *conversationRow) sql.NullInt64 { return c.runAt }),
-			number(func(c *conversationRow) int64 { return c.people.unansweredSince }),
-			text(func(c *conversationRow) string { return c.people.reportedAttention }),
-			text(func(c *conversationRow) string { return c.people.handoverReason }),
-			number(func(c *conversationRow) int64 { return c.people.retriedAt }),
-			number(func(c *conversationRow) int64 { return c.people.closedUntil }),
-			number(func(c *conversationRow) int64 { return c.people.unknownSince }),
-			number(func(c *conversationRow) int64 { return c.pacedUntil }),
-			text(func(c *conversationRow) string { return c.turnID }),
-			number(func(c *conversationRow) int64 { return c.unsentSince }),
-			len(others),
-		)
+		tx.Queue(store.AnyRows, updateSeveral, append(columnValues(allColumns&^begun, others), len(others))...)
 	}
-	if len(heard) > 0 {
-		tx.Queue(
-			store.AnyRows, updateHeard, store.Column(heard, func(c *conversationRow) string { return c.id }),
-			store.Column(heard, func(c *conversationRow) int64 { return c.lastCustomerAt }),
-			store.Column(heard, func(c *conversationRow) int64 { return c.updatedAt }),
-			len(heard),
-		)
+	if len(messages) > 0 {
+		tx.Queue(store.AnyRows, updateHeard, append(columnValues(identified|heard, messages), len(messages))...)
 	}
 }
 
-// rowChanges is which columns of a row changed that a usual update doesn't name.
-type rowChanges uint8
-
-const (
-	leaseChanged rowChanges = 1 << iota
-	placeChanged
-	peopleChanged
-	paceChanged
-)
-
 // update returns the statement that writes the row, with its arguments.
 func (c *conversationRow) update() (text string, args []any) {
-	args = append(make([]any, 0, 24), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
-		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt, c.turnID, c.unsentSince)
-	var changes rowChanges
+	changes := heard | usual
 	if c.leaseUntil != c.stored.leaseUntil {
-		changes, args = changes|leaseChanged, append(args, c.leaseUntil)
+		changes |= leaseChanged
 	}
 	if c.runAt != c.stored.runAt {
-		changes, args = changes|placeChanged, append(args, c.runAt)
+		changes |= placeChanged
 	}
 	if c.people != c.storedPeople {
-		p := &c.people
-		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.reportedAttention, p.handoverReason, p.retriedAt, p.closedUntil,
-			p.unknownSince)
+		changes |= peopleChanged
 	}
 	if c.pacedUntil != c.stored.pacedUntil {
-		changes, args = changes|paceChanged, append(args, c.pacedUntil)
+		changes |= paceChanged
 	}
-	return conversationUpdates[changes], append(args, c.id)
+	return conversationUpdates[changes], append(columns(changes, func(of column) any { return of.value(c) }), c.id)
 }
 
 // queueFind reads conversations by their keys: their ids, and with lock, or on an engine with one writer for everything, the final rows.
