@@ -157,12 +157,7 @@ func (d *Description) CheckInbound(in *Inbound) error {
 }
 
 func (d *Description) has(t Type) bool {
-	for i := range d.Channels {
-		if d.Channels[i].Type == t {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Channels, func(channel ChannelType) bool { return channel.Type == t })
 }
 
 // checkKind checks the fields that depend on the kind.

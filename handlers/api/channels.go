@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
-	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
@@ -172,7 +171,7 @@ func (d *Deps) verifyChannel(ctx context.Context, principal *identity.Principal,
 	if channel.State == store.ChannelActive || channel.Credentials == nil || channel.LostExternalID != "" {
 		return d.getChannel(ctx, principal, in)
 	}
-	credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
+	credentials, err := messaging.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
@@ -264,7 +263,7 @@ func (d *Deps) showChannel(channel *store.Channel) ChannelObject {
 	case !ok:
 		object.UnavailableReason = new(missingPlatform(channel.Type))
 	case channel.State == store.ChannelActive && kind.RenewAhead > 0 && channel.Credentials != nil:
-		credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
+		credentials, err := messaging.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
 		if err == nil && kind.Expiring(credentials, d.Now()) {
 			object.State = stateExpiring
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
-	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -57,10 +56,10 @@ func TestBotChannel(t *testing.T) {
 	channel, err := o.DB.Channels.ByID(t.Context(), "org_1", id)
 	require.NoError(t, err)
 	require.NotContains(t, string(channel.Credentials), "ABC")
-	credentials, err := webhook.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
+	credentials, err := messaging.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
 	require.Equal(t, platforms.Credentials{"secretToken": "secret_T-1-0123456789", "botToken": "1:ABC"}, credentials)
-	_, err = webhook.OpenCredentials(o.Ring, "org_2", id, channel.Credentials)
+	_, err = messaging.OpenCredentials(o.Ring, "org_2", id, channel.Credentials)
 	require.ErrorIs(t, err, vault.ErrCorrupt)
 }
 
@@ -266,7 +265,7 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	channel, err := o.DB.Channels.ByID(t.Context(), "org_1", id)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, channel.CredentialsVersion)
-	credentials, err := webhook.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
+	credentials, err := messaging.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
 	require.Equal(t, "new", credentials[platforms.AccessToken])
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
-	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -207,7 +207,7 @@ func (d *Deps) readTemplates(
 	if channel.Credentials == nil {
 		return page, nil, needsReauth(channel)
 	}
-	credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
+	credentials, err := messaging.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
 		return page, nil, handlers.Internal(err)
 	}

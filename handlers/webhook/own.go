@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -226,7 +227,7 @@ func (h *Webhooks) ownSigner(ctx context.Context, route *store.Route) (credentia
 		return nil, ""
 	}
 	credentials, secret, err := h.config.Platforms.OwnSigner(platforms.Type(route.Type), func() (platforms.Credentials, error) {
-		return OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
+		return messaging.OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
 	})
 	if err != nil {
 		h.log.ErrorContext(ctx, "a channel's own secret can't be read", "channel", route.ChannelID, "error", err)

@@ -15,16 +15,16 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
@@ -102,12 +102,9 @@ type Webhooks struct {
 func New(
 	config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger,
 ) *Webhooks {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Webhooks{
-		config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: log, bodyTime: webhookBodyTime,
-		turns: dispatch.NewTurns(longDeliveries),
+		config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
+		bodyTime: webhookBodyTime, turns: dispatch.NewTurns(longDeliveries),
 	}
 }
 
@@ -198,7 +195,7 @@ func (d *channelDelivery) admitAsRead(ctx context.Context) (found bool, err erro
 }
 
 func (d *channelDelivery) verify(route *store.Route) error {
-	credentials, err := d.channelCredentials(route)
+	credentials, err := messaging.OpenCredentials(d.ring, route.OrgID, route.ChannelID, route.Credentials)
 	if err != nil {
 		return err
 	}
@@ -226,20 +223,7 @@ func (d *channelDelivery) routeOf(*platforms.Inbound) (*store.Route, bool) {
 
 // has reports whether a channel type is the platform's.
 func (h *webhook) has(channelType string) bool {
-	for i := range h.platform.Channels {
-		if string(h.platform.Channels[i].Type) == channelType {
-			return true
-		}
-	}
-	return false
-}
-
-// channelCredentials are the channel's; a channel without them has no secret, and verifies nothing.
-func (h *webhook) channelCredentials(route *store.Route) (platforms.Credentials, error) {
-	if route.Credentials == nil {
-		return nil, nil //nolint:nilnil // it has none
-	}
-	return OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
+	return slices.ContainsFunc(h.platform.Channels, func(t platforms.ChannelType) bool { return string(t.Type) == channelType })
 }
 
 // serveShared serves the address of all channels: POST for deliveries, which are signed over the body, and GET for the
@@ -301,18 +285,6 @@ func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
 	}
 	handlers.WriteWhole(w, http.StatusOK, "text/plain; charset=utf-8", []byte(challenge))
 	return nil
-}
-
-// OpenCredentials reads the stored form of a channel's credentials.
-func OpenCredentials(ring *vault.Ring, orgID, channelID string, sealed []byte) (credentials platforms.Credentials, err error) {
-	plain, err := ring.Open(sealed, vault.ChannelCredentials(orgID, channelID))
-	if err != nil {
-		return credentials, fmt.Errorf("opening the credentials of channel %s: %w", channelID, err)
-	}
-	if json.Unmarshal(plain, &credentials) != nil { // Its error would quote them.
-		return credentials, fmt.Errorf("the credentials of channel %s are not in the form they were sealed in", channelID)
-	}
-	return credentials, nil
 }
 
 // Routes lists the webhooks of all platforms.

@@ -9,6 +9,7 @@
 package widget
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,14 +33,6 @@ import (
 // widgetPath is where the widget is mounted.
 const widgetPath = "/widget/"
 
-// VisitorInbox is the part of the inbox that visitors reach, as [inbox.Queue] has it.
-type VisitorInbox interface {
-	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
-	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
-	ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (inbox.Conversation, error)
-	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
-}
-
 // LiveAnswers answers a text in the inbox while its writer waits, as worker.AnswerNow does.
 type LiveAnswers interface {
 	AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error)
@@ -50,7 +43,7 @@ type Deps struct {
 	// DB has the widget channels and the cost of their calls.
 	DB *store.DB
 	// Inbox has the visitors' conversations.
-	Inbox VisitorInbox
+	Inbox *inbox.Queue
 	// Live answers a message while its visitor waits.
 	Live LiveAnswers
 	// Ring seals the tokens of visitors.
@@ -87,9 +80,7 @@ func New(server *endpoint.Server, deps Deps) *Widget {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.New(slog.DiscardHandler))
 	return &Widget{Deps: deps, server: server, bySource: new(v1.Streams), answers: new(answerPlaces), lists: dispatch.NewTurns(listBounds())}
 }
 

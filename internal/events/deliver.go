@@ -10,6 +10,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -93,12 +94,8 @@ type Deliverer struct {
 
 // New returns a deliverer that is idle until [Deliverer.Run].
 func New(config Config) *Deliverer {
-	if config.Lease <= 0 {
-		config.Lease = time.Minute
-	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Lease = cmp.Or(config.Lease, time.Minute)
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if config.Tried == nil {
 		config.Tried = func(string) {}
 	}

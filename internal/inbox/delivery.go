@@ -311,20 +311,15 @@ func (d *delivery) queueReads() {
 }
 
 func (d *delivery) queueSent(keys []messageKey, found func(messageKey, *sentRow)) {
-	for size, piece := range store.Padded(listSizes, keys) {
-		args := make([]any, 0, 3*len(piece))
-		for _, key := range piece {
-			args = append(args, key.orgID, key.channelID, key.platformID)
-		}
-		d.s.tx.QueueQuery(func(row store.Row) error {
-			var key messageKey
-			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID,
-				&key.platformID)
-			found(key, sent)
-			return err
-		}, selectSent[size], args...)
-	}
+	store.QueueListed(d.s.tx, listSizes, selectSent, "", keys, func(values []any, key messageKey) []any {
+		return append(values, key.orgID, key.channelID, key.platformID)
+	}, func(row store.Row) error {
+		var key messageKey
+		sent := &sentRow{}
+		err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID, &key.platformID)
+		found(key, sent)
+		return err
+	})
 }
 
 func (d *delivery) queueMarked(ids []string, found func(messageKey, *sentRow)) {

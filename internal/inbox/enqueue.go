@@ -282,19 +282,15 @@ func uniteKeys(ops []*enqueueOp) {
 }
 
 func (d *delivery) queueAliases(keys []conversationKey) {
-	for size, piece := range store.Padded(listSizes, keys) {
-		args := make([]any, 0, 3*len(piece))
-		for _, key := range piece {
-			args = append(args, key.orgID, key.channelID, key.customerRef)
-		}
-		d.s.tx.QueueQuery(func(row store.Row) error {
-			var key conversationKey
-			var id string
-			err := row.Scan(&key.orgID, &key.channelID, &key.customerRef, &id)
-			d.aliases[key] = id
-			return err
-		}, selectAliases[size], args...)
-	}
+	store.QueueListed(d.s.tx, listSizes, selectAliases, "", keys, func(values []any, key conversationKey) []any {
+		return append(values, key.orgID, key.channelID, key.customerRef)
+	}, func(row store.Row) error {
+		var key conversationKey
+		var id string
+		err := row.Scan(&key.orgID, &key.channelID, &key.customerRef, &id)
+		d.aliases[key] = id
+		return err
+	})
 }
 
 // resolveAliases finds the conversations of customers by any of their ids. A customer who is named by the other id alone may have begun a
@@ -368,19 +364,15 @@ func (d *delivery) queueBusinesses() {
 			hashes = append(hashes, businessDigest(item, item.Address))
 		}
 	}
-	for size, piece := range store.Padded(listSizes, hashes) {
-		args := make([]any, len(piece))
-		for i := range piece {
-			args[i] = piece[i][:]
+	store.QueueListed(d.s.tx, listSizes, selectTombstones, "", hashes, func(values []any, hash [sha256.Size]byte) []any {
+		return append(values, hash[:])
+	}, func(row store.Row) error {
+		hash, err := store.ScanValue[[]byte](row)
+		if len(hash) == sha256.Size {
+			d.businesses[[sha256.Size]byte(hash)] = true
 		}
-		d.s.tx.QueueQuery(func(row store.Row) error {
-			hash, err := store.ScanValue[[]byte](row)
-			if len(hash) == sha256.Size {
-				d.businesses[[sha256.Size]byte(hash)] = true
-			}
-			return err
-		}, selectTombstones[size], args...)
-	}
+		return err
+	})
 }
 
 // byBusiness reports whether the business wrote an unsure message. Where neither id is known, a message to the recipient of the

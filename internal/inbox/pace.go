@@ -177,18 +177,14 @@ func (s *session) queuePaces(ops []*operation) {
 		}
 	}
 	slices.SortFunc(channels, paceKey.compare)
-	for size, piece := range store.Padded(listSizes, slices.Compact(channels)) {
-		args := make([]any, 0, 2*len(piece))
-		for _, key := range piece {
-			args = append(args, key.orgID, key.channelID)
-		}
-		s.tx.QueueQuery(func(row store.Row) error {
-			c := &channelPace{}
-			err := row.Scan(&c.orgID, &c.channelID, &c.pacedUntil, &c.queuedUntil, &c.closedUntil)
-			s.paces[c.paceKey] = c
-			return err
-		}, lockPaces[size]+s.tx.LockRows(), args...)
-	}
+	store.QueueListed(s.tx, listSizes, lockPaces, s.tx.LockRows(), slices.Compact(channels), func(values []any, key paceKey) []any {
+		return append(values, key.orgID, key.channelID)
+	}, func(row store.Row) error {
+		c := &channelPace{}
+		err := row.Scan(&c.orgID, &c.channelID, &c.pacedUntil, &c.queuedUntil, &c.closedUntil)
+		s.paces[c.paceKey] = c
+		return err
+	})
 }
 
 // writePaces writes the paces that changed.
@@ -200,12 +196,8 @@ func (s *session) writePaces() {
 		}
 	}
 	slices.SortFunc(changed, func(a, b *channelPace) int { return a.compare(b.paceKey) })
-	store.EachExact(listSizes, changed, func(size int, piece []*channelPace) {
-		args := make([]any, 0, 5*len(piece))
-		for _, c := range piece {
-			args = append(args, c.orgID, c.channelID, c.pacedUntil, c.queuedUntil, c.closedUntil)
-		}
-		s.tx.Queue(store.AnyRows, setPaces[size], args...)
+	store.QueueList(s.tx, listSizes, setPaces, false, changed, func(values []any, c *channelPace) []any {
+		return append(values, c.orgID, c.channelID, c.pacedUntil, c.queuedUntil, c.closedUntil)
 	})
 }
 

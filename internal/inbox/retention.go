@@ -326,12 +326,8 @@ type tombstoneRow struct {
 
 // queueTombstones stores hashes for a number of days.
 func (s *session) queueTombstones(rows []tombstoneRow, days int64) {
-	store.EachExact(listSizes, rows, func(size int, piece []tombstoneRow) {
-		args := make([]any, 0, 3*len(piece))
-		for i := range piece {
-			args = append(args, piece[i].hash[:], piece[i].orgID, s.now+days*retentionDay)
-		}
-		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
+	store.QueueList(s.tx, listSizes, insertTombstones, false, rows, func(values []any, row tombstoneRow) []any {
+		return append(values, row.hash[:], row.orgID, s.now+days*retentionDay)
 	})
 }
 

@@ -28,7 +28,6 @@ package media
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +38,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -107,19 +107,13 @@ type Fetcher struct {
 
 // New returns a fetcher that is idle until [Fetcher.Run].
 func New(config Config) *Fetcher {
-	if config.Lease <= 0 {
-		config.Lease = time.Minute
-	}
+	config.Lease = cmp.Or(config.Lease, time.Minute)
 	config.Pause = cmp.Or(config.Pause, time.Second)
-	if config.OrgBytes == 0 {
-		config.OrgBytes = OrgBytes
-	}
+	config.OrgBytes = cmp.Or(config.OrgBytes, OrgBytes)
 	if config.Fetched == nil {
 		config.Fetched = func(string) {}
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	return &Fetcher{Config: config, public: config.Policy.Client(tryTime), pieces: make(dispatch.Slot, 1)}
 }
 
@@ -283,18 +277,11 @@ func (f *Fetcher) channel(ctx context.Context, t *try) (*platforms.Channel, erro
 	if err != nil {
 		return nil, fmt.Errorf("read the channel of a file: %w", err)
 	}
-	channel := &platforms.Channel{Type: platforms.Type(stored.Type), ExternalID: stored.ExternalID, Credentials: platforms.Credentials{}}
-	if stored.Credentials == nil {
-		return channel, nil
-	}
-	plain, err := f.Ring.Open(stored.Credentials, vault.ChannelCredentials(t.orgID, t.channelID))
-	if err == nil {
-		err = json.Unmarshal(plain, &channel.Credentials)
-	}
+	credentials, err := messaging.OpenCredentials(f.Ring, t.orgID, t.channelID, stored.Credentials)
 	if err != nil {
 		return nil, temporary("the channel's credentials don't open with the master key")
 	}
-	return channel, nil
+	return &platforms.Channel{Type: platforms.Type(stored.Type), ExternalID: stored.ExternalID, Credentials: credentials}, nil
 }
 
 // refusal returns a platform's error as a failure of the try.

@@ -8,6 +8,7 @@ package messaging
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/markup"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -219,4 +221,20 @@ func (t ChannelType) PersonalWindow() time.Duration { return max(t.Window, t.Per
 // WindowClass is the class of a message that comes after the type's service window.
 func (t ChannelType) WindowClass() platforms.Class {
 	return cmp.Or(t.AfterWindow, platforms.WindowExpired)
+}
+
+// OpenCredentials reads the stored form of a channel's credentials. Nil is the form of a channel without credentials.
+func OpenCredentials(ring *vault.Ring, orgID, channelID string, sealed []byte) (platforms.Credentials, error) {
+	credentials := platforms.Credentials{}
+	if sealed == nil {
+		return credentials, nil
+	}
+	plain, err := ring.Open(sealed, vault.ChannelCredentials(orgID, channelID))
+	if err != nil {
+		return nil, fmt.Errorf("opening the credentials of channel %s: %w", channelID, err)
+	}
+	if json.Unmarshal(plain, &credentials) != nil { // the error would quote them
+		return nil, fmt.Errorf("the credentials of channel %s are not in the form they were sealed in", channelID)
+	}
+	return credentials, nil
 }

@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,7 @@ func New(config Config) (*Set, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	catalog, err := NewCatalog(config.Drivers)
 	if err != nil {
 		return nil, err

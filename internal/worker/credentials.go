@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -26,18 +29,7 @@ const (
 
 // openCredentials reads a channel's credentials.
 func (w *Worker) openCredentials(channel *store.Channel) (platforms.Credentials, error) {
-	c := platforms.Credentials{}
-	if channel.Credentials == nil {
-		return c, nil
-	}
-	plain, err := w.Ring.Open(channel.Credentials, vault.ChannelCredentials(channel.OrgID, channel.ID))
-	if err != nil {
-		return nil, fmt.Errorf("opening a channel's credentials: %w", err)
-	}
-	if err := json.Unmarshal(plain, &c); err != nil {
-		return nil, errors.New("a channel's credentials are not readable") // the cause may quote them
-	}
-	return c, nil
+	return messaging.OpenCredentials(w.Ring, channel.OrgID, channel.ID, channel.Credentials)
 }
 
 // makeReady opens the channel's credentials, and refreshes a token that is about to end. If that fails the old one is used, and its
@@ -101,11 +93,10 @@ func (p *pass) newer(ctx context.Context) bool {
 // goroutines that wait for the refresh then don't ask the platform again. temporary is a failure that doesn't depend on the refresh token,
 // such as an outage or our own stop: a later refresh may succeed.
 func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, temporary *platforms.Error) {
-	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
-	if err != nil {
+	if err := p.refreshes.Enter(ctx, p.work.Channel.ID); err != nil {
 		return false, &platforms.Error{Class: platforms.Retry, Cause: err}
 	}
-	defer release()
+	defer p.refreshes.Leave(p.work.Channel.ID)
 	if p.newer(ctx) {
 		return true, nil
 	}
@@ -225,40 +216,8 @@ func (p *pass) needsReauth(ctx context.Context) (renewed bool, err error) {
 	return false, nil
 }
 
-// refreshes lets one goroutine at a time refresh a channel. The zero value is ready.
-type refreshes struct {
-	mu      sync.Mutex
-	running map[string]chan struct{} // closed when the channel's refresh has ended
-}
-
-// enter waits for its turn, or for the end of ctx. The release function must be called.
-func (r *refreshes) enter(ctx context.Context, channelID string) (release func(), err error) {
-	for {
-		r.mu.Lock()
-		before, busy := r.running[channelID]
-		if !busy {
-			break
-		}
-		r.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	defer r.mu.Unlock()
-	if r.running == nil {
-		r.running = map[string]chan struct{}{}
-	}
-	done := make(chan struct{})
-	r.running[channelID] = done
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.running, channelID)
-		close(done)
-	}, nil
-}
+// refreshBounds let one goroutine at a time refresh a channel. Passes and renewals bound how many wait.
+var refreshBounds = dispatch.Bounds{Places: math.MaxInt, Each: 1, Line: math.MaxInt, Lines: math.MaxInt}
 
 const (
 	// renewalInterval is about how often all channels are looked at.

@@ -29,6 +29,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -157,7 +158,7 @@ type Config struct {
 // Worker runs the assistants. It holds only the running work; everything else is in the store.
 type Worker struct {
 	Config
-	refreshes refreshes
+	refreshes *dispatch.Turns // by channel
 	watches   watches
 	signals   signals
 	// files holds a token for each file in memory.
@@ -179,7 +180,7 @@ func New(cfg Config) *Worker {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Worker{Config: cfg, files: make(chan struct{}, filesAtOnce)}
+	return &Worker{Config: cfg, refreshes: dispatch.NewTurns(refreshBounds), files: make(chan struct{}, filesAtOnce)}
 }
 
 // Run works until ctx ends. After that it leases nothing new and calls no model; running model calls and sends have grace to end. What
