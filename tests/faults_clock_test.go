@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // clockNode is what a node does that depends on the time: it holds, leases, signs in, reads keys and counts.
@@ -86,7 +87,7 @@ func (c *clockTest) hold(t *testing.T, by *clockNode, call string, life time.Dur
 // lease stores a message of a customer and leases what is due.
 func (c *clockTest) lease(t *testing.T, by *clockNode, customer string, life time.Duration) {
 	t.Helper()
-	item := inbox.Item{Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: customer, Text: "hello"}
+	item := inbox.Item{Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: customer, Text: "hello"}
 	require.NoError(t, by.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: c.route, Items: []inbox.Item{item}}}))
 	c.requireDue(t, by, life, customer)
 }

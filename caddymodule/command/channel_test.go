@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -345,7 +346,7 @@ func (c *commandLine) giveUp(channelID string) string {
 	require.NoError(c.t, err)
 	require.True(c.t, found)
 	require.NoError(c.t, queue.Enqueue(ctx, []inbox.Arrival{{Route: route, Items: []inbox.Item{{
-		Kind: inbox.Text, CustomerRef: "5", Address: "5", MessageID: "5:1", Text: "Green tea?",
+		Kind: platforms.Text, CustomerRef: "5", Address: "5", MessageID: "5:1", Text: "Green tea?",
 	}}}}))
 	leases, err := queue.Lease(ctx, inbox.Places{Free: 1}, time.Minute)
 	require.NoError(c.t, err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
@@ -157,7 +158,7 @@ func (w *workplace) customerWrites(customer string) {
 	require.NoError(w.t, err)
 	require.True(w.t, found)
 	require.NoError(w.t, inbox.New(db, w.ring()).Enqueue(w.t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
-		Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: customer + ":1", Text: "Green tea?",
+		Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: customer + ":1", Text: "Green tea?",
 	}}}}))
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -128,7 +129,7 @@ func (o *staffed) write(t *testing.T, customer string) inbox.Lease {
 	t.Helper()
 	require.NoError(t, o.Enqueue(t.Context(), []inbox.Arrival{{
 		Route: store.Route{ChannelID: o.channelID, OrgID: "org_1", Type: string(social.ChatApp), State: store.ChannelActive},
-		Items: []inbox.Item{{Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: customer + "-1", Text: "Hello?"}},
+		Items: []inbox.Item{{Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: customer + "-1", Text: "Hello?"}},
 	}}))
 	leases, err := o.Lease(t.Context(), inbox.Places{Free: 10}, time.Hour)
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/tracing"
@@ -193,7 +192,7 @@ func (h *Webhooks) enqueue(
 			arrivals = append(arrivals, inbox.Arrival{Route: *route})
 		}
 		arrivals[place].Items = append(arrivals[place].Items, item)
-		if item.Kind == inbox.Text {
+		if item.Kind == platforms.Text {
 			queued++
 		}
 	}
@@ -215,61 +214,28 @@ func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
 	}
 	for i := range arrivals {
 		for j := range arrivals[i].Items {
-			if item := &arrivals[i].Items[j]; item.Kind == inbox.Text {
+			if item := &arrivals[i].Items[j]; item.Kind == platforms.Text {
 				span.AddLink(trace.Link{SpanContext: tracing.Answer(arrivals[i].Route.ChannelID, item.MessageID)})
 			}
 		}
 	}
 }
 
-// item returns the queue's form of a delivered message or event. wanted is false if the queue doesn't store the item.
+// item returns the queue's form of a delivered message or event, and logs reports about the channel. wanted is false if the queue doesn't
+// store the item.
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
-	item = inbox.Item{
-		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
-		Mark: in.OtherIDs().Mark, Text: in.Text, Unsure: in.Unsure, Code: messaging.FailureCode(in.Failure),
-	}
-	if other := in.OtherIDs(); other.Alias != "" || other.Business != "" {
-		item.Other = &inbox.OtherIDs{Alias: other.Alias, Business: other.Business}
-	}
-	if in.Wordless {
-		item.Text, item.Media = "", in.Text
-	}
-	if !in.SentAt.IsZero() {
-		item.SentAt = in.SentAt.UnixMilli()
-	}
-	for _, a := range in.Attachments() {
-		item.Files = append(item.Files, media.Reference(a))
+	if in.Kind < platforms.Text || in.Kind > platforms.Edited {
+		return item, false
 	}
 	switch in.Kind {
-	case platforms.Text:
-		item.Kind = inbox.Text
-	case platforms.Media:
-		item.Kind = inbox.Media
-	case platforms.Event:
-		item.Kind = inbox.Event
-	case platforms.HumanEcho, platforms.UnmarkedEcho:
-		item.Kind, item.Unmarked = inbox.HumanEcho, in.Kind == platforms.UnmarkedEcho
-	case platforms.AutomaticEcho:
-		item.Kind = inbox.AutomaticEcho
-	case platforms.FailedDelivery:
-		item.Kind = inbox.FailedDelivery
-	case platforms.Blocked:
-		item.Kind = inbox.Blocked
 	case platforms.AccessRefused:
 		h.log.Warn("the platform says that a channel's account may not send", "channel", route.ChannelID, "type", route.Type)
-		item.Kind = inbox.AccessRefused
-	case platforms.Edited:
-		item.Kind = inbox.Edited
-	case platforms.Unsent:
-		item.Kind = inbox.Unsent
 	case platforms.ErasureWanted:
 		h.log.Info("a customer asks through the platform for the erasure of their data", "channel", route.ChannelID, "type", route.Type)
-		item.Kind = inbox.ErasureWanted
 	case platforms.TokenExpiring:
 		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
 		return item, false
 	default:
-		return item, false
 	}
-	return item, true
+	return inbox.ItemOf(in, messaging.FailureCode(in.Failure)), true
 }

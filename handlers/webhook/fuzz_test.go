@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
-	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Any signed body is acknowledged or, if it isn't JSON, refused, and the acknowledged number is that of the texts in the queue.
@@ -37,7 +37,7 @@ func FuzzSignedDelivery(f *testing.F) {
 			require.NotEmpty(t, arrival.Route.ChannelID)
 			require.NotEmpty(t, arrival.Items)
 			for _, item := range arrival.Items {
-				if item.Kind == inbox.Text {
+				if item.Kind == platforms.Text {
 					texts++
 					require.NotEmpty(t, item.MessageID)
 				}

@@ -241,7 +241,7 @@ func everyPlatform() []platform {
 			text: `{"update_id":1,"message":{"message_id":5,"from":{"id":77,"is_bot":false,"first_name":"Lan"},` +
 				`"chat":{"id":77,"type":"private"},"date":1763650000,"text":"Chào"}}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_bot1"}, Items: []inbox.Item{{
-				CustomerRef: "77", Address: "77", CustomerName: "Lan", MessageID: "77:5", Text: "Chào", SentAt: 1763650000000,
+				Kind: platforms.Text, CustomerRef: "77", Address: "77", CustomerName: "Lan", MessageID: "77:5", Text: "Chào", SentAt: 1763650000000,
 			}}},
 		},
 		{
@@ -249,7 +249,7 @@ func everyPlatform() []platform {
 			serve: func(g *gate) handlers.Handler { return g.Social }, sign: func(body string) string { return "sha256=" + hmacHex(testAppSecret, body) },
 			text: pageEvent("1001", "m1", "Chào"),
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_page1"}, Items: []inbox.Item{{
-				CustomerRef: "55", Address: "55", MessageID: "m1", Text: "Chào", SentAt: 1763650000100,
+				Kind: platforms.Text, CustomerRef: "55", Address: "55", MessageID: "m1", Text: "Chào", SentAt: 1763650000100,
 			}}},
 		},
 		{
@@ -265,7 +265,7 @@ func everyPlatform() []platform {
 			text: `{"app_id":"255","sender":{"id":"6142"},"recipient":{"id":"3662"},"event_name":"user_send_text",` +
 				`"message":{"text":"Chào","msg_id":"cb31"},"timestamp":"1699003881354"}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_local"}, Items: []inbox.Item{{
-				CustomerRef: "6142", Address: "6142", MessageID: "cb31", Text: "Chào", SentAt: 1699003881354,
+				Kind: platforms.Text, CustomerRef: "6142", Address: "6142", MessageID: "cb31", Text: "Chào", SentAt: 1699003881354,
 			}}},
 		},
 		{
@@ -276,7 +276,7 @@ func everyPlatform() []platform {
 				`"from_user_name":"lan","to_id":9,"message_type":"text","content":{"text":"Chào"},"conversation_id":"7091",` +
 				`"created_timestamp":1726044721}},"shop_id":94704,"code":10,"timestamp":1726044722}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_ma"}, Items: []inbox.Item{{
-				CustomerRef: "7091", Address: "165105353", Other: &inbox.OtherIDs{Business: "9"}, Unsure: true, CustomerName: "lan", MessageID: "2302748948493123953", Text: "Chào", SentAt: 1726044721000,
+				Kind: platforms.Text, CustomerRef: "7091", Address: "165105353", Other: &platforms.OtherIDs{Business: "9"}, Unsure: true, CustomerName: "lan", MessageID: "2302748948493123953", Text: "Chào", SentAt: 1726044721000,
 			}}},
 		},
 		{
@@ -286,7 +286,7 @@ func everyPlatform() []platform {
 			text: `{"data":{"session_id":"100_2","message_id":"1zYO","content":"{\"txt\":\"Chào\"}","from_account_id":"1891","from_account_type":1,` +
 				`"send_time":1596550789323,"template_id":1,"type":1,"process_msg":"","auto_reply":false,"status":0},"seller_id":20240305,"message_type":2}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_mb"}, Items: []inbox.Item{{
-				CustomerRef: "100_2", Address: "100_2", MessageID: "100_2:1zYO", Text: "Chào", SentAt: 1596550789323,
+				Kind: platforms.Text, CustomerRef: "100_2", Address: "100_2", MessageID: "100_2:1zYO", Text: "Chào", SentAt: 1596550789323,
 			}}},
 		},
 	}

@@ -103,16 +103,14 @@ func TestSocialBatchOfAThousand(t *testing.T) {
 func TestDeliveryOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	kinds := map[platforms.Kind]inbox.ItemKind{
-		platforms.Media: inbox.Media, platforms.Event: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
-		platforms.AccessRefused: inbox.AccessRefused, platforms.AutomaticEcho: inbox.AutomaticEcho,
-		platforms.UnmarkedEcho: inbox.HumanEcho,
-		platforms.Edited:       inbox.Edited,
+	kinds := []platforms.Kind{
+		platforms.Media, platforms.Event, platforms.HumanEcho, platforms.UnmarkedEcho, platforms.AutomaticEcho, platforms.FailedDelivery,
+		platforms.Blocked, platforms.AccessRefused, platforms.Edited,
 	}
 	at := time.UnixMilli(1763650000123)
-	for from, to := range kinds {
+	for _, kind := range kinds {
 		items := []platforms.Inbound{{
-			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
+			Type: marketa.Type, ExternalID: "94704", Kind: kind, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
 			Other: &platforms.OtherIDs{Mark: "msg_1.0"}, Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
@@ -120,7 +118,8 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, Unmarked: from == platforms.UnmarkedEcho, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
+			Kind: kind, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Other: &platforms.OtherIDs{Mark: "msg_1.0"}, Text: "image",
+			Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
 	g.arrivals = nil
@@ -129,7 +128,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		Other: &platforms.OtherIDs{Alias: "x", Business: "y"},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, []inbox.Item{{Kind: inbox.HumanEcho, CustomerRef: "c", MessageID: "m", Media: "image", Other: &inbox.OtherIDs{Alias: "x", Business: "y"}}}, g.arrivals[0].Items)
+	require.Equal(t, []inbox.Item{{Kind: platforms.HumanEcho, CustomerRef: "c", MessageID: "m", Media: "image", Other: &platforms.OtherIDs{Alias: "x", Business: "y"}}}, g.arrivals[0].Items)
 	enqueues := g.enqueues
 	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
 		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -157,7 +158,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
 	}
 	err = v.Inbox.Enqueue(r.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
-		Kind: inbox.Text, CustomerRef: v.visit.Visitor, Address: v.visit.Visitor, MessageID: taskID, Text: message.Text,
+		Kind: platforms.Text, CustomerRef: v.visit.Visitor, Address: v.visit.Visitor, MessageID: taskID, Text: message.Text,
 	}}}})
 	if err != nil {
 		return handlers.Internal(fmt.Errorf("storing a visitor's message: %w", err))

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // customers is in every text of a customer of [busy].
@@ -51,7 +52,7 @@ func busy(t *testing.T, role string) *fixture {
 		require.NoError(t, queue.Enqueue(ctx, []inbox.Arrival{{
 			Route: store.Route{ChannelID: "chn_1", OrgID: "org_1", Type: "bot", State: store.ChannelActive},
 			Items: []inbox.Item{{
-				Kind: inbox.Text, CustomerRef: customers + customer, CustomerName: customers, Address: customers, MessageID: customer, Text: customers,
+				Kind: platforms.Text, CustomerRef: customers + customer, CustomerName: customers, Address: customers, MessageID: customer, Text: customers,
 			}},
 		}}))
 	}

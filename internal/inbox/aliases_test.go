@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // A customer whom the platform names by number, by user id, or by both has one conversation, from when both were named together.
@@ -13,13 +15,13 @@ func TestCustomerWithTwoIDs(t *testing.T) {
 	const phone, user = "84901234567", "US.1349"
 	both := func(id, text string) Item {
 		item := textOf(phone, id, text)
-		item.Other = &OtherIDs{Alias: user}
+		item.Other = &platforms.OtherIDs{Alias: user}
 		return item
 	}
 	hidden := func(id, text string) Item {
-		return Item{Kind: Text, CustomerRef: user, Other: &OtherIDs{Alias: user}, Address: user, MessageID: id, Text: text}
+		return Item{Kind: platforms.Text, CustomerRef: user, Other: &platforms.OtherIDs{Alias: user}, Address: user, MessageID: id, Text: text}
 	}
-	echo := Item{Kind: HumanEcho, CustomerRef: user, Other: &OtherIDs{Alias: user}, Address: user, MessageID: "echo", Text: "A person here"}
+	echo := Item{Kind: platforms.HumanEcho, CustomerRef: user, Other: &platforms.OtherIDs{Alias: user}, Address: user, MessageID: "echo", Text: "A person here"}
 	for name, test := range map[string]struct {
 		arrivals [][]Item
 		ref      string
@@ -28,9 +30,9 @@ func TestCustomerWithTwoIDs(t *testing.T) {
 		"who shows the number":              {[][]Item{{hidden("1", "one")}, {both("2", "two")}, {echo}}, user},
 		"in one delivery":                   {[][]Item{{both("1", "one"), hidden("2", "two"), echo}}, phone},
 		"in one delivery, hidden first":     {[][]Item{{hidden("1", "one"), both("2", "two"), echo}}, phone},
-		"who changes the number":            {[][]Item{{both("1", "one")}, {{Kind: Text, CustomerRef: "84907654321", Other: &OtherIDs{Alias: user}, MessageID: "2", Text: "two"}}, {echo}}, phone},
+		"who changes the number":            {[][]Item{{both("1", "one")}, {{Kind: platforms.Text, CustomerRef: "84907654321", Other: &platforms.OtherIDs{Alias: user}, MessageID: "2", Text: "two"}}, {echo}}, phone},
 		"again and again":                   {[][]Item{{both("1", "one")}, {both("1", "one"), hidden("2", "two")}, {hidden("2", "two")}, {echo}, {echo}}, phone},
-		"whose colleagues write to both":    {[][]Item{{both("1", "one")}, {{Kind: HumanEcho, CustomerRef: phone, Other: &OtherIDs{Alias: user}, MessageID: "2", Text: "two"}}, {echo}}, phone},
+		"whose colleagues write to both":    {[][]Item{{both("1", "one")}, {{Kind: platforms.HumanEcho, CustomerRef: phone, Other: &platforms.OtherIDs{Alias: user}, MessageID: "2", Text: "two"}}, {echo}}, phone},
 		"with the number alone in the past": {[][]Item{{textOf(phone, "1", "one")}, {both("2", "two")}, {echo}}, phone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +55,7 @@ func TestAliasesOfOthers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		named := func(phone, user, id string) Item {
-			return Item{Kind: Text, CustomerRef: phone, Other: &OtherIDs{Alias: user}, Address: phone, MessageID: id, Text: "text " + id}
+			return Item{Kind: platforms.Text, CustomerRef: phone, Other: &platforms.OtherIDs{Alias: user}, Address: phone, MessageID: id, Text: "text " + id}
 		}
 		q.arrive(t, named("849", "US.1", "1"), named("850", "US.2", "2"), named("US.2", "US.2", "3"))
 		require.Equal(t, []string{"text 1"}, q.said(t, "849"))

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // A message of the business of which the platform doesn't say who wrote it is never answered: not one of ours, not one in a conversation
@@ -18,7 +20,7 @@ func TestUnsureMessages(t *testing.T) {
 				conversation = to
 			}
 			return Item{
-				Kind: Text, CustomerRef: "c-" + conversation, Address: from, Other: &OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: text, CustomerName: "n" + from,
+				Kind: platforms.Text, CustomerRef: "c-" + conversation, Address: from, Other: &platforms.OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: text, CustomerName: "n" + from,
 			}
 		}
 		of := func(customer string) Conversation {
@@ -34,7 +36,7 @@ func TestUnsureMessages(t *testing.T) {
 		require.False(t, q.paused(t, "c-"+ann))
 
 		picture := wrote(shop, bob, "3", "image")
-		picture.Kind = Media
+		picture.Kind = platforms.Media
 		q.arrive(t, wrote(shop, bob, "2", "Your parcel is on its way"), picture)
 		q.idle(t)
 		require.Equal(t, []string{"Your parcel is on its way", "image"}, q.said(t, "c-"+bob))
@@ -58,8 +60,8 @@ func TestUnsureMessages(t *testing.T) {
 func TestBusinessesAreLearned(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		unsure := Item{Kind: Text, CustomerRef: "c-7", Address: "1", Other: &OtherIDs{Business: "7"}, Unsure: true, MessageID: "2", Text: "We have it"}
-		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "c-6", Address: "6", Other: &OtherIDs{Business: "1"}, MessageID: "1", Text: "Welcome"}, unsure)
+		unsure := Item{Kind: platforms.Text, CustomerRef: "c-7", Address: "1", Other: &platforms.OtherIDs{Business: "7"}, Unsure: true, MessageID: "2", Text: "We have it"}
+		q.arrive(t, Item{Kind: platforms.HumanEcho, CustomerRef: "c-6", Address: "6", Other: &platforms.OtherIDs{Business: "1"}, MessageID: "1", Text: "Welcome"}, unsure)
 		q.idle(t)
 		other := q.channel(t, "org_2", "chn_2")
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{unsure}}}))
@@ -77,7 +79,7 @@ func TestCustomersTakenForBusinesses(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		wrote := func(from, to, customer, id string) Item {
 			return Item{
-				Kind: Text, CustomerRef: "c-" + customer, Address: from, Other: &OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: "text " + id,
+				Kind: platforms.Text, CustomerRef: "c-" + customer, Address: from, Other: &platforms.OtherIDs{Business: to}, Unsure: true, MessageID: id, Text: "text " + id,
 			}
 		}
 		q.arrive(t, wrote(shop, bob, bob, "1")) // nothing tells it from a customer's

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Check finds each fault that is planted into a healthy queue, and names the row.
@@ -38,7 +39,7 @@ func TestCheckFindsPlantedFaults(t *testing.T) {
 		q.reply(t, "reply", "p1")
 		q.arrive(t, textOf("bob", "2", "awaiting"))
 		q.begin(t, q.take(t))
-		q.arrive(t, textOf("cid", "3", "waiting"), Item{Kind: Event, CustomerRef: "dan", MessageID: "4"})
+		q.arrive(t, textOf("cid", "3", "waiting"), Item{Kind: platforms.Event, CustomerRef: "dan", MessageID: "4"})
 		list, err := q.Conversations(ctx, "org_1", ConversationFilter{}, pageAll)
 		require.NoError(t, err)
 		dan := list[len(list)-1]

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Lists are in order of creation, in pages, filtered, and of one organization.
@@ -206,7 +207,7 @@ func TestDeletedChannel(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.ErrorIs(t, q.Release(t.Context(), lease), ErrLeaseLost)
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{
-			{q.route, []Item{textOf("ann", "2", "two"), echoOf("ann", "h1"), {Kind: Blocked, CustomerRef: "ann"}}},
+			{q.route, []Item{textOf("ann", "2", "two"), echoOf("ann", "h1"), {Kind: platforms.Blocked, CustomerRef: "ann"}}},
 			{second, []Item{textOf("ann", "2", "three")}},
 		}))
 		require.Equal(t, []string{"three"}, textsOf(q.open(t, q.take(t)).Waiting))
@@ -219,13 +220,13 @@ func TestDeletedChannel(t *testing.T) {
 func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		image := Item{Kind: Event, CustomerRef: "ann", MessageID: "2", Text: "image"}
+		image := Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "2", Text: "image"}
 		q.arrive(t, textOf("ann", "1", "one"), image)
 		q.reply(t, "a", "p1")
 		id := q.value(t, `SELECT id FROM conversations`)
 		require.NoError(t, q.DeleteConversation(t.Context(), "usr_1", "org_1", id))
 		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM message_tombstones`))
-		echo := Item{Kind: HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}
+		echo := Item{Kind: platforms.HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}
 		q.arrive(t, textOf("ann", "1", "one"), image, echo)
 		require.Equal(t, [4]string{"0", "0", "0", "0"}, q.tables(t, "org_1"))
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Nothing of a blocked customer is answered, whoever has the conversation: not what waits, not what runs, not what comes.
@@ -32,7 +33,7 @@ func TestBlock(t *testing.T) {
 		require.NoError(t, q.Release(ctx, lease))
 
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", id))
-		q.arrive(t, textOf("ann", "3", "three"), Item{Kind: Blocked, CustomerRef: "ann"}, textOf("ann", "4", "four"))
+		q.arrive(t, textOf("ann", "3", "three"), Item{Kind: platforms.Blocked, CustomerRef: "ann"}, textOf("ann", "4", "four"))
 		q.idle(t)
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM turns WHERE state IN ('awaiting', 'needs_attention', 'dead')`))
 		c, err := q.Conversation(ctx, "org_1", id)

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -66,27 +67,27 @@ func (d *delivery) decide(item *arrivedItem) {
 		sentAt = d.s.now
 	}
 	switch item.Kind {
-	case Text:
+	case platforms.Text:
 		d.message(c, item, KindText, sentAt)
-	case Media:
+	case platforms.Media:
 		d.message(c, item, KindEvent, sentAt)
-	case Event:
+	case platforms.Event:
 		d.meet(c, item, sentAt)
 		d.add(c, item, AuthorCustomer, KindEvent, true, sentAt)
-	case HumanEcho, AutomaticEcho:
+	case platforms.HumanEcho, platforms.UnmarkedEcho, platforms.AutomaticEcho:
 		d.echo(c, item, key, sentAt)
-	case FailedDelivery:
+	case platforms.FailedDelivery:
 		code := cmp.Or(item.Code, OutboundFailed)
 		if sent := d.sent[key]; sent != nil {
 			d.fail(sent, code)
-		} else if item.Mark != "" {
-			d.fail(d.marked[messageKey{key.orgID, key.channelID, item.Mark}], code)
+		} else if mark := item.otherIDs().Mark; mark != "" {
+			d.fail(d.marked[messageKey{key.orgID, key.channelID, mark}], code)
 		}
-	case Blocked:
+	case platforms.Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			d.s.close(c, codes.CustomerBlocked)
 		}
-	case AccessRefused, Unsent, ErasureWanted, Edited: // see [Queue.Enqueue], which has left them out
+	case platforms.TokenExpiring, platforms.AccessRefused, platforms.Unsent, platforms.ErasureWanted, platforms.Edited: // see [Queue.Enqueue], which has left them out
 	}
 }
 
@@ -126,7 +127,7 @@ func (d *delivery) message(c *conversationRow, item *arrivedItem, kind string, s
 // worker dies, another one continues immediately. [conversationRow.reschedule] adds the pause when the conversation is given back.
 func (d *delivery) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
-	if item.Kind == Media {
+	if item.Kind == platforms.Media {
 		window = max(window, mediaWindow.Milliseconds())
 	}
 	longest := item.route.DebounceMaxMS
@@ -155,7 +156,7 @@ func (d *delivery) schedule(c *conversationRow, item *arrivedItem) {
 }
 
 func (d *delivery) echo(c *conversationRow, item *arrivedItem, key messageKey, sentAt int64) {
-	if c == nil || d.sent[key] != nil || d.ours(c, item) || item.Kind == AutomaticEcho {
+	if c == nil || d.sent[key] != nil || d.ours(c, item) || item.Kind == platforms.AutomaticEcho {
 		return
 	}
 	c.markUpdated(d.s.now)
@@ -252,7 +253,7 @@ func (d *delivery) readEchoes() error {
 			continue
 		}
 		unknown = true
-		if hash := automaticDigest(item); item.Unmarked {
+		if hash := automaticDigest(item); item.Kind == platforms.UnmarkedEcho {
 			d.s.tx.QueueQuery(func(store.Row) error {
 				d.automatic[hash] = true
 				return nil
@@ -327,7 +328,7 @@ func (d *delivery) settle(c *conversationRow) {
 // automaticReply reports whether an echo is an automatic reply that its platform doesn't mark: it came sooner than a person could have
 // answered the customer, or repeats the text of an earlier automatic reply.
 func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
-	if !item.Unmarked {
+	if item.Kind != platforms.UnmarkedEcho {
 		return false
 	}
 	hash := automaticDigest(item)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // errVanished: the conversation was deleted between finding and locking it.
@@ -59,7 +60,7 @@ func newDelivery(s *session, ops []*enqueueOp) *delivery {
 			switch {
 			case item.stored() && d.makers[item.key] == nil:
 				d.makers[item.key] = item
-			case (item.Kind == Blocked || item.Kind == AutomaticEcho) && d.makers[item.key] == nil:
+			case (item.Kind == platforms.Blocked || item.Kind == platforms.AutomaticEcho) && d.makers[item.key] == nil:
 				d.makers[item.key] = nil
 			}
 		}
@@ -103,10 +104,10 @@ var (
 // itself only if one statement covers everything that this transaction locks. Otherwise it reads now, and returns the ids of the
 // conversations to lock; a failed delivery names only its message, and the conversation has to be read first.
 func (d *delivery) find(alone bool) ([]string, error) {
-	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
+	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == platforms.FailedDelivery }), d.markedIDs()
 	var named []conversationKey // the keys by which the conversations of customers with several ids may be found
 	for item := range d.items() {
-		if item.alias() != "" {
+		if item.otherIDs().Alias != "" {
 			named = append(named, item.key, item.aliasKey())
 		}
 	}
@@ -143,7 +144,7 @@ func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKe
 // markedIDs returns the ids of the messages in the marks of failed deliveries.
 func (d *delivery) markedIDs() (ids []string) {
 	for item := range d.items() {
-		if id, _, found := strings.Cut(item.Mark, "."); found && item.Kind == FailedDelivery {
+		if id, _, found := strings.Cut(item.otherIDs().Mark, "."); found && item.Kind == platforms.FailedDelivery {
 			ids = append(ids, id)
 		}
 	}
@@ -304,7 +305,7 @@ func (d *delivery) conversations() map[string]bool {
 func (d *delivery) queueReads() {
 	d.queueSeen(d.messageKeys((*arrivedItem).stored))
 	sent := func(key messageKey, sent *sentRow) { d.sent[key] = sent }
-	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == FailedDelivery }), sent)
+	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == platforms.FailedDelivery }), sent)
 	d.queueMarked(d.markedIDs(), func(key messageKey, sent *sentRow) { d.marked[key] = sent })
 	d.queueBusinesses()
 	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.Unsure }), sent)

@@ -7,15 +7,16 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func echoSaying(customer, id, text string, sentAt int64) Item {
-	return Item{Kind: HumanEcho, CustomerRef: customer, MessageID: id, Text: text, SentAt: sentAt}
+	return Item{Kind: platforms.HumanEcho, CustomerRef: customer, MessageID: id, Text: text, SentAt: sentAt}
 }
 
 // unmarked is an echo of a platform that doesn't tell people from automatic replies.
 func unmarked(item Item) Item {
-	item.Unmarked = true
+	item.Kind = platforms.UnmarkedEcho
 	return item
 }
 
@@ -33,7 +34,7 @@ func TestEchoesOfOurParts(t *testing.T) {
 	t.Parallel()
 	const answer = "Yes, we have *it* in red.\nSize 42?"
 	for name, test := range map[string]struct {
-		kind  ItemKind
+		kind  platforms.Kind
 		end   func(q *inboxTest, lease Lease, part string) error
 		text  string
 		state string
@@ -60,7 +61,7 @@ func TestEchoesOfOurParts(t *testing.T) {
 			text: " Yes, we have it in red. Size 42? ", state: OutboundSent,
 		},
 		"of unknown delivery, with a mark": {
-			kind: AutomaticEcho,
+			kind: platforms.AutomaticEcho,
 			end: func(q *inboxTest, lease Lease, part string) error {
 				return q.SendFailed(t.Context(), lease, part, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{})
 			},
@@ -173,7 +174,7 @@ func TestColleaguesPicture(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		q.reply(t, "image", "p-1")
 		picture := echoSaying("ann", "h-1", "", 0)
-		picture.Media, picture.Files = "image", []media.Reference{{Kind: "image", Reference: "https://cdn.example/1"}}
+		picture.Media, picture.Files = "image", []platforms.Attachment{{Kind: "image", Reference: "https://cdn.example/1"}}
 		captioned := echoSaying("ann", "h-2", "This one", 0)
 		captioned.Files = picture.Files
 		q.arrive(t, picture, captioned)

@@ -6,10 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func changed(customer, id, text string) Item {
-	return Item{Kind: Edited, CustomerRef: customer, MessageID: id, Text: text}
+	return Item{Kind: platforms.Edited, CustomerRef: customer, MessageID: id, Text: text}
 }
 
 // A change of a message that waits, or is being answered, is answered as it reads now. What was answered already isn't answered again.

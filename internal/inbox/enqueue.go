@@ -10,24 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
-)
-
-// ItemKind is the kind of an [Item].
-type ItemKind int8
-
-// The kinds of items.
-const (
-	Text           ItemKind = iota // a customer's text
-	Event                          // a customer's message without text that is only shown; Text is a short name of it
-	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats one of our messages
-	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
-	Blocked                        // the customer has blocked the channel
-	AccessRefused                  // the platform reports that the channel's account may not send; it belongs to no conversation
-	AutomaticEcho                  // the business's message that no person typed, by the platform's marks; it may be one of ours
-	Unsent                         // its sender has taken a message back: MessageID, of either direction
-	ErasureWanted                  // the customer asks for the deletion of all that is stored about them
-	Media                          // a customer's message without text that waits for a notice or a person; Text is a short name of it
-	Edited                         // its sender has changed the text of MessageID to Text
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -39,41 +22,40 @@ type Arrival struct {
 // Item is one entry of a delivery. Which texts are needed depends on its kind; all but Text and CustomerName must be valid
 // UTF-8 without NUL.
 type Item struct {
-	Kind         ItemKind
-	Unsure       bool      // of a Text or Media: the platform doesn't say whether the customer wrote it or the business
-	Unmarked     bool      // of a HumanEcho: the platform doesn't say whether a person typed it
-	CustomerRef  string    // the platform's key of the conversation
-	Other        *OtherIDs // nil for none; a pointer because few items have some, and a delivery may have very many items
-	Address      string    // where replies go
-	CustomerName string    // "" unknown
-	MessageID    string    // the platform's, unique within the channel
-	Mark         string    // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
+	Kind         platforms.Kind
+	Unsure       bool                // of a Text or Media: the platform doesn't say whether the customer wrote it or the business
+	CustomerRef  string              // the platform's key of the conversation
+	Other        *platforms.OtherIDs // nil for none
+	Address      string              // where replies go
+	CustomerName string              // "" unknown
+	MessageID    string              // the platform's, unique within the channel
 	Text, Code   string
-	Media        string            // of an echo without text, a short name of its content
-	Files        []media.Reference // of a customer's message or a HumanEcho, to be fetched
-	SentAt       int64             // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
+	Media        string                 // of an echo without text, a short name of its content
+	Files        []platforms.Attachment // of a customer's message or an echo, to be fetched
+	SentAt       int64                  // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
 }
 
-// OtherIDs are ids of an [Item] that only some platforms have.
-type OtherIDs struct {
-	Alias    string // another id of the customer, or CustomerRef where the delivery has that one only; "" where customers have one id
-	Business string // the platform's id of the business, in the form of Address; "" where the platform always says who wrote
-}
-
-// alias returns the customer's other id.
-func (i *Item) alias() string {
+// otherIDs returns the ids that only some platforms have.
+func (i *Item) otherIDs() platforms.OtherIDs {
 	if i.Other == nil {
-		return ""
+		return platforms.OtherIDs{}
 	}
-	return i.Other.Alias
+	return *i.Other
 }
 
-// business returns the platform's id of the business.
-func (i *Item) business() string {
-	if i.Other == nil {
-		return ""
+// ItemOf returns the queue's form of a platform's message or event. code is the reason of a [platforms.FailedDelivery].
+func ItemOf(in *platforms.Inbound, code string) Item {
+	item := Item{
+		Kind: in.Kind, Unsure: in.Unsure, CustomerRef: in.Conversation, Other: in.Other, Address: in.Address, CustomerName: in.CustomerName,
+		MessageID: in.MessageID, Text: in.Text, Code: code, Files: in.Attachments(),
 	}
-	return i.Other.Business
+	if in.Wordless {
+		item.Text, item.Media = "", in.Text
+	}
+	if !in.SentAt.IsZero() {
+		item.SentAt = in.SentAt.UnixMilli()
+	}
+	return item
 }
 
 // enqueueTries bounds how often a delivery is stored again after meeting, in another process, the same new message, or the end
@@ -127,7 +109,7 @@ func (q *Queue) refuse(ctx context.Context, arrivals []Arrival) error {
 	for i := range arrivals {
 		route := &arrivals[i].Route
 		for _, item := range arrivals[i].Items {
-			if item.Kind != AccessRefused {
+			if item.Kind != platforms.AccessRefused {
 				continue
 			}
 			if err := q.db.ChannelCredentials.RefuseReported(ctx, "platform", route.OrgID, route.ChannelID, item.SentAt); err != nil {
@@ -173,11 +155,13 @@ type arrivedItem struct {
 
 // stored reports whether the item becomes a row of the conversation.
 func (i *arrivedItem) stored() bool {
-	return i.Kind == Text || i.Kind == Media || i.Kind == Event || i.Kind == HumanEcho
+	return i.Kind == platforms.Text || i.Kind == platforms.Media || i.Kind == platforms.Event || i.Kind == platforms.HumanEcho || i.Kind == platforms.UnmarkedEcho
 }
 
 // isEcho reports whether the item is a message of the business itself.
-func (i *arrivedItem) isEcho() bool { return i.Kind == HumanEcho || i.Kind == AutomaticEcho }
+func (i *arrivedItem) isEcho() bool {
+	return i.Kind == platforms.HumanEcho || i.Kind == platforms.UnmarkedEcho || i.Kind == platforms.AutomaticEcho
+}
 
 // sealed returns the item with sealed ids.
 func (i *Item) sealed(ids *idKeys, orgID string) Item {
@@ -188,8 +172,10 @@ func (i *Item) sealed(ids *idKeys, orgID string) Item {
 		sealed.Address = ids.seal(i.Address, customer)
 	}
 	sealed.MessageID = ids.seal(i.MessageID, vault.PlatformMessageID(orgID))
-	if i.Other != nil {
-		sealed.Other = &OtherIDs{Alias: ids.seal(i.Other.Alias, customer), Business: ids.seal(i.Other.Business, customer)}
+	if other := i.Other; other != nil {
+		sealed.Other = &platforms.OtherIDs{
+			Alias: ids.seal(other.Alias, customer), Business: ids.seal(other.Business, customer), Mark: other.Mark,
+		}
 	}
 	return sealed
 }
@@ -210,14 +196,14 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 		for _, item := range arrival.Items {
 			complete := item.MessageID != "" && item.CustomerRef != ""
 			switch {
-			case item.Kind == Text && !complete:
+			case item.Kind == platforms.Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > Edited:
+			case item.Kind < platforms.Text || item.Kind > platforms.Edited:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == AccessRefused, item.Kind == Unsent, item.Kind == ErasureWanted, item.Kind == Edited, // see refuse and withdraw
-				item.Kind == Blocked && item.CustomerRef == "",
-				item.Kind == FailedDelivery && item.MessageID == "",
-				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
+			case item.Kind == platforms.AccessRefused, item.Kind == platforms.Unsent, item.Kind == platforms.ErasureWanted, item.Kind == platforms.Edited, // see refuse and withdraw
+				item.Kind == platforms.Blocked && item.CustomerRef == "",
+				item.Kind == platforms.FailedDelivery && item.MessageID == "",
+				item.Kind != platforms.Blocked && item.Kind != platforms.FailedDelivery && !complete:
 				continue // it can't be found again, and has no answer
 			}
 			arrived := &arrivedItem{Item: item.sealed(ids, arrival.Route.OrgID), route: &arrival.Route, ring: q.ring}
@@ -252,7 +238,7 @@ var (
 
 // aliasKey is the key of a conversation that begins while the platform names the customer by the other id alone.
 func (i *arrivedItem) aliasKey() conversationKey {
-	return conversationKey{i.key.orgID, i.key.channelID, i.alias()}
+	return conversationKey{i.key.orgID, i.key.channelID, i.otherIDs().Alias}
 }
 
 // uniteKeys gives the items of one customer one key, if an item of the batch has both ids.
@@ -261,7 +247,7 @@ func uniteKeys(ops []*enqueueOp) {
 	for _, op := range ops {
 		for _, item := range op.items {
 			item.key.customerRef = item.CustomerRef // of a batch that had others
-			if item.alias() != "" && item.alias() != item.CustomerRef {
+			if item.otherIDs().Alias != "" && item.otherIDs().Alias != item.CustomerRef {
 				if keys == nil {
 					keys = map[conversationKey]conversationKey{}
 				}
@@ -297,7 +283,7 @@ func (d *delivery) queueAliases(keys []conversationKey) {
 // conversation with it before both were known: the later knowledge counts.
 func (d *delivery) resolveAliases() {
 	for item := range d.items() {
-		if item.alias() == "" {
+		if item.otherIDs().Alias == "" {
 			continue
 		}
 		direct, alias := item.key, item.aliasKey()
@@ -315,7 +301,7 @@ func (d *delivery) resolveAliases() {
 func (d *delivery) writeAliases() {
 	for item := range d.items() {
 		c := d.byKey[item.key]
-		if item.alias() == "" || c == nil || d.s.rows[c.id] == nil {
+		if item.otherIDs().Alias == "" || c == nil || d.s.rows[c.id] == nil {
 			continue
 		}
 		for _, key := range []conversationKey{item.aliasKey(), {item.key.orgID, item.key.channelID, item.CustomerRef}} {
@@ -332,13 +318,13 @@ func (d *delivery) writeAliases() {
 func (d *delivery) attribute() {
 	for _, item := range d.withBusiness() {
 		if item.Unsure && d.byBusiness(item) {
-			if item.Kind == Media {
+			if item.Kind == platforms.Media {
 				item.Text, item.Media = "", item.Text
 			}
-			item.Kind, item.Unsure, item.CustomerName = HumanEcho, false, ""
-			item.Address, item.Other = item.business(), &OtherIDs{Alias: item.alias(), Business: item.Address}
+			item.Kind, item.Unsure, item.CustomerName = platforms.HumanEcho, false, ""
+			item.Address, item.Other = item.otherIDs().Business, &platforms.OtherIDs{Alias: item.otherIDs().Alias, Business: item.Address}
 		}
-		if hash := businessDigest(item, item.business()); !d.businesses[hash] {
+		if hash := businessDigest(item, item.otherIDs().Business); !d.businesses[hash] {
 			d.businesses[hash] = true
 			d.learned = append(d.learned, tombstoneRow{item.key.orgID, hash})
 		}
@@ -348,7 +334,7 @@ func (d *delivery) attribute() {
 // withBusiness returns the arrivals that name the business's side.
 func (d *delivery) withBusiness() (items []*arrivedItem) {
 	for item := range d.items() {
-		if item.business() != "" {
+		if item.otherIDs().Business != "" {
 			items = append(items, item)
 		}
 	}
@@ -359,7 +345,7 @@ func (d *delivery) withBusiness() (items []*arrivedItem) {
 func (d *delivery) queueBusinesses() {
 	var hashes [][sha256.Size]byte
 	for _, item := range d.withBusiness() {
-		hashes = append(hashes, businessDigest(item, item.business()))
+		hashes = append(hashes, businessDigest(item, item.otherIDs().Business))
 		if item.Unsure {
 			hashes = append(hashes, businessDigest(item, item.Address))
 		}
@@ -379,7 +365,7 @@ func (d *delivery) queueBusinesses() {
 // conversation's answers is the business's. An id from a new conversation may be the customer's: if both ids are known, the customer wrote,
 // so that no customer waits in vain.
 func (d *delivery) byBusiness(item *arrivedItem) bool {
-	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.business())]
+	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.otherIDs().Business)]
 	c := d.byKey[item.key]
 	switch {
 	case d.sent[item.messageKey()] != nil:
@@ -387,7 +373,7 @@ func (d *delivery) byBusiness(item *arrivedItem) bool {
 	case writer || reader:
 		return !reader
 	}
-	return c != nil && c.address == item.business()
+	return c != nil && c.address == item.otherIDs().Business
 }
 
 // businessDigest is the hash that is kept of a business's id on a channel, among the hashes of deleted messages. It reveals nothing.

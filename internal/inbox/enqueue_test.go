@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // TestManyCustomersOfOneDelivery guarantees that each of the conversations that a delivery changes gets its own values, however many they
@@ -65,7 +66,7 @@ func TestDeliveriesInEveryQueryMode(t *testing.T) {
 			q := newInboxTest(t, storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{Kind}}))
 			q.arrive(t, textOf("ann", "1", "hello"), textOf("bob", "2", "there"))
 			q.arrive(t, textOf("ann", "3", "hello"), textOf("bob", "4", "there"))
-			q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"}, Item{Kind: Blocked, CustomerRef: "bob"})
+			q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"}, Item{Kind: platforms.Blocked, CustomerRef: "bob"})
 			require.Equal(t, "4", q.value(t, `SELECT count(*) FROM messages`))
 			require.Equal(t, "2", q.value(t, `SELECT count(*) FROM conversations WHERE state = 'closed'`))
 		})
@@ -301,7 +302,7 @@ func TestTextsAreSealed(t *testing.T) {
 func TestEventsStartNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", Address: "a", MessageID: "1", Text: "image"})
+		q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann", Address: "a", MessageID: "1", Text: "image"})
 		q.idle(t)
 		q.arrive(t, textOf("ann", "2", "what is this?"))
 		work := q.open(t, q.take(t))
@@ -315,12 +316,12 @@ func TestEventsStartNothing(t *testing.T) {
 func TestIncompleteItems(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		for _, item := range []Item{{Kind: Text, MessageID: "1"}, {Kind: Text, CustomerRef: "ann"}, {Kind: Edited + 1}, {Kind: -1}} {
+		for _, item := range []Item{{Kind: platforms.Text, MessageID: "1"}, {Kind: platforms.Text, CustomerRef: "ann"}, {Kind: platforms.Edited + 1}, {Kind: 0}} {
 			err := q.Enqueue(t.Context(), []Arrival{{q.route, []Item{textOf("bob", "1", "whole"), item}}})
 			require.ErrorIs(t, err, ErrInvalid)
 		}
-		q.arrive(t, Item{Kind: Event, CustomerRef: "ann"}, Item{Kind: HumanEcho, MessageID: "1"}, Item{Kind: Blocked}, Item{Kind: FailedDelivery})
-		q.arrive(t, Item{Kind: Blocked, CustomerRef: "nobody"}, Item{Kind: FailedDelivery, MessageID: "nothing"})
+		q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann"}, Item{Kind: platforms.HumanEcho, MessageID: "1"}, Item{Kind: platforms.Blocked}, Item{Kind: platforms.FailedDelivery})
+		q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "nobody"}, Item{Kind: platforms.FailedDelivery, MessageID: "nothing"})
 		require.NoError(t, q.Enqueue(t.Context(), nil))
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM conversations`))
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // personalMark matches everything by which the test's customers could be known.
@@ -46,9 +47,9 @@ func TestErasedIsErased(t *testing.T) {
 		for message := range 4 {
 			for n := range customers {
 				arrive(n, Item{
-					Kind: Text, CustomerRef: ref(n), Address: mark("address", n), MessageID: mark("message", n) + number(message),
-					Text: mark("words", n), CustomerName: mark("name", n), Other: &OtherIDs{Alias: mark("alias", n), Business: mark("shop", n)},
-					Files: []media.Reference{{Kind: "image", Reference: mark("reference", n), Name: mark("file", n)}},
+					Kind: platforms.Text, CustomerRef: ref(n), Address: mark("address", n), MessageID: mark("message", n) + number(message),
+					Text: mark("words", n), CustomerName: mark("name", n), Other: &platforms.OtherIDs{Alias: mark("alias", n), Business: mark("shop", n)},
+					Files: []platforms.Attachment{{Kind: "image", Reference: mark("reference", n), Name: mark("file", n)}},
 				})
 			}
 		}
@@ -86,7 +87,7 @@ func TestErasedIsErased(t *testing.T) {
 			case 0:
 				require.NoError(t, q.DeleteConversation(ctx, "usr_1", "org_1", ids[n]))
 			case 1:
-				arrive(n, Item{Kind: ErasureWanted, CustomerRef: ref(n)})
+				arrive(n, Item{Kind: platforms.ErasureWanted, CustomerRef: ref(n)})
 			case 4, 5: // by retention, and with their channel: see below
 			default:
 				kept[n] = true

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // life is longer than any test.
@@ -69,7 +70,7 @@ func (q *inboxTest) channel(t testing.TB, orgID, channelID string) store.Route {
 }
 
 func textOf(customer, id, text string) Item {
-	return Item{Kind: Text, CustomerRef: customer, Address: "to " + customer, MessageID: id, Text: text, CustomerName: "Ms " + customer}
+	return Item{Kind: platforms.Text, CustomerRef: customer, Address: "to " + customer, MessageID: id, Text: text, CustomerName: "Ms " + customer}
 }
 
 // arrive enqueues one item on the first channel.

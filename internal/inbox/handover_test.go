@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
@@ -14,7 +15,7 @@ func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
 func storeChange(agentID *string) store.ChannelChange { return store.ChannelChange{AgentID: agentID} }
 
 func echoOf(customer, id string) Item {
-	return Item{Kind: HumanEcho, CustomerRef: customer, MessageID: id, Text: "by hand"}
+	return Item{Kind: platforms.HumanEcho, CustomerRef: customer, MessageID: id, Text: "by hand"}
 }
 
 // While a human has a conversation the assistant says nothing: what waits and what comes needs no answer, what runs is
@@ -132,7 +133,7 @@ func TestEchoes(t *testing.T) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease, parts := q.answering(t, "a")
-		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}) // before we know its id
+		q.arrive(t, Item{Kind: platforms.HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}) // before we know its id
 		require.Zero(t, q.open(t, lease).Conversation.PausedUntil)
 		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
 		require.NoError(t, q.Release(ctx, lease))
@@ -216,7 +217,7 @@ func TestBlocked(t *testing.T) {
 		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE customer_ref = '`+q.ref("ann")+`'`)
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
-		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+		q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"})
 		_, err := q.Answer(ctx, lease, turnID, []string{"a"}, true)
 		require.ErrorIs(t, err, ErrHandedOver)
 		require.NoError(t, q.Release(ctx, lease))
@@ -231,7 +232,7 @@ func TestBlocked(t *testing.T) {
 		work := q.open(t, lease)
 		require.Equal(t, StateAssistant, work.Conversation.State)
 		require.Equal(t, []string{"back"}, textsOf(work.Waiting))
-		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann", SentAt: 1}) // late: she has written since
+		q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann", SentAt: 1}) // late: she has written since
 		require.Equal(t, StateAssistant, q.open(t, lease).Conversation.State)
 		q.healthy(t)
 	})
@@ -284,9 +285,9 @@ func TestSendFailures(t *testing.T) {
 		require.Equal(t, "failed template_required 0", state(2))
 		require.Equal(t, "template_required", q.open(t, lease).Conversation.Attention)
 
-		q.arrive(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "service_window_expired"})
+		q.arrive(t, Item{Kind: platforms.FailedDelivery, MessageID: "p1", Code: "service_window_expired"})
 		require.Equal(t, "failed service_window_expired 1", state(0))
-		q.arrive(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "again"})
+		q.arrive(t, Item{Kind: platforms.FailedDelivery, MessageID: "p1", Code: "again"})
 		require.Equal(t, "failed service_window_expired 1", state(0))
 		require.Equal(t, "service_window_expired", q.open(t, lease).Conversation.Attention)
 		q.healthy(t)
@@ -310,7 +311,7 @@ func TestLateErrors(t *testing.T) {
 		}
 		report := func(platformID, mark, code string) {
 			t.Helper()
-			item := Item{Kind: FailedDelivery, CustomerRef: "ann", MessageID: platformID, Mark: mark, Code: code}
+			item := Item{Kind: platforms.FailedDelivery, CustomerRef: "ann", MessageID: platformID, Other: &platforms.OtherIDs{Mark: mark}, Code: code}
 			q.arrive(t, item, item)
 		}
 		first := parts[0].Mark()
@@ -323,7 +324,7 @@ func TestLateErrors(t *testing.T) {
 		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
 		report("p1", first, "send_failed")
 		require.NoError(t, q.Enqueue(ctx, []Arrival{{other, []Item{
-			{Kind: FailedDelivery, CustomerRef: "ann", MessageID: "p2", Mark: parts[0].ID + ".1", Code: "x"},
+			{Kind: platforms.FailedDelivery, CustomerRef: "ann", MessageID: "p2", Other: &platforms.OtherIDs{Mark: parts[0].ID + ".1"}, Code: "x"},
 		}}}))
 		report("p2", "no mark", "x")
 		require.Equal(t, []string{"sending  1", "pending  0", "pending  0"}, states())
@@ -405,7 +406,7 @@ func TestUnanswered(t *testing.T) {
 			require.NoError(t, q.SentAndRelease(ctx, lease, parts[0].ID, "to "+id))
 			requireUnanswered(1, lease)
 		}
-		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "9", Text: "image"})
+		q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "9", Text: "image"})
 		requireUnanswered(0, lease)
 	})
 }
@@ -414,11 +415,11 @@ func TestUnanswered(t *testing.T) {
 func TestAccessRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: AccessRefused}, Item{Kind: AccessRefused})
+		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: platforms.AccessRefused}, Item{Kind: platforms.AccessRefused})
 		require.Equal(t, store.ChannelNeedsReauth, q.value(t, `SELECT state FROM channels WHERE id = 'chn_1'`))
 		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM messages`))
 		require.NoError(t, q.db.Channels.SetState(t.Context(), "test", "org_1", "chn_1", store.ChannelActive))
-		q.arrive(t, Item{Kind: AccessRefused, SentAt: 1})
+		q.arrive(t, Item{Kind: platforms.AccessRefused, SentAt: 1})
 		require.Equal(t, store.ChannelActive, q.value(t, `SELECT state FROM channels WHERE id = 'chn_1'`), "it was mended since")
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // recorder is the inbox, noting every statement it runs.
@@ -135,7 +136,7 @@ func (q *inboxTest) everything(t *testing.T) {
 	for n := range 100 {
 		items = append(items, textOf("c"+number(n), "m"+number(n), "text"))
 	}
-	q.arrive(t, append(items, echoOf("c1", "h1"), echoSaying("c4", "h2", "by hand", 5), Item{Kind: Blocked, CustomerRef: "c2"}, Item{Kind: FailedDelivery, MessageID: "p7"})...)
+	q.arrive(t, append(items, echoOf("c1", "h1"), echoSaying("c4", "h2", "by hand", 5), Item{Kind: platforms.Blocked, CustomerRef: "c2"}, Item{Kind: platforms.FailedDelivery, MessageID: "p7"})...)
 	q.arrive(t, tookBack("c3", "m3"), tookBack("c7", "p7"))
 	lease := q.take(t)
 	turnID := q.begin(t, lease)
@@ -225,7 +226,7 @@ func TestRowsAreFoundInSmallTables(t *testing.T) {
 				q.arrive(t, items...)
 				q.arrive(t, textOf("ann", "1", "hello"), textOf("bob", "2", "hello"))
 				q.arrive(t, textOf("ann", "3", "hello"), textOf("bob", "4", "hello"))
-				q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"}, Item{Kind: Blocked, CustomerRef: "bob"})
+				q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"}, Item{Kind: platforms.Blocked, CustomerRef: "bob"})
 				plans := q.keptPlans(t, location, analyzed, slices.Collect(maps.Keys(recorder.texts)))
 				for text, index := range map[string]string{
 					findConversationsText: "conversations_customer", selectSeenText: "messages_org_id_channel_id_platform_message_id_key",

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // The assistant's answer that hands a conversation over is still sent, although the same commit gives the conversation to a person. The
@@ -94,7 +96,7 @@ func TestLastWordsEnd(t *testing.T) {
 		},
 		"the customer blocked the channel": func(t *testing.T, q *inboxTest, _ string) {
 			t.Helper()
-			q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+			q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"})
 		},
 		"a person took it over again": func(t *testing.T, q *inboxTest, id string) {
 			t.Helper()

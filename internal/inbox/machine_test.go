@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // status is the expected state of a text, independent of how the queue keeps it.
@@ -169,7 +170,7 @@ func (m *machine) Echo(t *rapid.T) {
 		ours := rapid.SampledFrom(m.platform).Draw(t, "sent")
 		known := m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('sending', 'sent', 'delivery_unknown')`, ours.part)
 		if known == "1" {
-			m.enqueue(t, Item{Kind: HumanEcho, CustomerRef: ours.customer, MessageID: ours.platformID, Text: ours.text})
+			m.enqueue(t, Item{Kind: platforms.HumanEcho, CustomerRef: ours.customer, MessageID: ours.platformID, Text: ours.text})
 		}
 		return
 	}
@@ -192,7 +193,7 @@ func (m *machine) Block(t *rapid.T) {
 		t.Skip("no conversation, or too often")
 	}
 	after := m.retract(t, c.CustomerRef)
-	m.enqueue(t, Item{Kind: Blocked, CustomerRef: c.CustomerRef})
+	m.enqueue(t, Item{Kind: platforms.Blocked, CustomerRef: c.CustomerRef})
 	model := m.conversation(c.CustomerRef)
 	*model = modelConversation{closed: true, paused: model.paused}
 	after()

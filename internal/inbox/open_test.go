@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // The transaction of a lease reads the same as Open does after it, so that OpenLeased reads nothing again.
@@ -36,7 +37,7 @@ func TestOpenLeased(t *testing.T) {
 		require.Equal(t, []string{"one", "two"}, textsOf(first.Waiting))
 		require.Equal(t, "Ms ann", first.Conversation.CustomerName)
 		require.Equal(t, "agt_chn_1", first.Agent.ID)
-		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "event", Text: "image"})
+		q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "event", Text: "image"})
 		require.Len(t, same().History, 1)
 		q.reply(t, "answer", "p1")
 		q.arrive(t, textOf("ann", "3", "three"))
@@ -155,7 +156,7 @@ func TestOperationsOfOneTransaction(t *testing.T) {
 		"a report of a failed part, and the next part": func(t *testing.T, q *inboxTest, lease Lease) {
 			parts := q.answer(t, lease, "one", "two", "three")
 			require.NoError(t, q.Sent(t.Context(), lease, parts[0].ID, "p1", parts[1].ID))
-			errs := q.together(t, q.arriving(Item{Kind: FailedDelivery, MessageID: "p1", Code: "refused"}), func(q *Queue) error {
+			errs := q.together(t, q.arriving(Item{Kind: platforms.FailedDelivery, MessageID: "p1", Code: "refused"}), func(q *Queue) error {
 				return q.Sent(context.Background(), lease, parts[1].ID, "p2", parts[2].ID)
 			})
 			require.NoError(t, errs[0])
@@ -237,7 +238,7 @@ func TestClockThatStepsBack(t *testing.T) {
 	_, err = c.SendAsHuman(ctx, "user:ann", "org_1", lease.ConversationID, []string{"a person"})
 	require.NoError(t, err)
 	require.NoError(t, c.HandBack(ctx, "user:ann", "org_1", lease.ConversationID))
-	c.arrive(t, Item{Kind: HumanEcho, CustomerRef: "a", MessageID: "m3", Text: "the same person", SentAt: 1}, textOf("a", "m4", "third question"))
+	c.arrive(t, Item{Kind: platforms.HumanEcho, CustomerRef: "a", MessageID: "m3", Text: "the same person", SentAt: 1}, textOf("a", "m4", "third question"))
 
 	said := []string{"first question", "first answer", "its end", "second question", "second answer", "a person", "the same person", "third question"}
 	messages, err := c.Messages(ctx, "org_1", lease.ConversationID, pageAll)

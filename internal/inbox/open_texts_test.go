@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // textAt is a text with a platform's time.
@@ -427,9 +428,10 @@ func TestLateBlocks(t *testing.T) {
 					ctx := t.Context()
 					c.arrive(t, textAt("ann", "1", c.ms.Load()-60_000))
 					c.reply(t, "a", "p1")
-					report := Item{Kind: FailedDelivery, CustomerRef: "ann", MessageID: "p1", Code: codes.CustomerBlocked, SentAt: c.ms.Load() + 60_000}
+					report := Item{Kind: platforms.FailedDelivery, CustomerRef: "ann", MessageID: "p1", Code: codes.CustomerBlocked, SentAt: c.ms.Load() + 60_000}
 					if byMark {
-						report.MessageID, report.Mark = "p2", c.value(t, `SELECT id FROM outbound_messages`)+".0"
+						report.MessageID = "p2"
+						report.Other = &platforms.OtherIDs{Mark: c.value(t, `SELECT id FROM outbound_messages`) + ".0"}
 					}
 					c.pass(time.Minute)
 					for _, item := range test.arrives(report) {

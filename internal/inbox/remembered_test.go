@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // TestRememberedRouteIsChecked guarantees that nothing of a delivery is stored whose remembered route isn't its channel's any longer, and that
@@ -30,8 +31,8 @@ func TestRememberedRouteIsChecked(t *testing.T) {
 			return op
 		}
 		named := textOf("ann", "1", "hello")
-		named.Other = &OtherIDs{Alias: "bob"}
-		failed := Item{Kind: FailedDelivery, CustomerRef: "ann", MessageID: "p1"}
+		named.Other = &platforms.OtherIDs{Alias: "bob"}
+		failed := Item{Kind: platforms.FailedDelivery, CustomerRef: "ann", MessageID: "p1"}
 
 		old := first
 		old.State = store.ChannelNeedsReauth
@@ -59,7 +60,7 @@ func TestRememberedRouteIsChecked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM conversations WHERE channel_id = 'chn_1' AND customer_ref = '`+bob.items[0].CustomerRef+`'`))
 
-		unsent := []Item{{Kind: Unsent, MessageID: "2"}}
+		unsent := []Item{{Kind: platforms.Unsent, MessageID: "2"}}
 		require.ErrorIs(t, q.Enqueue(t.Context(), []Arrival{{first, unsent}, {old, unsent}}), ErrRouteChanged)
 		require.ErrorIs(t, q.Enqueue(t.Context(), []Arrival{{first, []Item{textOf("bob", "4", "x")}}, {gone, unsent}}), ErrRouteChanged)
 		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM messages`))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // age moves everything that has happened some days into the past.
@@ -51,7 +52,7 @@ func TestSweepRetention(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		other := q.channel(t, "org_2", "chn_2")
-		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: Event, CustomerRef: "ann", MessageID: "2", Text: "image"})
+		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "2", Text: "image"})
 		q.reply(t, "a", "p1")
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{textOf("bob", "1", "one")}}}))
 		q.reply(t, "a", "p1")
@@ -112,7 +113,7 @@ func TestRetentionKeepsWhatWaits(t *testing.T) {
 			q.exec(t, `DELETE FROM turns`)
 		},
 		"a conversation that a worker has": func(t *testing.T, q *inboxTest) {
-			q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
+			q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
 			q.take(t)
 		},
 	} {
@@ -134,7 +135,7 @@ func TestRetentionKeepsWhatWaits(t *testing.T) {
 func TestRetentionAroundWhatWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
+		q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
 		require.Equal(t, Swept{Messages: 1}, q.sweep(t))
@@ -216,7 +217,7 @@ func TestRetentionAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		for n := range 20 {
-			q.arrive(t, Item{Kind: Event, CustomerRef: "c" + number(n), MessageID: "m" + number(n), Text: "image"})
+			q.arrive(t, Item{Kind: platforms.Event, CustomerRef: "c" + number(n), MessageID: "m" + number(n), Text: "image"})
 		}
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func keyOf(key, content string) SendKey {
@@ -62,7 +63,7 @@ func TestKeysOfMessagesBelongToOrganizations(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
 		foreign := q.channel(t, "org_2", "chn_2")
-		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: Blocked, CustomerRef: "ann"})
+		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: platforms.Blocked, CustomerRef: "ann"})
 		require.NoError(t, q.Enqueue(ctx, []Arrival{{foreign, []Item{textOf("eve", "1", "one")}}}))
 		id := func(orgID string) string { return q.value(t, `SELECT id FROM conversations WHERE org_id = $1`, orgID) }
 		_, _, err := q.SendKeyed(ctx, "usr_1", "org_1", id("org_1"), []string{"x"}, keyOf("k", "x"))

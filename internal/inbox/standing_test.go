@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // stand lets everything that waits end as a dead turn, or with needs as one that needs attention, for a reason.
@@ -213,7 +214,7 @@ func TestResendOfAnUnknownDelivery(t *testing.T) {
 		require.NoError(t, q.Sending(ctx, lease, part))
 
 		// The platform reports on the first try, which it had taken: that says nothing about the second.
-		q.arrive(t, Item{Kind: FailedDelivery, MessageID: "late", Mark: part + ".0", Code: "customer_blocked"})
+		q.arrive(t, Item{Kind: platforms.FailedDelivery, MessageID: "late", Other: &platforms.OtherIDs{Mark: part + ".0"}, Code: "customer_blocked"})
 		require.NoError(t, q.Sent(ctx, lease, part, "p2", ""))
 		require.Equal(t, OutboundSent, q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, part))
 		q.healthy(t)
@@ -227,7 +228,7 @@ func TestResendForgetsThePlatformsID(t *testing.T) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
 		q.reply(t, "hello", "p1")
-		failed := Item{Kind: FailedDelivery, MessageID: "p1", Code: "send_refused"}
+		failed := Item{Kind: platforms.FailedDelivery, MessageID: "p1", Code: "send_refused"}
 		q.arrive(t, failed)
 		id := q.value(t, `SELECT id FROM conversations`)
 		part := q.value(t, `SELECT id FROM outbound_messages`)
@@ -254,7 +255,7 @@ func TestResendWhileAPersonHasTheConversation(t *testing.T) {
 		require.NoError(t, q.Sending(ctx, lease, part))
 		require.NoError(t, q.SendFailed(ctx, lease, part, OutboundFailed, "send_failed", SendFailure{}))
 		require.NoError(t, q.Resend(ctx, "usr_1", "org_1", id, part, false))
-		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+		q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"})
 		require.ErrorIs(t, q.Sending(ctx, lease, part), ErrHandedOver)
 		require.ErrorIs(t, q.Resend(ctx, "usr_1", "org_1", id, part, false), ErrEnded)
 		q.healthy(t)
@@ -299,7 +300,7 @@ func TestSentOpensNothing(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease, parts := q.answering(t, "a")
-		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+		q.arrive(t, Item{Kind: platforms.Blocked, CustomerRef: "ann"})
 		require.NoError(t, q.Sent(t.Context(), lease, parts[0].ID, "p1", ""))
 		require.Equal(t, StateClosed, q.value(t, `SELECT state FROM conversations`))
 	})

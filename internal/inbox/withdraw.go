@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // WithdrawnText is the text of a message that its sender has taken back.
@@ -25,16 +26,16 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 		route := &arrivals[i].Route
 		for j := range arrivals[i].Items {
 			item := &arrivals[i].Items[j]
-			if item.Kind != Unsent && item.Kind != Edited && item.Kind != ErasureWanted {
+			if item.Kind != platforms.Unsent && item.Kind != platforms.Edited && item.Kind != platforms.ErasureWanted {
 				continue
 			}
 			sealed := item.sealed(q.ids.Load(), route.OrgID)
 			key := messageKey{route.OrgID, route.ChannelID, sealed.MessageID}
 			var err error
 			switch item.Kind {
-			case Unsent:
+			case platforms.Unsent:
 				err = q.takeBack(ctx, key)
-			case Edited:
+			case platforms.Edited:
 				err = q.edit(ctx, key, item.Text)
 			default:
 				err = q.eraseWanted(ctx, route, &sealed)

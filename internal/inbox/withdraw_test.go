@@ -8,10 +8,11 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func tookBack(customer, id string) Item {
-	return Item{Kind: Unsent, CustomerRef: customer, MessageID: id}
+	return Item{Kind: platforms.Unsent, CustomerRef: customer, MessageID: id}
 }
 
 // said is what the customer's conversation shows.
@@ -172,7 +173,7 @@ func TestErasureWanted(t *testing.T) {
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{textOf("ann", "1", "kept")}}}))
 		q.arrive(t, textOf("ann", "1", "one"), textOf("bob", "2", "two"))
 		for range 2 {
-			q.arrive(t, Item{Kind: ErasureWanted, CustomerRef: "ann"})
+			q.arrive(t, Item{Kind: platforms.ErasureWanted, CustomerRef: "ann"})
 			_, err := q.ConversationOf(t.Context(), "org_1", "chn_1", "ann")
 			require.ErrorIs(t, err, store.ErrNotFound)
 		}
@@ -194,7 +195,7 @@ func TestErasureWantedOfACustomerWhoCameBack(t *testing.T) {
 			item.SentAt = at
 			return item
 		}
-		wants := Item{Kind: ErasureWanted, CustomerRef: "ann", SentAt: 50_000}
+		wants := Item{Kind: platforms.ErasureWanted, CustomerRef: "ann", SentAt: 50_000}
 		q.arrive(t, textAt(40_000, "1", "my card is 4711"))
 		q.arrive(t, wants)
 		q.arrive(t, textAt(60_000, "2", "back again"))
@@ -218,15 +219,15 @@ func TestErasureWantedLate(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
-		item := func(kind ItemKind, at int64, id, text string) Item {
+		item := func(kind platforms.Kind, at int64, id, text string) Item {
 			return Item{Kind: kind, CustomerRef: "ann", Address: "to ann", MessageID: id, Text: text, SentAt: at}
 		}
-		q.arrive(t, item(Text, 10_000, "1", "my card is 4711"))
+		q.arrive(t, item(platforms.Text, 10_000, "1", "my card is 4711"))
 		q.reply(t, "4711 is noted", "p-1")
-		q.arrive(t, item(Text, 50_000, "2", "forget me"), item(Text, 50_001, "3", "no, wait"))
+		q.arrive(t, item(platforms.Text, 50_000, "2", "forget me"), item(platforms.Text, 50_001, "3", "no, wait"))
 		lease := q.take(t)
 		turn := q.begin(t, lease)
-		wants := item(ErasureWanted, 50_000, "", "")
+		wants := item(platforms.ErasureWanted, 50_000, "", "")
 		q.arrive(t, wants)
 		require.Equal(t, []string{"no, wait"}, q.said(t, "ann"))
 		_, err := q.Answer(ctx, lease, turn, []string{"4711"}, true)
@@ -236,7 +237,7 @@ func TestErasureWantedLate(t *testing.T) {
 		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE actor = 'platform' AND action = 'conversation.erase'`))
 		q.healthy(t)
 
-		q.arrive(t, item(Text, 10_000, "1", "my card is 4711"), item(HumanEcho, 20_000, "p-1", "4711 is noted"))
+		q.arrive(t, item(platforms.Text, 10_000, "1", "my card is 4711"), item(platforms.HumanEcho, 20_000, "p-1", "4711 is noted"))
 		require.Equal(t, []string{"no, wait"}, q.said(t, "ann"), "deliveries that come again")
 		lease = q.take(t)
 		require.Equal(t, []string{"no, wait"}, textsOf(q.open(t, lease).Waiting))
@@ -259,7 +260,7 @@ func TestErasureOfPersonsMessages(t *testing.T) {
 	id = c.value(t, `SELECT id FROM conversations`)
 	require.NoError(t, c.HandOver(t.Context(), "usr_1", "org_1", id))
 	says("4711 is noted")
-	wants := Item{Kind: ErasureWanted, CustomerRef: "ann", SentAt: c.ms.Load()}
+	wants := Item{Kind: platforms.ErasureWanted, CustomerRef: "ann", SentAt: c.ms.Load()}
 	c.pass(time.Second)
 	c.arrive(t, textAt("ann", "2", c.ms.Load()))
 	says("Welcome back")

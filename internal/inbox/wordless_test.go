@@ -7,10 +7,11 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 func imageOf(customer, id string) Item {
-	return Item{Kind: Media, CustomerRef: customer, Address: "to " + customer, MessageID: id, Text: "image"}
+	return Item{Kind: platforms.Media, CustomerRef: customer, Address: "to " + customer, MessageID: id, Text: "image"}
 }
 
 // due makes what waits for a later time due now.

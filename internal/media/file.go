@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -43,9 +44,6 @@ const (
 	CodeReplaced    = "media_replaced"     // it was stored, and made room for a newer one of the same customer
 )
 
-// Reference is a file of a message that arrives; see [platforms.Attachment].
-type Reference struct{ Kind, Reference, Name string }
-
 // Row is the row of a file that arrives.
 type Row struct {
 	id, kind string
@@ -76,7 +74,7 @@ func openAbout(ring *vault.Ring, orgID, id string, sealed []byte) (a about, err 
 }
 
 // Rows seals the references of a message's files.
-func Rows(ring *vault.Ring, orgID string, references []Reference) []Row {
+func Rows(ring *vault.Ring, orgID string, references []platforms.Attachment) []Row {
 	rows := make([]Row, 0, len(references))
 	for _, r := range references {
 		id := store.NewID("med")

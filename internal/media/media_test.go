@@ -93,11 +93,11 @@ func (f *fixture) channel(org, id string, kind platforms.Type) {
 }
 
 // arrives enqueues a message of the customer with files, and returns the conversation.
-func (f *fixture) arrives(channel, customer string, files ...media.Reference) (conversation string) {
+func (f *fixture) arrives(channel, customer string, files ...platforms.Attachment) (conversation string) {
 	f.t.Helper()
 	route := f.channels[channel]
 	require.NoError(f.t, f.queue.Enqueue(f.t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
-		Kind: inbox.Event, CustomerRef: customer, Address: customer, MessageID: store.NewID("m"), Text: "image", Files: files,
+		Kind: platforms.Event, CustomerRef: customer, Address: customer, MessageID: store.NewID("m"), Text: "image", Files: files,
 	}}}}))
 	found, err := f.queue.ConversationOf(f.t.Context(), route.OrgID, channel, customer)
 	require.NoError(f.t, err)
@@ -208,7 +208,7 @@ func TestFilesAreStored(t *testing.T) {
 			content := picture(size)
 			id := f.platform.PutFile(content)
 			for channel, reference := range map[string]string{"chn_1": id, "chn_2": id, "chn_3": f.platform.Link(id)} {
-				conversation := f.arrives(channel, "c"+id, media.Reference{Kind: "image", Reference: reference, Name: "Ảnh.png"})
+				conversation := f.arrives(channel, "c"+id, platforms.Attachment{Kind: "image", Reference: reference, Name: "Ảnh.png"})
 				files := f.settled("org_1", conversation)
 				require.Len(t, files, 1)
 				one := files[0]
@@ -246,7 +246,7 @@ func TestPiecesAreBoundToTheirPlace(t *testing.T) {
 		f.channel("org_1", "chn_1", bot.Type)
 		f.start(nil)
 		id := f.platform.PutFile(picture(2 * media.PieceBytes))
-		files := f.settled("org_1", f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id}))
+		files := f.settled("org_1", f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: id}))
 		f.exec(`UPDATE media_pieces SET position = 7 WHERE position = 0`)
 		f.exec(`UPDATE media_pieces SET position = 0 WHERE position = 1`)
 		f.exec(`UPDATE media_pieces SET position = 1 WHERE position = 7`)
@@ -263,10 +263,10 @@ func TestLinksExpire(t *testing.T) {
 		f.channel("org_1", "chn_1", social.Messenger)
 		f.channel("org_1", "chn_2", social.ChatApp)
 		id := f.platform.PutFile(picture(100))
-		expired := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: f.platform.Link(id), Name: "a.png"})
+		expired := f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: f.platform.Link(id), Name: "a.png"})
 		f.platform.ExpireLinks()
 		f.platform.Script(platformfake.Download+id, platformfake.ServerError, platformfake.DropBefore, platformfake.Truncated)
-		renewed := f.arrives("chn_2", "c", media.Reference{Kind: "image", Reference: id})
+		renewed := f.arrives("chn_2", "c", platforms.Attachment{Kind: "image", Reference: id})
 		f.start(func(c *media.Config) { c.Lease = time.Hour })
 		files := f.settled("org_1", expired)
 		require.Equal(t, media.Failed, files[0].State)
@@ -282,7 +282,7 @@ func TestLinksExpire(t *testing.T) {
 		}
 		require.Equal(t, media.Stored, f.settled("org_1", renewed)[0].State)
 		f.platform.RemoveFile(id)
-		gone := f.arrives("chn_2", "c2", media.Reference{Kind: "image", Reference: id})
+		gone := f.arrives("chn_2", "c2", platforms.Attachment{Kind: "image", Reference: id})
 		f.await("the first try", func() bool {
 			return f.number(`SELECT count(*) FROM media WHERE attempts > 0 AND state = 'waiting'`) > 0
 		})
@@ -321,7 +321,7 @@ func TestBounds(t *testing.T) {
 			"another scheme":       {"image", "ftp://example.com/a", media.CodeRefused},
 			"a page as a document": {"file", f.platform.Link(f.platform.PutFile([]byte("<html><body>Invoice"))), ""},
 		} {
-			one := f.settled("org_1", f.arrives("chn_1", what, media.Reference{Kind: c.kind, Reference: c.reference}))[0]
+			one := f.settled("org_1", f.arrives("chn_1", what, platforms.Attachment{Kind: c.kind, Reference: c.reference}))[0]
 			require.Equal(t, c.code, one.Code, what)
 			if c.kind == "file" {
 				require.Equal(t, "application/octet-stream", one.MediaType)
@@ -330,15 +330,15 @@ func TestBounds(t *testing.T) {
 		require.Zero(t, f.number(`SELECT count(*) FROM media_pieces p JOIN media m ON m.id = p.media_id WHERE m.state <> 'stored'`))
 		stop()
 		stop = f.start(func(c *media.Config) { c.Policy = egress.Policy{} })
-		one := f.settled("org_1", f.arrives("chn_1", "private", media.Reference{Kind: "image", Reference: f.platform.Link(largest)}))[0]
+		one := f.settled("org_1", f.arrives("chn_1", "private", platforms.Attachment{Kind: "image", Reference: f.platform.Link(largest)}))[0]
 		require.Equal(t, media.CodeRefused, one.Code)
 		require.Equal(t, 1, f.platform.Downloads(largest))
 		stop()
 		f.start(func(c *media.Config) { c.OrgBytes = media.MaxBytes + 2*media.LeastBytes }) // one small file is there
 		small := f.platform.PutFile(picture(150))
-		one = f.settled("org_1", f.arrives("chn_1", "fits", media.Reference{Kind: "image", Reference: f.platform.Link(small)}))[0]
+		one = f.settled("org_1", f.arrives("chn_1", "fits", platforms.Attachment{Kind: "image", Reference: f.platform.Link(small)}))[0]
 		require.Empty(t, one.Code)
-		f.full("org_1", f.arrives("chn_1", "does not", media.Reference{Kind: "image", Reference: f.platform.Link(small)}))
+		f.full("org_1", f.arrives("chn_1", "does not", platforms.Attachment{Kind: "image", Reference: f.platform.Link(small)}))
 		f.healthy()
 	})
 }
@@ -359,7 +359,7 @@ func TestFilesWaitForRoom(t *testing.T) {
 		f.channel("org_1", "chn_1", bot.Type)
 		small := f.platform.PutFile(picture(150))
 		arrives := func(customer string) string {
-			return f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: small})
+			return f.arrives("chn_1", customer, platforms.Attachment{Kind: "image", Reference: small})
 		}
 		sent, err := media.NewKeeper(f.DB, f.ring).Keep(t.Context(), "org_1", &media.Upload{Kind: "image", MediaType: "image/png", Content: picture(9)})
 		require.NoError(t, err)
@@ -412,7 +412,7 @@ func TestACustomersOldestFilesGoFirst(t *testing.T) {
 		sends := func(customer string, n int) []string {
 			var conversation string
 			for i := range n {
-				conversation = f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: small, Name: fmt.Sprint(i)})
+				conversation = f.arrives("chn_1", customer, platforms.Attachment{Kind: "image", Reference: small, Name: fmt.Sprint(i)})
 				f.settled("org_1", conversation)
 			}
 			var became []string
@@ -442,7 +442,7 @@ func TestNothingIsHalfStored(t *testing.T) {
 		id := f.platform.PutFile(content)
 		f.platform.HoldFile(id, 2*media.PieceBytes+5)
 		stop := f.start(func(c *media.Config) { c.Lease = 300 * time.Millisecond })
-		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id})
+		conversation := f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: id})
 		f.await("two pieces", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 2 })
 		until := f.number(`SELECT run_at FROM media`)
 		f.await("the lease to be renewed", func() bool { return f.number(`SELECT run_at FROM media`) > until })
@@ -471,7 +471,7 @@ func TestLostLease(t *testing.T) {
 		id := f.platform.PutFile(content)
 		f.platform.HoldFile(id, media.PieceBytes+1)
 		f.start(func(c *media.Config) { c.Lease = time.Hour })
-		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id})
+		conversation := f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: id})
 		f.await("a piece", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 1 })
 		f.platform.HoldFile(id, 0)
 		f.hurry()
@@ -521,9 +521,9 @@ func TestATryThatWasOvertaken(t *testing.T) {
 		t.Cleanup(server.Close)
 		patient := func(c *media.Config) { c.Lease = time.Hour }
 		f.start(patient)
-		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: server.URL + "/file"})
+		conversation := f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: server.URL + "/file"})
 		f.await("a piece", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 1 })
-		f.arrives("chn_1", "other", media.Reference{Kind: "image", Reference: server.URL + "/hang"})
+		f.arrives("chn_1", "other", platforms.Attachment{Kind: "image", Reference: server.URL + "/hang"})
 		f.await("the organization to have no place left", func() bool { return f.number(`SELECT count(*) FROM media WHERE attempts = 1`) == 2 })
 
 		stop := f.start(patient)
@@ -560,7 +560,7 @@ func TestFilesGoWithTheirMessages(t *testing.T) {
 				require.NoError(t, err)
 				for i := range messages {
 					require.NoError(t, f.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: f.channels["chn_1"], Items: []inbox.Item{{
-						Kind: inbox.Unsent, CustomerRef: "taken back", MessageID: messages[i].PlatformMessageID,
+						Kind: platforms.Unsent, CustomerRef: "taken back", MessageID: messages[i].PlatformMessageID,
 					}}}}))
 				}
 			},
@@ -572,10 +572,10 @@ func TestFilesGoWithTheirMessages(t *testing.T) {
 				require.NoError(t, err)
 			},
 		} {
-			conversation := f.arrives("chn_1", what, media.Reference{Kind: "image", Reference: id})
+			conversation := f.arrives("chn_1", what, platforms.Attachment{Kind: "image", Reference: id})
 			one := f.settled("org_1", conversation)[0]
 			require.Equal(t, media.Stored, one.State)
-			f.arrives("chn_1", what, media.Reference{Kind: "image", Reference: held})
+			f.arrives("chn_1", what, platforms.Attachment{Kind: "image", Reference: held})
 			f.await("a piece of the file that is held", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 21 })
 			remove(conversation)
 			_, err := f.queue.File(t.Context(), "org_1", conversation, one.ID)
@@ -584,7 +584,7 @@ func TestFilesGoWithTheirMessages(t *testing.T) {
 			f.platform.Release()
 		}
 		stop()
-		conversation := f.arrives("chn_1", "without a worker", media.Reference{Kind: "image", Reference: id})
+		conversation := f.arrives("chn_1", "without a worker", platforms.Attachment{Kind: "image", Reference: id})
 		require.NoError(t, f.queue.DeleteConversation(t.Context(), "me", "org_1", conversation))
 		deleted, err := media.Sweep(t.Context(), f.DB)
 		require.NoError(t, err)
@@ -614,14 +614,14 @@ func TestOutcomesAreCounted(t *testing.T) {
 		f.start(func(c *media.Config) { c.Fetched = func(outcome string) { outcomes <- outcome } })
 		id := f.platform.PutFile(picture(10))
 		f.platform.Script(platformfake.Download+id, platformfake.ServerError)
-		conversation := f.arrives("chn_1", "ann", media.Reference{Kind: "image", Reference: id})
+		conversation := f.arrives("chn_1", "ann", platforms.Attachment{Kind: "image", Reference: id})
 		require.Equal(t, media.OutcomeRetried, next())
 		f.await("the try to be given back", func() bool {
 			return f.number(`SELECT count(*) FROM media WHERE run_at > $1`, time.Now().UnixMilli()) == 1
 		})
 		f.hurry()
 		require.Equal(t, media.Stored, next())
-		f.arrives("chn_1", "bob", media.Reference{Kind: "image", Reference: "gone"})
+		f.arrives("chn_1", "bob", platforms.Attachment{Kind: "image", Reference: "gone"})
 		require.Equal(t, media.CodeExpired, next())
 		f.settled("org_1", conversation)
 		require.Empty(t, outcomes)

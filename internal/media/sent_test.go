@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -106,7 +107,7 @@ func TestWithdrawnFiles(t *testing.T) {
 		require.NoError(t, f.queue.Sending(ctx, leases[0], sent[0].ID))
 		require.NoError(t, f.queue.SentAndRelease(ctx, leases[0], sent[0].ID, "p1"))
 		require.NoError(t, f.queue.Enqueue(ctx, []inbox.Arrival{{Route: f.channels["chn_1"], Items: []inbox.Item{{
-			Kind: inbox.Unsent, CustomerRef: "ann", MessageID: "p1",
+			Kind: platforms.Unsent, CustomerRef: "ann", MessageID: "p1",
 		}}}}))
 		require.Empty(t, f.files("org_1", conversation))
 		_, err = f.queue.File(ctx, "org_1", conversation, sent[0].Files[0].ID)

@@ -28,13 +28,13 @@ func TestHangingFilesTakeNoOthersPlace(t *testing.T) {
 		slow := f.platform.PutFile(picture(media.PieceBytes))
 		f.platform.HoldFile(slow, 100)
 		for range 20 {
-			f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: f.platform.Link(slow)})
+			f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: f.platform.Link(slow)})
 		}
 		f.start(nil)
 		f.platform.WaitDownloads(t, slow, 2)
 		for range 5 {
 			quick := f.platform.PutFile(picture(100))
-			conversation := f.arrives("chn_2", "c"+quick, media.Reference{Kind: "image", Reference: f.platform.Link(quick)})
+			conversation := f.arrives("chn_2", "c"+quick, platforms.Attachment{Kind: "image", Reference: f.platform.Link(quick)})
 			require.Equal(t, media.Stored, f.settled("org_2", conversation)[0].State)
 		}
 		require.Equal(t, 2, f.platform.Downloads(slow), "an organization has a quarter of the places")
@@ -81,7 +81,7 @@ func TestRedirects(t *testing.T) {
 		} {
 			where := platforms.Location{Address: server.URL + "/to/" + to, Own: c.own, Authorization: "Bearer secret"}
 			stop := f.start(func(config *media.Config) { config.Platforms = located{f.set, where} })
-			one := f.settled("org_1", f.arrives("chn_1", to, media.Reference{Kind: "image", Reference: "1"}))[0]
+			one := f.settled("org_1", f.arrives("chn_1", to, platforms.Attachment{Kind: "image", Reference: "1"}))[0]
 			require.Equal(t, c.code, one.Code, to)
 			stop()
 		}
@@ -108,7 +108,7 @@ func TestFilesWaitForNewCredentials(t *testing.T) {
 		require.NoError(t, json.Unmarshal(plain, &credentials))
 		f.platform.Expire(credentials[platforms.AccessToken])
 		id := f.platform.PutFile(picture(100))
-		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id})
+		conversation := f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: id})
 		f.start(nil)
 		for range 10 { // more than a file is tried otherwise
 			f.await("a try to fail", func() bool {
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 		f.channel("org_1", "chn_1", bot.Type)
 		stop := f.start(nil)
 		id := f.platform.PutFile(picture(2*media.PieceBytes + 3))
-		f.settled("org_1", f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id}))
+		f.settled("org_1", f.arrives("chn_1", "c", platforms.Attachment{Kind: "image", Reference: id}))
 		stop()
 		f.healthy()
 		for what, c := range map[string]struct{ spoil, mend string }{

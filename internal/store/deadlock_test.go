@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Nodes that work on the same organizations, windows and conversations at once lock them in one order: the server never
@@ -142,7 +143,7 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 		to := (at + i) % len(orgs)
 		arrivals = append(arrivals, inbox.Arrival{
 			Route: store.Route{ChannelID: channels[to], OrgID: orgs[to], Type: "photo_dm"},
-			Items: []inbox.Item{{Kind: inbox.Text, CustomerRef: customer, MessageID: "m" + id, Text: "hello"}},
+			Items: []inbox.Item{{Kind: platforms.Text, CustomerRef: customer, MessageID: "m" + id, Text: "hello"}},
 		})
 	}
 	if err := n.queue.Enqueue(ctx, arrivals); err != nil {

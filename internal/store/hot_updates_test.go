@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // What every request changes in place stays on its page and touches no index (PostgreSQL's HOT updates), so that no
@@ -73,6 +74,6 @@ func (n *node) serve(t *testing.T, org, channel, id string) {
 	require.NoError(t, err)
 	require.NoError(t, n.queue.Enqueue(ctx, []inbox.Arrival{{
 		Route: store.Route{ChannelID: channel, OrgID: org, Type: "photo_dm"},
-		Items: []inbox.Item{{Kind: inbox.Text, CustomerRef: "c", MessageID: id, Text: "hello"}},
+		Items: []inbox.Item{{Kind: platforms.Text, CustomerRef: "c", MessageID: id, Text: "hello"}},
 	}}))
 }

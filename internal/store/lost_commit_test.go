@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // An operation whose COMMIT was never answered is asked again by its id, and has happened once: a payment, a hold, a hold
@@ -55,7 +56,7 @@ func TestLostCommitsAreResolvedByID(t *testing.T) {
 		{"delivery", func() error {
 			return queue.Enqueue(t.Context(), []inbox.Arrival{{
 				Route: store.Route{ChannelID: "chn_1", OrgID: "org_1", Type: "photo_dm"},
-				Items: []inbox.Item{{Kind: inbox.Text, CustomerRef: "c", MessageID: "m", Text: "hello"}},
+				Items: []inbox.Item{{Kind: platforms.Text, CustomerRef: "c", MessageID: "m", Text: "hello"}},
 			}})
 		}, 95, 0},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // The writes of a call and of a delivery take a fixed number of statements on SQLite, and of round trips on PostgreSQL. BEGIN and
@@ -165,7 +166,7 @@ func (m *meter) deliverMany(t *testing.T, id string, customers int) {
 
 func textOf(id, customer string) inbox.Item {
 	return inbox.Item{
-		Kind: inbox.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
+		Kind: platforms.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -27,7 +28,7 @@ func (h *fixture) setMaxAge(t *testing.T, minutes int64) {
 func (h *fixture) sayBefore(t *testing.T, customer, text string, ago time.Duration) {
 	t.Helper()
 	h.deliver(t, bot, inbox.Item{
-		Kind: inbox.Text, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: text,
+		Kind: platforms.Text, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: text,
 		SentAt: time.Now().Add(-ago).UnixMilli(),
 	})
 }

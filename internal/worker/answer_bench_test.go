@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/store/writer"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // BenchmarkAnswer has a worker answer as many customers as the benchmark has operations. Its model is the fixture's; its platform is
@@ -78,7 +79,7 @@ func (h *fixture) crowd(b *testing.B, organizations, customers int) {
 		for i := first; i < min(first+250, customers); i++ {
 			customer := strconv.Itoa(i + 1)
 			arrivals = append(arrivals, inbox.Arrival{Route: routes[i%organizations], Items: []inbox.Item{{
-				Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: customer,
+				Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: customer,
 				Text: "Hello, do you have this in size M? I would take two of them.",
 			}}})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -67,7 +68,7 @@ func TestTheSameDeliveryFiftyTimesAtOnce(t *testing.T) {
 		for range 2 {
 			running.Go(func() { h.worker().Run(ctx, patience) })
 		}
-		item := inbox.Item{Kind: inbox.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"}
+		item := inbox.Item{Kind: platforms.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"}
 		var deliveries sync.WaitGroup
 		for range 50 {
 			deliveries.Go(func() { h.deliver(t, bot, item) })
@@ -149,10 +150,10 @@ func TestHandedOverDuringTheCall(t *testing.T) {
 			require.NoError(t, h.queue.HandOver(t.Context(), "test", acme, h.conversation(t, acme, "lan").ID))
 		},
 		"from the platform's app": func(t *testing.T, h *fixture) {
-			h.deliver(t, bot, inbox.Item{Kind: inbox.HumanEcho, CustomerRef: "lan", MessageID: "h1", Text: "I am here"})
+			h.deliver(t, bot, inbox.Item{Kind: platforms.HumanEcho, CustomerRef: "lan", MessageID: "h1", Text: "I am here"})
 		},
 		"the customer blocks us": func(t *testing.T, h *fixture) {
-			h.deliver(t, bot, inbox.Item{Kind: inbox.Blocked, CustomerRef: "lan", MessageID: "b1"})
+			h.deliver(t, bot, inbox.Item{Kind: platforms.Blocked, CustomerRef: "lan", MessageID: "b1"})
 		},
 	}
 	for name, take := range takeOver {

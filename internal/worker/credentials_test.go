@@ -44,7 +44,7 @@ func TestAnExpiredTokenIsRefreshedOnce(t *testing.T) {
 			old := h.channel(t, acme, chat, kind, helper)
 			h.platform.Expire(old[platforms.AccessToken])
 			say := func(text string) { // the marketplace's customers have numbers
-				h.deliver(t, chat, inbox.Item{Kind: inbox.Text, CustomerRef: "7", Address: "8001", MessageID: text, Text: text})
+				h.deliver(t, chat, inbox.Item{Kind: platforms.Text, CustomerRef: "7", Address: "8001", MessageID: text, Text: text})
 			}
 			say("hello")
 			h.drain(t, h.worker())

@@ -250,7 +250,7 @@ func (h *fixture) say(t *testing.T, channel, customer string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		h.deliver(t, channel, inbox.Item{
-			Kind: inbox.Text, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: text,
+			Kind: platforms.Text, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: text,
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -51,7 +52,7 @@ func (h *fixture) visit(t *testing.T, channel, visitor, id, text string) {
 	t.Helper()
 	route := store.Route{ChannelID: channel, OrgID: acme, Type: string(messaging.Widget), DebounceMS: 60_000, DebounceMaxMS: 60_000}
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
-		Kind: inbox.Text, CustomerRef: visitor, Address: visitor, MessageID: id, Text: text,
+		Kind: platforms.Text, CustomerRef: visitor, Address: visitor, MessageID: id, Text: text,
 	}}}}))
 }
 

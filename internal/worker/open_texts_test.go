@@ -27,14 +27,14 @@ func TestOpenTextsAreAnswered(t *testing.T) {
 			h.channel(t, acme, "chn_open", kind, helper)
 			w := h.worker()
 			const lan = "71"
-			write := func(kind inbox.ItemKind, texts ...string) {
+			write := func(kind platforms.Kind, texts ...string) {
 				for _, text := range texts {
 					h.deliver(t, "chn_open", inbox.Item{Kind: kind, CustomerRef: lan, Address: lan, MessageID: text, Text: text})
 				}
 			}
-			write(inbox.Text, "not for the assistant")
-			write(inbox.HumanEcho, "A person here.")
-			write(inbox.Text, "one", "two")
+			write(platforms.Text, "not for the assistant")
+			write(platforms.HumanEcho, "A person here.")
+			write(platforms.Text, "one", "two")
 			h.drain(t, w)
 			require.Empty(t, h.vendor.calls())
 			h.exec(t, `UPDATE conversations SET paused_until = 1`)
@@ -45,11 +45,11 @@ func TestOpenTextsAreAnswered(t *testing.T) {
 
 			id := h.conversation(t, acme, lan).ID
 			require.NoError(t, h.queue.HandOver(t.Context(), "test", acme, id))
-			write(inbox.Text, "three")
+			write(platforms.Text, "three")
 			_, err := h.queue.SendAsHuman(t.Context(), "test", acme, id, []string{"It is three."})
 			require.NoError(t, err)
 			h.drain(t, w)
-			write(inbox.Text, "four", "five")
+			write(platforms.Text, "four", "five")
 			h.drain(t, w)
 			require.Len(t, h.vendor.calls(), 1)
 			require.NoError(t, h.queue.HandBack(t.Context(), "test", acme, id))
@@ -71,12 +71,12 @@ func TestTakenBackBesideACall(t *testing.T) {
 			onEach(t, func(t *testing.T, h *fixture) {
 				old := []string{"secret 1", "secret 2", "secret 3", "secret 4", "secret 5"}
 				for _, text := range old {
-					h.deliver(t, bot, inbox.Item{Kind: inbox.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m " + text, Text: text})
+					h.deliver(t, bot, inbox.Item{Kind: platforms.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m " + text, Text: text})
 				}
 				h.drain(t, h.worker())
 				h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
 					for _, text := range old {
-						h.deliver(t, bot, inbox.Item{Kind: inbox.Unsent, CustomerRef: "lan", MessageID: "m " + text})
+						h.deliver(t, bot, inbox.Item{Kind: platforms.Unsent, CustomerRef: "lan", MessageID: "m " + text})
 					}
 					if fails && n == 2 {
 						return "", broken(providers.FailureOverloaded)

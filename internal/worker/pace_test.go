@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -78,7 +79,7 @@ func TestAPairWaitsAlone(t *testing.T) {
 		h.channel(t, acme, "1002", social.ChatApp, helper)
 		for _, customer := range []string{"8491", "8492"} {
 			h.deliver(t, "1002", inbox.Item{
-				Kind: inbox.Event, CustomerRef: customer, Address: customer, MessageID: customer, Text: "image",
+				Kind: platforms.Event, CustomerRef: customer, Address: customer, MessageID: customer, Text: "image",
 			})
 			_, err := h.queue.SendAsHuman(t.Context(), "test", acme, h.conversation(t, acme, customer).ID, []string{"one", "two", "three"})
 			require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // fullGateway has no place for a call before refusals were counted down.
@@ -67,7 +68,7 @@ func TestAWatchedTurnWaitsForItsPlace(t *testing.T) {
 	h := open(t)
 	full := &fullGateway{Gateway: h.gateway, outcome: gateway.OutcomeTooManyCalls, refusals: 100}
 	w := h.worker(func(c *Config) { c.Gateway = full })
-	h.deliver(t, bot, inbox.Item{Kind: inbox.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"})
+	h.deliver(t, bot, inbox.Item{Kind: platforms.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"})
 	reply, err := w.AnswerNow(t.Context(), acme, bot, "m1", new(reader))
 	require.NoError(t, err)
 	require.True(t, reply.Waits())

@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -274,7 +273,7 @@ func (p *pass) lookForPeople(ctx context.Context) error {
 	var items []inbox.Item
 	for i := range found {
 		if in := &found[i]; p.Now().Sub(in.SentAt) < threadAge {
-			items = append(items, echoOf(in))
+			items = append(items, inbox.ItemOf(in, ""))
 		}
 	}
 	if len(items) == 0 {
@@ -290,23 +289,4 @@ func (p *pass) lookForPeople(ctx context.Context) error {
 		return fmt.Errorf("storing what people of the business wrote: %w", err)
 	}
 	return nil
-}
-
-// echoOf returns the queue's form of a message of the business.
-func echoOf(in *platforms.Inbound) inbox.Item {
-	kind := inbox.HumanEcho
-	if in.Kind == platforms.AutomaticEcho {
-		kind = inbox.AutomaticEcho
-	}
-	item := inbox.Item{
-		Kind: kind, Unmarked: in.Kind == platforms.UnmarkedEcho, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID,
-		Text: in.Text, Other: &inbox.OtherIDs{Business: in.OtherIDs().Business}, SentAt: in.SentAt.UnixMilli(),
-	}
-	if in.Wordless {
-		item.Text, item.Media = "", in.Text
-	}
-	for _, a := range in.Attachments() {
-		item.Files = append(item.Files, media.Reference(a))
-	}
-	return item
 }

@@ -162,7 +162,7 @@ func TestUnansweredMessages(t *testing.T) {
 	h := open(t)
 	h.channel(t, acme, "1001", marketa.Type, helper)
 	write := func(text string) {
-		h.deliver(t, "1001", inbox.Item{Kind: inbox.Text, CustomerRef: "7", Address: "8001", MessageID: text, Text: text})
+		h.deliver(t, "1001", inbox.Item{Kind: platforms.Text, CustomerRef: "7", Address: "8001", MessageID: text, Text: text})
 	}
 	write("hello")
 	h.exec(t, `UPDATE messages SET received_at = received_at - 10`) // before the answer, also by a clock of milliseconds

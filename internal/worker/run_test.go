@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // TestOneOrganizationDoesNotStarveAnother: a thousand conversations of one whose model never answers.
@@ -31,7 +32,7 @@ func TestOneOrganizationDoesNotStarveAnother(t *testing.T) {
 		var flood []inbox.Item
 		for i := range 1000 {
 			id := fmt.Sprint("flooder", i)
-			flood = append(flood, inbox.Item{Kind: inbox.Text, CustomerRef: id, Address: id, MessageID: id, Text: "flood"})
+			flood = append(flood, inbox.Item{Kind: platforms.Text, CustomerRef: id, Address: id, MessageID: id, Text: "flood"})
 		}
 		h.deliver(t, bot, flood...)
 		ctx, cancel := context.WithCancel(t.Context())

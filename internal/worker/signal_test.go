@@ -62,7 +62,7 @@ func TestSignals(t *testing.T) {
 		if kind == marketa.Type {
 			address = "7"
 		}
-		h.deliver(t, channel, inbox.Item{Kind: inbox.Text, CustomerRef: "7", Address: address, MessageID: "message", Text: "hello"})
+		h.deliver(t, channel, inbox.Item{Kind: platforms.Text, CustomerRef: "7", Address: address, MessageID: "message", Text: "hello"})
 		h.drain(t, h.worker())
 		require.Equal(t, want, append([]platformfake.Signal(nil), h.platform.Signals()[before:]...), kind)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/tracing"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -26,7 +27,7 @@ func TestSpansOfATurn(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithIDGenerator(tracing.IDs{}))
 	w := h.worker(func(c *Config) { c.Tracer = traces.Tracer("test") })
-	h.deliver(t, bot, inbox.Item{Kind: inbox.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"})
+	h.deliver(t, bot, inbox.Item{Kind: platforms.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "m1", Text: "hello"})
 	h.drain(t, w)
 	h.hurry(t)
 	h.drain(t, w)

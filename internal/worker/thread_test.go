@@ -33,7 +33,7 @@ func TestPeopleAtMarketA(t *testing.T) {
 		h.channel(t, acme, "chn_shop", marketa.Type, helper)
 		shop := h.external(t, "chn_shop")
 		asks := func(customer string, change ...func(*Config)) {
-			h.deliver(t, "chn_shop", inbox.Item{Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: "m" + customer, Text: "Size M?"})
+			h.deliver(t, "chn_shop", inbox.Item{Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: "m" + customer, Text: "Size M?"})
 			h.drain(t, h.worker(change...))
 		}
 		answers := func(text string, meanwhile func()) {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // TestAHangingVendorTakesItsShare guarantees that one vendor which never answers, with much queued work of many organizations, holds up
@@ -74,7 +75,7 @@ func TestAHangingVendorTakesItsShare(t *testing.T) {
 			var items []inbox.Item
 			for n := range flood {
 				id := fmt.Sprint("flooder", n)
-				items = append(items, inbox.Item{Kind: inbox.Text, CustomerRef: id, Address: id, MessageID: id, Text: "hello"})
+				items = append(items, inbox.Item{Kind: platforms.Text, CustomerRef: id, Address: id, MessageID: id, Text: "hello"})
 			}
 			h.deliver(t, channel, items...)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const mediaNotice = "Please write what you need."
@@ -24,7 +25,7 @@ func (h *fixture) answerRules(t *testing.T, channel string, rules store.AnswerRu
 func (h *fixture) show(t *testing.T, customer string, at time.Time) {
 	t.Helper()
 	h.deliver(t, bot, inbox.Item{
-		Kind: inbox.Media, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: "image", SentAt: at.UnixMilli(),
+		Kind: platforms.Media, CustomerRef: customer, Address: "to-" + customer, MessageID: store.NewID("m"), Text: "image", SentAt: at.UnixMilli(),
 	})
 }
 
@@ -93,7 +94,7 @@ func TestAlbums(t *testing.T) {
 	h.answerRules(t, bot, store.AnswerRules{MediaNotice: mediaNotice})
 	at := time.Now().Add(-time.Minute)
 	h.deliver(t, bot, inbox.Item{
-		Kind: inbox.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "caption", Text: "these?", SentAt: at.UnixMilli(),
+		Kind: platforms.Text, CustomerRef: "lan", Address: "to-lan", MessageID: "caption", Text: "these?", SentAt: at.UnixMilli(),
 	})
 	w := h.worker()
 	h.drain(t, w)

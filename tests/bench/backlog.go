@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -315,7 +316,7 @@ func (l *backlog) fill(ctx context.Context, waiting int) error {
 		for i := delivery * backlogDelivery; i < min((delivery+1)*backlogDelivery, missing); i++ {
 			customer := strconv.Itoa(first + i + 1)
 			arrivals = append(arrivals, inbox.Arrival{Route: l.routes[(first+i)%len(l.routes)], Items: []inbox.Item{{
-				Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: customer,
+				Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: customer,
 				Text: "Hello, do you have this in size M? I would take two of them.",
 			}}})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -123,7 +124,7 @@ func (t *writerTurn) run(ctx context.Context, ended <-chan struct{}) (took []tim
 func (t *writerTurn) arrive(ctx context.Context) error {
 	customer := strconv.Itoa(t.n % writerCustomers)
 	return t.queue.Enqueue(ctx, []inbox.Arrival{{Route: t.route, Items: []inbox.Item{{
-		Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: store.NewID("mid"),
+		Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: store.NewID("mid"),
 		Text: "Hello, do you have this in size M? I would take two of them.",
 	}}}})
 }

@@ -198,7 +198,7 @@ func (w *world) write(ctx context.Context, n *tenant) {
 	w.running.Go(func() {
 		for wait := 5 * time.Second; ; wait = min(2*wait, 10*time.Minute) {
 			err := w.deliver(ctx, n, inbox.Item{
-				Kind: inbox.Text, CustomerRef: customer, Address: customer, MessageID: text, Text: text, SentAt: sentAt,
+				Kind: platforms.Text, CustomerRef: customer, Address: customer, MessageID: text, Text: text, SentAt: sentAt,
 			})
 			if err == nil {
 				break
