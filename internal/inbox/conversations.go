@@ -127,9 +127,14 @@ func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversatio
 	if _, err := q.loadIDs(ctx, false); err != nil {
 		return Conversation{}, err
 	}
+	return q.conversation(ctx, `id = $1 AND org_id = $2`, id, orgID)
+}
+
+// conversation reads the conversation under a condition. [Queue.loadIDs] must have run.
+func (q *Queue) conversation(ctx context.Context, condition string, args ...any) (Conversation, error) {
 	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
-	}, conversationColumns+` FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
+	}, conversationColumns+` FROM conversations WHERE `+condition, args...)
 }
 
 // Messages reads a page of an organization's conversation, both directions, in the order in which they were stored, with the
@@ -137,39 +142,15 @@ func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversatio
 // [store.ErrNotFound] when the organization has no such conversation; a page after
 // an unknown message is the first.
 func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
-	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
-		return nil, err
-	}
-	after, err := q.place(ctx, conversationID, page.After)
-	if err != nil {
-		return nil, err
-	}
-	all, err := q.messages(ctx, conversationID, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, after, page.Rows(), placedMessage.before)
-	if err != nil {
-		return nil, err
-	}
-	return q.withFiles(ctx, orgID, messages(all))
+	return q.messages(ctx, orgID, conversationID, page, placedMessage{}, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, placedMessage.before)
 }
 
 // LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the page
 // begins; an unknown one is the end.
 func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
-	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
-		return nil, err
-	}
-	from, err := q.place(ctx, conversationID, page.After)
-	if err != nil {
-		return nil, err
-	}
-	if from.ID == "" {
-		from.placedAt = math.MaxInt64
-	}
-	all, err := q.messages(ctx, conversationID, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`, from, page.Rows(),
+	end := placedMessage{placedAt: math.MaxInt64}
+	return q.messages(ctx, orgID, conversationID, page, end, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`,
 		func(a, b placedMessage) int { return b.before(a) })
-	if err != nil {
-		return nil, err
-	}
-	return q.withFiles(ctx, orgID, messages(all))
 }
 
 // withFiles adds the files of messages.
@@ -212,34 +193,40 @@ const maxPageText = 1 << 20
 // errPageFull ends the reading of a page.
 var errPageFull = errors.New("the page has enough text")
 
-// messages reads up to rows messages of a conversation in the given order, or fewer with [maxPageText]. part is the condition and
-// the same order; %[1]s in it is the column with a message's place.
+// messages reads a page of a conversation in an order, or less with [maxPageText]. part is the condition on the messages behind a place and
+// the same order; %[1]s in it is the column with a message's place. first is the place at which the order begins.
 func (q *Queue) messages(
-	ctx context.Context, conversationID, part string, from placedMessage, rows int, order func(a, b placedMessage) int,
-) ([]placedMessage, error) {
-	came, cameFull, err := readDirection(ctx, q, q.scanMessage(vault.InboundBody),
-		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
-		conversationID, from.placedAt, from.ID, rows)
+	ctx context.Context, orgID, conversationID string, page store.Page, first placedMessage, part string, order func(a, b placedMessage) int,
+) ([]Message, error) {
+	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
+		return nil, err
+	}
+	from, err := q.place(ctx, conversationID, page.After, first)
 	if err != nil {
 		return nil, err
 	}
-	went, wentFull, err := readDirection(ctx, q, q.scanMessage(vault.OutboundBody),
-		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
-		conversationID, from.placedAt, from.ID, rows)
-	if err != nil {
-		return nil, err
+	var all []placedMessage
+	var ends []string // the last messages of directions that were not read to their end
+	for _, direction := range []struct {
+		columns, place string
+		aad            func(orgID, messageID string) vault.AAD
+	}{{inboundColumns, "received_at", vault.InboundBody}, {outboundColumns, "created_at", vault.OutboundBody}} {
+		read, full, err := readDirection(ctx, q, q.scanMessage(direction.aad),
+			`SELECT `+direction.columns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, direction.place),
+			conversationID, from.placedAt, from.ID, page.Rows())
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, read...); full {
+			ends = append(ends, read[len(read)-1].ID)
+		}
 	}
-	all := slices.Concat(came, went)
 	slices.SortFunc(all, order)
-	all = all[:min(len(all), rows)]
-	// Behind the end of a direction that was not read to its end there may be messages of it between the other's.
-	if cameFull {
-		all = upTo(all, came[len(came)-1].ID)
+	all = all[:min(len(all), page.Rows())]
+	for _, id := range ends { // behind it there may be messages of its direction between the other's
+		all = upTo(all, id)
 	}
-	if wentFull {
-		all = upTo(all, went[len(went)-1].ID)
-	}
-	return all, nil
+	return q.withFiles(ctx, orgID, messages(all))
 }
 
 // readDirection reads the messages that came, or went. full reports that it has ended with [maxPageText].
@@ -268,10 +255,10 @@ func upTo(all []placedMessage, id string) []placedMessage {
 	return all[:cmp.Or(end+1, len(all))]
 }
 
-// place finds the position of a message in its conversation.
-func (q *Queue) place(ctx context.Context, conversationID, messageID string) (placedMessage, error) {
+// place finds the position of a message in its conversation. It returns unknown if there is no such message.
+func (q *Queue) place(ctx context.Context, conversationID, messageID string, unknown placedMessage) (placedMessage, error) {
 	if messageID == "" {
-		return placedMessage{}, nil
+		return unknown, nil
 	}
 	found, err := store.ReadRows(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
 		m.ID = messageID
@@ -280,7 +267,7 @@ func (q *Queue) place(ctx context.Context, conversationID, messageID string) (pl
 	}, `SELECT received_at FROM messages WHERE id = $1 AND conversation_id = $2
 		UNION ALL SELECT created_at FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, messageID, conversationID)
 	if err != nil || len(found) == 0 {
-		return placedMessage{}, err
+		return unknown, err
 	}
 	return found[0], nil
 }
@@ -357,9 +344,7 @@ func (q *Queue) ConversationOf(ctx context.Context, orgID, channelID, customerRe
 	if err != nil {
 		return Conversation{}, err
 	}
-	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
-		return q.scanConversation(row)
-	}, conversationColumns+` FROM conversations WHERE channel_id = $1 AND customer_ref = $2 AND org_id = $3`,
+	return q.conversation(ctx, `channel_id = $1 AND customer_ref = $2 AND org_id = $3`,
 		channelID, ids.seal(customerRef, vault.CustomerID(orgID)), orgID)
 }
 

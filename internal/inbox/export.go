@@ -29,29 +29,9 @@ type exportedCustomer struct {
 }
 
 type exportedMessage struct {
-	ID                string `json:"id"`
-	Author            string `json:"author"`
-	Kind              string `json:"kind"`
-	Text              string `json:"text"`
-	State             string `json:"state,omitzero"`
-	Code              string `json:"code,omitzero"`
-	TurnID            string `json:"turnId,omitzero"`
-	PlatformMessageID string `json:"platformMessageId,omitzero"`
-	Edited            bool   `json:"edited,omitzero"`
-	At                string `json:"at"`
+	Message
 
-	Files []exportedFile `json:"files,omitzero"`
-}
-
-// exportedFile names a file of a message. Its content is fetched by itself.
-type exportedFile struct {
-	ID        string `json:"id"`
-	Kind      string `json:"kind"`
-	State     string `json:"state"`
-	Code      string `json:"code,omitzero"`
-	Name      string `json:"name,omitzero"`
-	MediaType string `json:"mediaType,omitzero"`
-	Bytes     int64  `json:"bytes,omitzero"`
+	At string `json:"at"`
 }
 
 type exportedTurn struct {
@@ -107,14 +87,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		messages, err := q.Messages(ctx, orgID, id, page)
 		all := make([]exportedMessage, len(messages))
 		for i, m := range messages {
-			all[i] = exportedMessage{
-				ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: m.State, Code: m.Code, TurnID: m.TurnID,
-				PlatformMessageID: m.PlatformMessageID, Edited: m.Edited, At: exportTime(m.At),
-			}
-			for k := range m.Files {
-				f := &m.Files[k]
-				all[i].Files = append(all[i].Files, exportedFile{f.ID, f.Kind, f.State, f.Code, f.Name, f.MediaType, f.Bytes})
-			}
+			all[i] = exportedMessage{m, exportTime(m.At)}
 		}
 		return all, err
 	})

@@ -119,22 +119,23 @@ func (c *Conversation) silent(now int64) bool {
 	return silent(c.State, c.PausedUntil, c.BlockedAt, now)
 }
 
-// Message is one line of a conversation, in either direction.
+// Message is one line of a conversation, in either direction. Its tags are for [Queue.Export].
 type Message struct {
-	ID                string
-	Author            string // customer | assistant | human
-	Kind              string // text | event | template
-	Text              string
-	State             string // of the delivery, "" for what came in
-	Code              string // the reason of a failure, or ""
-	TurnID            string // the turn that answers it or that it is part of, or ""
-	PlatformMessageID string // "" until the platform has accepted it
-	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
-	Handled           bool   // incoming, and needs no answer
-	Edited            bool   // incoming, and its sender has changed it
-	Unreadable        bool   // Text is [UnreadableText]
+	ID     string `json:"id"`
+	Author string `json:"author"` // customer | assistant | human
+	Kind   string `json:"kind"`   // text | event | template
+	Text   string `json:"text"`
+	State  string `json:"state,omitzero"`  // of the delivery, "" for what came in
+	Code   string `json:"code,omitzero"`   // the reason of a failure, or ""
+	TurnID string `json:"turnId,omitzero"` // the turn that answers it or that it is part of, or ""
+	// PlatformMessageID is empty until the platform has accepted the message.
+	PlatformMessageID string `json:"platformMessageId,omitzero"`
+	At                int64  `json:"-"`               // the platform's time of an incoming message, else when it was written; epoch milliseconds
+	Handled           bool   `json:"-"`               // incoming, and needs no answer
+	Edited            bool   `json:"edited,omitzero"` // incoming, and its sender has changed it
+	Unreadable        bool   `json:"-"`               // Text is [UnreadableText]
 	// Files are the files that the customer sent with it, or that a person sent, where messages are listed.
-	Files []media.File
+	Files []media.File `json:"files,omitzero"`
 }
 
 // Turn is one answer of an assistant in progress.

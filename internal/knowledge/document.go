@@ -166,7 +166,7 @@ func (t *htmlReader) next() bool {
 		t.open(atom.Lookup(name))
 	case html.SelfClosingTagToken:
 		name, _ := t.tokens.TagName()
-		if tag := atom.Lookup(name); !isHidden(tag) && tag != atom.Pre {
+		if tag := atom.Lookup(name); !hidden[tag] && tag != atom.Pre {
 			t.open(tag)
 		}
 	case html.EndTagToken:
@@ -179,11 +179,11 @@ func (t *htmlReader) next() bool {
 
 func (t *htmlReader) open(tag atom.Atom) {
 	switch {
-	case isHidden(tag):
+	case hidden[tag]:
 		t.hidden++
 	case t.hidden > 0:
-	case headingMark(tag) != "":
-		t.lines, t.prefix = 2, headingMark(tag)+" "
+	case headingMarks[tag] != "":
+		t.lines, t.prefix = 2, headingMarks[tag]+" "
 	case tag == atom.Li || tag == atom.Dt:
 		t.breakLines(1)
 		t.prefix = "- "
@@ -192,7 +192,7 @@ func (t *htmlReader) open(tag atom.Atom) {
 		t.space = true
 	case tag == atom.Br || tag == atom.Tr || tag == atom.Dd || tag == atom.Option:
 		t.breakLines(1)
-	case isBlock(tag):
+	case blocks[tag]:
 		t.breakLines(2)
 		if tag == atom.Pre {
 			t.pre++
@@ -202,17 +202,17 @@ func (t *htmlReader) open(tag atom.Atom) {
 
 func (t *htmlReader) close(tag atom.Atom) {
 	switch {
-	case isHidden(tag):
+	case hidden[tag]:
 		t.hidden = max(0, t.hidden-1)
 	case t.hidden > 0:
-	case headingMark(tag) != "":
+	case headingMarks[tag] != "":
 		t.lines, t.prefix = 2, ""
 	case tag == atom.Pre:
 		t.pre = max(0, t.pre-1)
 		t.breakLines(2)
 	case tag == atom.Li || tag == atom.Tr || tag == atom.Dt || tag == atom.Dd || tag == atom.Option:
 		t.breakLines(1)
-	case isBlock(tag):
+	case blocks[tag]:
 		t.breakLines(2)
 	}
 }
@@ -265,40 +265,21 @@ func (t *htmlReader) due() {
 	t.lines, t.space, t.prefix = 0, false, ""
 }
 
-// isHidden reports whether an element's content isn't shown.
-func isHidden(tag atom.Atom) bool {
-	switch tag {
-	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Noembed, atom.Noframes, atom.Svg, atom.Object:
-		return true
-	default:
-		return false
-	}
+// hidden are the elements with content that isn't shown.
+var hidden = map[atom.Atom]bool{
+	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true, atom.Iframe: true, atom.Noembed: true, atom.Noframes: true,
+	atom.Svg: true, atom.Object: true,
 }
 
-// headingMark returns the beginning of the heading in Markdown, and an empty text for another element. A page's title is its first heading.
-func headingMark(tag atom.Atom) string {
-	switch tag {
-	case atom.Title, atom.H1:
-		return "#"
-	case atom.H2:
-		return "##"
-	case atom.H3:
-		return "###"
-	case atom.H4, atom.H5, atom.H6:
-		return "####"
-	default:
-		return ""
-	}
+// headingMarks are the beginnings of headings in Markdown. A page's title is its first heading.
+var headingMarks = map[atom.Atom]string{
+	atom.Title: "#", atom.H1: "#", atom.H2: "##", atom.H3: "###", atom.H4: "####", atom.H5: "####", atom.H6: "####",
 }
 
-// isBlock reports whether an element begins a new paragraph.
-func isBlock(tag atom.Atom) bool {
-	switch tag {
-	case atom.P, atom.Div, atom.Section, atom.Article, atom.Aside, atom.Header, atom.Footer, atom.Main, atom.Nav,
-		atom.Ul, atom.Ol, atom.Dl, atom.Table, atom.Caption, atom.Blockquote, atom.Pre, atom.Form, atom.Fieldset, atom.Hr,
-		atom.Figure, atom.Figcaption, atom.Details, atom.Summary, atom.Address, atom.Body, atom.Html, atom.Head, atom.Select:
-		return true
-	default:
-		return false
-	}
+// blocks are the elements that begin a new paragraph.
+var blocks = map[atom.Atom]bool{
+	atom.P: true, atom.Div: true, atom.Section: true, atom.Article: true, atom.Aside: true, atom.Header: true, atom.Footer: true, atom.Main: true,
+	atom.Nav: true, atom.Ul: true, atom.Ol: true, atom.Dl: true, atom.Table: true, atom.Caption: true, atom.Blockquote: true, atom.Pre: true,
+	atom.Form: true, atom.Fieldset: true, atom.Hr: true, atom.Figure: true, atom.Figcaption: true, atom.Details: true, atom.Summary: true,
+	atom.Address: true, atom.Body: true, atom.Html: true, atom.Head: true, atom.Select: true,
 }

@@ -98,15 +98,16 @@ func Drop(tx store.Tx, messageID string) {
 	tx.Queue(store.AnyRows, `UPDATE media SET message_id = NULL WHERE message_id = $1`, messageID)
 }
 
-// File is a file of a message. One that a person sent is always stored.
+// File is a file of a message. One that a person sent is always stored. Its tags are for the export of a conversation, which has no content.
 type File struct {
-	ID, MessageID string
-	Kind          string // image, audio, video, sticker or file
-	State         string // [Waiting], [Stored] or [Failed]
-	Code          string // of a failed one, or [CodeStorageFull] of one that waits for room; "" for others
-	Name          string // "" if it has none, or it doesn't open
-	MediaType     string // of a stored one: by its content, application/octet-stream if that says nothing
-	Bytes         int64  // of a stored one
+	ID        string `json:"id"`
+	MessageID string `json:"-"`
+	Kind      string `json:"kind"`               // image, audio, video, sticker or file
+	State     string `json:"state"`              // [Waiting], [Stored] or [Failed]
+	Code      string `json:"code,omitzero"`      // of a failed one, or [CodeStorageFull] of one that waits for room; "" for others
+	Name      string `json:"name,omitzero"`      // "" if it has none, or it doesn't open
+	MediaType string `json:"mediaType,omitzero"` // of a stored one: by its content, application/octet-stream if that says nothing
+	Bytes     int64  `json:"bytes,omitzero"`     // of a stored one
 
 	orgID  string
 	pieces int64
