@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -111,9 +112,7 @@ func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, err
 	if c.SweepInterval <= 0 {
 		c.SweepInterval = DefaultSweepInterval
 	}
-	if c.pageRows == 0 {
-		c.pageRows = pageRows
-	}
+	c.pageRows = cmp.Or(c.pageRows, pageRows)
 	report := Report{make([]Examined, len(invariants))}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, c.searches))

@@ -237,11 +237,7 @@ func nextUsage(
 		var minute int64
 		var f Figures
 		key := usageKey{wallet: w.id}
-		into := []any{&minute, &key.model, &key.provider, &key.upstream, &key.keyID}
-		for _, field := range f.fields() {
-			into = append(into, field)
-		}
-		err := row.Scan(into...)
+		err := row.Scan(store.Arguments(f.fields(), &minute, &key.model, &key.provider, &key.upstream, &key.keyID)...)
 		key.day = minute * minuteMillis / dayMillis
 		add(minute, key, &f)
 		return err

@@ -34,11 +34,7 @@ func searchUsage(ctx context.Context, s *search) error {
 			var w usageWallet
 			var day int64
 			var f Figures
-			into := []any{&w.id.OrgID, &w.id.Env, &w.last, &w.endedAt, &day}
-			for _, field := range f.fields() {
-				into = append(into, field)
-			}
-			err := rows.Scan(into...)
+			err := rows.Scan(store.Arguments(f.fields(), &w.id.OrgID, &w.id.Env, &w.last, &w.endedAt, &day)...)
 			if wallets[w.id] == nil {
 				wallets[w.id] = &countedWallet{w, map[int64]*Figures{}}
 			}

@@ -79,11 +79,7 @@ func (q *UsageQuery) statement() (text string, arguments []any) {
 func (b *Book) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	text, arguments := q.statement()
 	return store.ReadRows(ctx, b.db, "read usage", func(row store.Row) (u UsageRow, err error) {
-		into := []any{&u.Group, &u.Name}
-		for _, field := range u.fields() {
-			into = append(into, field)
-		}
-		err = row.Scan(into...)
+		err = row.Scan(store.Arguments(u.fields(), &u.Group, &u.Name)...)
 		return u, err
 	}, text, arguments...)
 }

@@ -154,13 +154,8 @@ const maxModel = 128
 // plainModel returns a name of printable ASCII characters without spaces, and "" in place of any other, because it reaches
 // traces.
 func plainModel(name string) string {
-	if len(name) > maxModel {
+	if len(name) > maxModel || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return ""
-	}
-	for i := range len(name) {
-		if name[i] <= ' ' || name[i] > '~' {
-			return ""
-		}
 	}
 	return name
 }

@@ -76,19 +76,15 @@ type InvalidField struct {
 // Error describes the failure in one line for logs, without the vendor's own words. They may quote the prompt, which is not
 // logged above debug level.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("model call failed (")
-	b.WriteString(string(e.Failure))
+	text := "model call failed (" + string(e.Failure)
 	if e.Status != 0 {
-		b.WriteString(", status ")
-		b.WriteString(strconv.Itoa(e.Status))
+		text += ", status " + strconv.Itoa(e.Status)
 	}
-	b.WriteString(")")
+	text += ")"
 	if e.Cause != nil {
-		b.WriteString(": ")
-		b.WriteString(e.Cause.Error())
+		text += ": " + e.Cause.Error()
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap returns Cause.

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -99,17 +100,11 @@ func NewHTTP(dialect Dialect, config *Config) *HTTP {
 		dialect:   dialect,
 		transport: config.Transport,
 		timeouts:  config.Timeouts.orDefaults(),
-		grace:     config.FinishGrace,
-		logger:    config.Logger,
+		grace:     cmp.Or(max(config.FinishGrace, 0), 2*time.Second),
+		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if p.transport == nil {
 		p.transport = &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second}
-	}
-	if p.grace <= 0 {
-		p.grace = 2 * time.Second
-	}
-	if p.logger == nil {
-		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.connectTimeout = &timeoutError{"no connection", p.timeouts.Connect}
 	p.firstByteTimeout = &timeoutError{"no answer began", p.timeouts.FirstByte}

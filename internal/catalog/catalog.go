@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -252,18 +253,11 @@ func (m *Model) check() error {
 }
 
 func (r *reader) file() *File {
-	f := &File{Source: r.source}
-	for vendor := range r.vendors {
-		f.Vendors = append(f.Vendors, vendor)
-	}
-	for _, model := range r.models {
-		f.Models = append(f.Models, model)
-	}
+	f := &File{Source: r.source, Vendors: slices.Sorted(maps.Keys(r.vendors))}
+	f.Models = slices.SortedFunc(maps.Values(r.models), func(a, b Model) int { return strings.Compare(a.Vendor+"/"+a.Name, b.Vendor+"/"+b.Name) })
 	for key, reason := range r.skipped {
 		f.Skipped = append(f.Skipped, Skipped{Model: key[0] + "/" + key[1], Reason: reason})
 	}
-	slices.Sort(f.Vendors)
-	slices.SortFunc(f.Models, func(a, b Model) int { return strings.Compare(a.Vendor+"/"+a.Name, b.Vendor+"/"+b.Name) })
 	slices.SortFunc(f.Skipped, func(a, b Skipped) int { return strings.Compare(a.Model, b.Model) })
 	return f
 }

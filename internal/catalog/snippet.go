@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,11 +118,7 @@ func options(text string) map[[2]string]string {
 		case words[0] == "}":
 			block = ""
 		default:
-			value := strings.Join(words[1:], " ")
-			if value == "" {
-				value = "true"
-			}
-			found[[2]string{model, block + words[0]}] = value
+			found[[2]string{model, block + words[0]}] = cmp.Or(strings.Join(words[1:], " "), "true")
 		}
 	}
 	return found

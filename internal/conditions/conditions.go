@@ -13,6 +13,7 @@
 package conditions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,10 +122,7 @@ func (c *Condition) Show() Object {
 	if !known {
 		kind.severity = "warning"
 	}
-	since := c.Since
-	if since == 0 {
-		since = time.Now().UnixMilli()
-	}
+	since := cmp.Or(c.Since, time.Now().UnixMilli())
 	return Object{string(c.Kind), c.Subject, c.Node, kind.severity, store.EventTime(since), c.Text, kind.action}
 }
 

@@ -102,12 +102,9 @@ type Gateway struct {
 
 // New returns a gateway for one configuration.
 func New(cfg Config) *Gateway {
-	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Logger, cfg.Observer = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or[Observer](cfg.Observer, unobserved{})
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Observer == nil {
-		cfg.Observer = unobserved{}
 	}
 	if cfg.EarlyStatus <= 0 {
 		cfg.EarlyStatus = DefaultEarlyStatus

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -149,16 +150,13 @@ func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRe
 
 // key validates the request and returns the row without its hash.
 func (r KeyRequest) key() (store.APIKey, error) {
-	key := store.APIKey{OrgID: r.OrgID, Env: r.Env}
+	key := store.APIKey{OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live)}
 	if strings.TrimSpace(r.Name) != "" {
 		name, err := CleanName("name", r.Name)
 		if err != nil {
 			return store.APIKey{}, err
 		}
 		key.Name = name
-	}
-	if key.Env == "" {
-		key.Env = store.Live
 	}
 	if !key.Env.Valid() {
 		return store.APIKey{}, &FieldError{"env", fmt.Sprintf("%q is not live or test", clip(string(r.Env)))}
@@ -167,9 +165,7 @@ func (r KeyRequest) key() (store.APIKey, error) {
 	if err != nil {
 		return store.APIKey{}, err
 	}
-	for _, scope := range scopes {
-		key.Scopes = append(key.Scopes, string(scope))
-	}
+	key.Scopes = store.Column(scopes, func(scope Scope) string { return string(scope) })
 	if r.ExpiresAt != nil {
 		key.ExpiresAt = sql.NullInt64{Int64: r.ExpiresAt.UnixMilli(), Valid: true}
 	}
@@ -212,11 +208,9 @@ func checkProviderKey(key string) error {
 		return &FieldError{"key", "is empty"}
 	case len(key) > MaxProviderKeyBytes:
 		return &FieldError{"key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(key), MaxProviderKeyBytes)}
+	case strings.ContainsFunc(key, invisible):
+		return &FieldError{"key", "may hold visible ASCII characters only: one key, without spaces or line breaks"}
+	default:
+		return nil
 	}
-	for _, c := range []byte(key) {
-		if c <= ' ' || c > '~' {
-			return &FieldError{"key", "may hold visible ASCII characters only: one key, without spaces or line breaks"}
-		}
-	}
-	return nil
 }

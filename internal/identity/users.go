@@ -240,6 +240,9 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+// invisible reports whether c isn't a visible character of ASCII.
+func invisible(c rune) bool { return c <= ' ' || c > '~' }
+
 // MaxEmailLength bounds an e-mail address in bytes (RFC 5321 §4.5.3.1.3).
 const MaxEmailLength = 254
 
@@ -248,7 +251,6 @@ const MaxEmailLength = 254
 func CleanEmail(email string) (string, error) {
 	email = strings.ToLower(strings.TrimSpace(email))
 	local, domain, _ := strings.Cut(email, "@")
-	invisible := func(c rune) bool { return c <= ' ' || c > '~' }
 	switch {
 	case email == "":
 		return "", &FieldError{"email", "is empty"}

@@ -107,9 +107,7 @@ func newRedis(o RedisOptions, t tempo) *Redis {
 		asks: make(chan *ask, queued), opened: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel,
 	}
-	if r.observer == nil {
-		r.observer = unobserved{}
-	}
+	r.observer = cmp.Or[RedisObserver](r.observer, unobserved{})
 	r.log = cmp.Or(r.log, slog.New(slog.DiscardHandler))
 	for range flushers {
 		r.owned.Go(r.flush)

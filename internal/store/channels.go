@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"strings"
 )
 
@@ -290,8 +289,6 @@ func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
 	return ReadRows(ctx, c.db, "list the types of channels", ScanFields[ChannelTypes](),
 		`SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
-
-func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 func orEmpty(text *string) string {
 	if text == nil {

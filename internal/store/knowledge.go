@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -313,17 +314,7 @@ func isWord(word string) bool {
 
 // storedWords returns the column of a chunk's words. It leaves out texts that aren't words, because they couldn't be looked up.
 func storedWords(words []string) string {
-	var text strings.Builder
-	for _, word := range words {
-		if !isWord(word) {
-			continue
-		}
-		if text.Len() > 0 {
-			text.WriteByte(' ')
-		}
-		text.WriteString(word)
-	}
-	return text.String()
+	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !isWord(word) }), " ")
 }
 
 // chunkMatch selects the chunks that parameter n finds on an engine; the result's column is seq.

@@ -44,7 +44,8 @@ func convert[C any](write func() C, read func(C)) stored { return &converted[C]{
 
 // nullable is a text that is stored as NULL if it is empty.
 func nullable(text *string) stored {
-	return convert(func() sql.NullString { return orNull(*text) }, func(column sql.NullString) { *text = column.String })
+	return convert(func() sql.NullString { return sql.NullString{String: *text, Valid: *text != ""} },
+		func(column sql.NullString) { *text = column.String })
 }
 
 // separated is a list of texts in one column. None of them contains the separator.

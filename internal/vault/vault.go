@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -174,12 +175,7 @@ func (r *Ring) Open(sealed []byte, aad AAD) ([]byte, error) {
 
 // index returns the position of the key with this id, or -1.
 func index(keys []ringKey, id []byte) int {
-	for i := range keys {
-		if bytes.Equal(keys[i].id[:], id) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(keys, func(key ringKey) bool { return bytes.Equal(key.id[:], id) })
 }
 
 // Current reports whether sealed names the ring's first key, in which case a rekey skips it. The value may still not open.

@@ -6,6 +6,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -65,11 +66,7 @@ func (Driver) New(config *providers.Config) (providers.Provider, error) {
 	default:
 		endpoint = endpoint.JoinPath("v1/messages")
 	}
-	version := config.Options["version"]
-	if version == "" {
-		version = defaultVersion
-	}
-	return providers.NewHTTP(&dialect{endpoint, version}, config), nil
+	return providers.NewHTTP(&dialect{endpoint, cmp.Or(config.Options["version"], defaultVersion)}, config), nil
 }
 
 type dialect struct {

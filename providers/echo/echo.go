@@ -145,13 +145,12 @@ func pause(ctx context.Context, d time.Duration) *providers.Error {
 
 // stream returns the answer word by word.
 type stream struct {
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	delay    time.Duration
-	rest     string
-	last     providers.Event
-	finished bool
-	err      error
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	delay  time.Duration
+	rest   string
+	last   providers.Event
+	err    error // of Next from now on, io.EOF after last
 }
 
 // Next implements [providers.Events].
@@ -159,16 +158,12 @@ func (s *stream) Next() (providers.Event, error) {
 	if s.err != nil {
 		return providers.Event{}, s.err
 	}
-	if s.finished {
-		s.err = io.EOF
-		return providers.Event{}, s.err
-	}
 	if failure := pause(s.ctx, s.delay); failure != nil {
 		s.err = failure
 		return providers.Event{}, s.err
 	}
 	if s.rest == "" {
-		s.finished = true
+		s.err = io.EOF
 		return s.last, nil
 	}
 	word := s.rest
@@ -180,7 +175,7 @@ func (s *stream) Next() (providers.Event, error) {
 }
 
 // Buffered implements [providers.Events]. With a delay, every word is a wait.
-func (s *stream) Buffered() bool { return s.delay <= 0 || s.finished }
+func (s *stream) Buffered() bool { return s.delay <= 0 || s.err != nil }
 
 // Close implements [providers.Events].
 func (s *stream) Close() { s.cancel(context.Canceled) }

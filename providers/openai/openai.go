@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -46,7 +47,7 @@ type dialect struct {
 	// reasoning are the fields that requests to models with hidden tokens get, with a comma before them.
 	reasoning string
 	// omit are the names of fields that are never sent.
-	omit map[string]bool
+	omit []string
 	// model is the name in the previous answer. Equal names share its memory.
 	model atomic.Pointer[string]
 }
@@ -204,8 +205,7 @@ func (c *chunk) reported() *providers.Usage {
 	if !c.counted {
 		return nil
 	}
-	usage := c.usage
-	return &usage
+	return new(c.usage)
 }
 
 // Body implements [providers.Dialect]. The vendor gets only the contract's fields, always in the same order, which keeps its
@@ -233,10 +233,10 @@ func (d *dialect) Body(req *providers.Request) ([][]byte, error) {
 }
 
 func (d *dialect) addParameters(b *providers.Body, req *providers.Request) {
-	if !d.omit["temperature"] {
+	if !slices.Contains(d.omit, "temperature") {
 		b.Float(`,"temperature":`, req.Temperature)
 	}
-	if !d.omit["top_p"] {
+	if !slices.Contains(d.omit, "top_p") {
 		b.Float(`,"top_p":`, req.TopP)
 	}
 	if req.MaxTokens > 0 {
@@ -261,7 +261,7 @@ func (d *dialect) addParameters(b *providers.Body, req *providers.Request) {
 	if req.Stream {
 		b.Add(`,"stream":true`)
 	}
-	if req.Stream && !d.omit["stream_options"] {
+	if req.Stream && !slices.Contains(d.omit, "stream_options") {
 		b.Add(`,"stream_options":{"include_usage":true}`)
 	}
 }

@@ -75,7 +75,7 @@ func newDialect(values map[string]string) *dialect {
 		keyHeader:      http.CanonicalHeaderKey(values[keyHeader]),
 		maxTokensField: cmp.Or(values[maxTokensField], "max_tokens"),
 		thinking:       `,"` + strings.Join(path, `":{"`) + `":`, thinkingEnd: strings.Repeat("}", len(path)-1),
-		omit: map[string]bool{},
+		omit: strings.Split(values[omit], ","),
 	}
 	if d.keyHeader == "Authorization" {
 		d.keyHeader = ""
@@ -83,9 +83,6 @@ func newDialect(values map[string]string) *dialect {
 	fields := strings.TrimSpace(values[reasoningFields])
 	if fields = strings.TrimSuffix(strings.TrimPrefix(fields, "{"), "}"); strings.TrimSpace(fields) != "" {
 		d.reasoning = "," + fields
-	}
-	for field := range strings.SplitSeq(values[omit], ",") {
-		d.omit[field] = true
 	}
 	return d
 }

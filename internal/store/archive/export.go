@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -200,32 +201,20 @@ func archived(kind string, value any) (any, error) {
 	case nil:
 		return nil, nil
 	case string:
-		if kind != textColumn {
-			break
-		}
 		if !driver.IsText(from) {
 			return nil, store.ErrText // JSON would put something else in its place
 		}
-		return from, nil
 	case int64:
-		switch kind {
-		case intColumn:
-			return from, nil
-		case boolColumn:
-			return from != 0, nil // SQLite's
-		}
-	case bool:
-		if kind == boolColumn {
-			return from, nil
+		if kind == "BOOLEAN" {
+			value = from != 0 // SQLite's
 		}
 	case []byte:
-		if kind != bytesColumn {
-			break
-		}
 		if from == nil {
-			from = []byte{} // an empty value, since NULL is nil itself
+			value = []byte{} // an empty value, since NULL is nil itself
 		}
-		return from, nil
 	}
-	return nil, errColumnType
+	if reflect.TypeOf(value) != columnTypes[kind] {
+		return nil, errColumnType
+	}
+	return value, nil
 }

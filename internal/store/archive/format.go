@@ -7,6 +7,7 @@ package archive
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -49,13 +50,13 @@ var leftOut = []string{"sessions", "operator_sessions", "login_windows", "proces
 // TestArchivesHoldTheWholeSchema compares them with the catalogue of both engines.
 var allTables = slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return slices.Contains(leftOut, t.Name) })
 
-// The types of columns, with their values in an archive.
-const (
-	textColumn  = "TEXT"    // a JSON string
-	intColumn   = "BIGINT"  // a JSON number without fraction, of 64 bits
-	boolColumn  = "BOOLEAN" // true or false on either engine
-	bytesColumn = "BYTEA"   // a JSON string of base64
-)
+// columnTypes are the types of the values of columns by the type of the column.
+var columnTypes = map[string]reflect.Type{
+	"TEXT":    reflect.TypeFor[string](), // a JSON string
+	"BIGINT":  reflect.TypeFor[int64](),  // a JSON number without fraction, of 64 bits
+	"BOOLEAN": reflect.TypeFor[bool](),   // true or false on either engine
+	"BYTEA":   reflect.TypeFor[[]byte](), // a JSON string of base64
+}
 
 func columnNames(table schema.Table) []string {
 	return store.Column(table.Columns, func(column schema.Column) string { return column.Name })

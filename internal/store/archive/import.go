@@ -13,6 +13,7 @@ import (
 	"hash"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -332,20 +333,7 @@ func restored(kind string, text json.RawMessage) (any, error) {
 	if string(text) == "null" {
 		return nil, nil
 	}
-	switch kind {
-	case textColumn:
-		return decoded[string](text)
-	case intColumn:
-		return decoded[int64](text)
-	case boolColumn:
-		return decoded[bool](text)
-	case bytesColumn:
-		return decoded[[]byte](text)
-	}
-	return nil, errColumnType
-}
-
-func decoded[T any](text json.RawMessage) (value T, err error) {
-	err = json.Unmarshal(text, &value)
-	return value, err
+	value := reflect.New(columnTypes[kind])
+	err := json.Unmarshal(text, value.Interface())
+	return value.Elem().Interface(), err
 }

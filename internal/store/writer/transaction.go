@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,10 +254,10 @@ func (w *Writer) apply(tx driver.Transaction, o *outcome, group writeGroup, last
 		if err == nil {
 			return nil, nil
 		}
-		failed = sameError(err, len(group.writes))
+		failed = slices.Repeat([]error{err}, len(group.writes))
 	}
 	if err := tx.RollbackTo(ctx); err != nil {
-		if cause := firstError(failed); !errors.Is(cause, err) {
+		if cause := cmp.Or(failed...); !errors.Is(cause, err) {
 			err = errors.Join(cause, err)
 		}
 		return nil, err
@@ -269,7 +270,7 @@ func (w *Writer) call(ctx context.Context, tx driver.Tx, group writeGroup) (fail
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.logger.Error("a write panicked", "kind", group.name(), "panic", cause, "stack", string(debug.Stack()))
-			failed = sameError(fmt.Errorf("store: %s panicked", group.name()), len(group.writes))
+			failed = slices.Repeat([]error{fmt.Errorf("store: %s panicked", group.name())}, len(group.writes))
 		}
 	}()
 	if group.kind == nil {
@@ -289,9 +290,9 @@ func (w *Writer) call(ctx context.Context, tx driver.Tx, group writeGroup) (fail
 func checkErrors(group writeGroup, errs []error) []error {
 	if len(errs) != 0 && len(errs) != len(group.writes) {
 		err := fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.writes))
-		return sameError(err, len(group.writes))
+		return slices.Repeat([]error{err}, len(group.writes))
 	}
-	first := firstError(errs)
+	first := cmp.Or(errs...)
 	if first == nil {
 		return nil
 	}
@@ -331,21 +332,4 @@ func (g writeGroup) name() string {
 		return "a hand-written write"
 	}
 	return "kind " + g.kind.Name()
-}
-
-func sameError(err error, n int) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

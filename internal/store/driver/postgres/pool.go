@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,12 +92,8 @@ func (p *connPools) open(
 	ctx context.Context, config *pgxpool.Config, size int32, session string, pooled bool,
 ) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns, config.MinIdleConns = size, 0, 0
-	if config.MaxConnLifetimeJitter == 0 {
-		config.MaxConnLifetimeJitter = lifetimeJitter
-	}
-	if config.PingTimeout == 0 {
-		config.PingTimeout = pingTime
-	}
+	config.MaxConnLifetimeJitter = cmp.Or(config.MaxConnLifetimeJitter, lifetimeJitter)
+	config.PingTimeout = cmp.Or(config.PingTimeout, pingTime)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "caddy-svc"
 	}
