@@ -147,10 +147,7 @@ func (a *App) countInRoutes(routes caddyhttp.RouteList, windows *limit.Windows, 
 // keyTerms returns the conditions under which the store counts a request: the scopes that its key must have, and the
 // limits of the plans.
 func (a *App) keyTerms(scopes []identity.Scope) *store.KeyTerms {
-	terms := new(store.KeyTerms)
-	for _, scope := range scopes {
-		terms.Scopes = append(terms.Scopes, string(scope))
-	}
+	terms := &store.KeyTerms{Scopes: store.Column(scopes, func(scope identity.Scope) string { return string(scope) })}
 	for _, plan := range a.Plans {
 		terms.Plans = append(terms.Plans, plan.Name)
 		terms.PerMinute = append(terms.PerMinute, a.RequestsPerMinute(plan.Name))

@@ -58,14 +58,6 @@ type lifecycle struct {
 	cleanup []func() error
 }
 
-// provision prepares a's runtime. It opens nothing.
-func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
-	l.ctx = ctx
-	l.log = plainLogger(ctx, appName)
-	l.ready = make(chan struct{})
-	return registerMetrics(ctx.GetMetricsRegistry(), a)
-}
-
 // noStack is above every level: no error gets a stack, since most are a vendor's failures.
 const noStack = slog.Level(127)
 
@@ -226,7 +218,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	for _, fault := range ended {
 		ctx.Logger().Error(fault)
 	}
-	return a.provision(ctx, a)
+	a.ctx, a.log, a.ready = ctx, plainLogger(ctx, appName), make(chan struct{})
+	return registerMetrics(ctx.GetMetricsRegistry(), a)
 }
 
 // readSettings resolves all references. The error lists each reference that failed, by path.

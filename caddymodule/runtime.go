@@ -28,7 +28,6 @@ import (
 type runtime struct {
 	shared    *sharedStore
 	auth      *identity.Authenticator
-	sessions  *handlers.Sessions
 	limiter   limit.Limiter
 	calls     *gateway.Gateway
 	queue     *inbox.Queue
@@ -92,7 +91,6 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	rt := &runtime{
 		shared:       shared,
 		auth:         auth,
-		sessions:     sessions,
 		limiter:      limiter,
 		calls:        calls,
 		queue:        queue,

@@ -398,12 +398,8 @@ func tracesWanted() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") { // no other value is one, by the specification
 		return false
 	}
-	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
-		if os.Getenv(name) != "" {
-			return true
-		}
-	}
-	return false
+	variables := []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+	return slices.ContainsFunc(variables, func(name string) bool { return os.Getenv(name) != "" })
 }
 
 // endTraces exports the remaining spans and ends the provider, which may be nil.

@@ -93,8 +93,8 @@ func (s *setup) caddyfile() (string, error) {
 	port := int(cmp.Or(s.port, defaultPort))
 	values := struct{ Admin, Email, BaseURL, Store, Redis, MasterKey, Vendor, Site, Private, Probe string }{
 		Admin: "off", BaseURL: fmt.Sprintf("http://localhost:%d", port), Store: `sqlite "` + s.database() + `"`, Redis: s.redis,
-		MasterKey: s.masterKey(), Vendor: indented(s.block), Site: fmt.Sprintf(":%d", port), Private: strconv.Itoa(port + 1),
-		Probe: fmt.Sprintf("127.0.0.1:%d", port+2),
+		MasterKey: s.masterKey(), Site: fmt.Sprintf(":%d", port), Private: strconv.Itoa(port + 1),
+		Probe: fmt.Sprintf("127.0.0.1:%d", port+2), Vendor: "\t\t" + strings.Join(slices.Collect(strings.Lines(s.block)), "\t\t"),
 	}
 	if socket := filepath.Join(s.dir, "data", "admin.sock"); len(socket) <= longestSocket {
 		values.Admin = `"unix/` + socket + `"`
@@ -110,11 +110,6 @@ func (s *setup) caddyfile() (string, error) {
 		return "", fmt.Errorf("making the Caddyfile: %w", err)
 	}
 	return text.String(), nil
-}
-
-// indented returns text with two tabs before each line, for the svc block.
-func indented(text string) string {
-	return "\t\t" + strings.Join(slices.Collect(strings.Lines(text)), "\t\t")
 }
 
 // write writes the files. It returns the written files, also with an error. An existing file is an error.

@@ -64,13 +64,6 @@ func conditionPath(kind, subject string) string {
 
 var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root + "/doctor", Submit: "Run again"})
 
-func overviewPage() page {
-	return page{
-		Path: root, Template: "overview", Title: "Overview", Show: showOverview, Fragments: []string{"overview-now"},
-		Actions: []action{simple("doctor", api.RunDoctor, doctorForm, "The doctor runs. Its result is here in a while.")},
-	}
-}
-
 func showOverview(req *request) (any, error) {
 	shown := overviewData{AsOf: time.Now().UTC().Format("15:04")}
 	conditions, err := site.Ask(req, api.ListConditions, nil)

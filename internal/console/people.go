@@ -18,13 +18,6 @@ type peopleData struct {
 	Pager            ui.Pager
 }
 
-func peoplePages() []page {
-	return []page{
-		{Path: root + "/people", Template: "people", Title: "People", Show: showPeople},
-		{Path: searchPath, Template: "search", Title: "Search", Show: showFound},
-	}
-}
-
 func showPeople(req *request) (any, error) {
 	users, err := site.Ask(req, api.ListUsers, values{"email": strings.TrimSpace(req.Query("email")), "cursor": req.Query("cursor"), "limit": "100"})
 	if err != nil {

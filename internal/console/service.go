@@ -10,8 +10,17 @@ import (
 )
 
 func pages() []page {
-	return slices.Concat(signInPages(), organizationPages(), peoplePages(), usagePages(), []page{
-		overviewPage(),
+	return slices.Concat(signInPages(), organizationPages(), []page{
+		{
+			Path: root, Template: "overview", Title: "Overview", Show: showOverview, Fragments: []string{"overview-now"},
+			Actions: []action{simple("doctor", api.RunDoctor, doctorForm, "The doctor runs. Its result is here in a while.")},
+		},
+		{Path: root + "/people", Template: "people", Title: "People", Show: showPeople},
+		{Path: searchPath, Template: "search", Title: "Search", Show: showFound},
+		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
+		filePage(usagePath, api.ListUsage, usageParameters...),
+		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
+		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "model", "outcome"),
 		{
 			Path: root + "/queue", Template: "queue", Title: "Queue", Show: showQueue,
 			Actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
@@ -63,14 +72,12 @@ func showActions(req *request) (any, error) {
 	return actionsData{Filter: req.Form(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
 }
 
-type vendorsData struct{ Vendors any }
-
 func showVendors(req *request) (any, error) {
 	vendors, err := site.Ask(req, api.ListVendors, nil)
 	if err != nil {
 		return nil, err
 	}
-	return vendorsData{Vendors: vendors.Data}, nil
+	return vendors.Data, nil
 }
 
 // queueFigures returns the numbers of the queue.

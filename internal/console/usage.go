@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -54,15 +53,6 @@ var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usa
 // usageParameters are the parameters of the address of usage.
 var usageParameters = []string{"by", "from", "to", "orgId", "model", "environment"}
 
-func usagePages() []page {
-	return []page{
-		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
-		filePage(usagePath, api.ListUsage, usageParameters...),
-		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
-		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "model", "outcome"),
-	}
-}
-
 // parameters returns parameters of the page's address as the input of an operation.
 func (req *request) parameters(names ...string) values {
 	in := values{}
@@ -109,7 +99,9 @@ func showUsage(req *request) (any, error) {
 	}
 	in := req.parameters(usageParameters...)
 	in["limit"] = "100"
-	days, err := site.AskTable[api.UsageObject](req, api.ListUsage, byDay(in))
+	inDays := maps.Clone(in)
+	inDays["by"] = "day"
+	days, err := site.AskTable[api.UsageObject](req, api.ListUsage, inDays)
 	rows := days
 	if err == nil && (shown.By != "day" || req.Query("cursor") != "") {
 		in["cursor"] = req.Query("cursor")
@@ -134,13 +126,6 @@ func showUsage(req *request) (any, error) {
 		shown.Rows = append(shown.Rows, made)
 	}
 	return shown, nil
-}
-
-// byDay returns the input of a list of usage by day.
-func byDay(in values) values {
-	days := maps.Clone(in)
-	days["by"] = "day"
-	return days
 }
 
 // usageRowPath returns the address of the things that a row of usage counts, with the filters of the page.
@@ -172,9 +157,6 @@ func usageRowPath(by, id string, query url.Values) string {
 	return usagePath + "?" + next.Encode()
 }
 
-// mostDays limits the days of a plot.
-const mostDays = 366
-
 // moneyPlot returns the plot of the vendors' cost with the margin above it. It returns nil if there are no rows. Rows are days, oldest first.
 func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 	if len(rows) == 0 {
@@ -183,17 +165,13 @@ func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 	first, last := rows[0].ID, rows[len(rows)-1].ID
 	p := ui.Plot{
 		ID: "money", Title: req.Say.T("Charged and cost"), Step: req.Say.T("Day"), Name: req.Say.Day, Format: req.Say.Decimal,
+		Steps: ui.Days(first, last),
 		Series: []ui.Series{
 			{Name: req.Say.T("Vendors' cost")}, {Name: req.Say.T("Margin"), Colour: 2},
 		},
 	}
 	charged := int64(0)
-	for at, err := time.Parse(time.DateOnly, first); err == nil && len(p.Steps) < mostDays; at = at.AddDate(0, 0, 1) {
-		day := at.Format(time.DateOnly)
-		if day > last {
-			break
-		}
-		p.Steps = append(p.Steps, day)
+	for _, day := range p.Steps {
 		cost, margin := int64(0), int64(0)
 		if rows[0].ID == day {
 			cost, margin = micros(rows[0].CostMicros), micros(rows[0].MarginMicros)

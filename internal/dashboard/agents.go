@@ -110,7 +110,7 @@ func agentPages() []page {
 			Show: showAgent,
 			Actions: []action{
 				{Form: "agent-edit", Done: "The assistant was changed.", Do: changeAgent},
-				{Verb: "delete", Form: "agent-delete", Done: "The assistant was deleted.", Do: run(agentsPath, api.DeleteAgent)},
+				button("agent-delete", agentsPath, api.DeleteAgent, "The assistant was deleted."),
 			},
 		},
 		playgroundPage(),

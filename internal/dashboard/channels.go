@@ -82,7 +82,7 @@ func channelPages(types []channelType) []page {
 					Verb: "reconnect", Form: "channel-reconnect", Done: "The channel has its new credentials.", Secrets: secretNames(types),
 					Do: reconnectChannel,
 				},
-				{Verb: "delete", Form: "channel-delete", Done: "The channel was deleted.", Do: run(channelsPath, api.DeleteChannel)},
+				button("channel-delete", channelsPath, api.DeleteChannel, "The channel was deleted."),
 			},
 		},
 	}

@@ -178,33 +178,19 @@ func conversationPage() page {
 				return req.Path(), req.explained(req.sendMessage(values{"text": req.Text("text")}))
 			}},
 			{Verb: "files", Form: "file-create", Done: "The file is on its way.", MaxBody: maxSentUpload, Do: sendFile},
-			{
-				Verb: "handover", Form: "conversation-handover", Done: "The conversation is yours. The assistant is silent in it.",
-				Do: run("", api.HandOver),
-			},
-			{
-				Verb: "handback", Form: "conversation-handback", Done: "The assistant answers again.",
-				Do: run("", api.HandBack),
-			},
-			{
-				Verb: "retry", Form: "conversation-retry", Done: "The assistant tries again.", Do: run("", api.RetryConversation),
-			},
-			{
-				Verb: "dismiss", Form: "conversation-dismiss", Done: "Nobody needs to look at this conversation any more.",
-				Do: run("", api.DismissConversation),
-			},
+			button("conversation-handover", "", api.HandOver, "The conversation is yours. The assistant is silent in it."),
+			button("conversation-handback", "", api.HandBack, "The assistant answers again."),
+			button("conversation-retry", "", api.RetryConversation, "The assistant tries again."),
+			button("conversation-dismiss", "", api.DismissConversation, "Nobody needs to look at this conversation any more."),
 			{Verb: "draft", Form: "draft-send", Done: "The answer is on its way.", Do: sendDraft},
-			{Verb: "discard", Form: "draft-discard", Done: "The proposed answer was discarded.", Do: run("", api.DiscardDraft)},
+			button("draft-discard", "", api.DiscardDraft, "The proposed answer was discarded."),
 			{Verb: "resend", Form: "message-resend", Done: "The message is sent again.", Do: func(req *pageRequest) (string, error) {
 				in := values{"id": req.ID(), "messageId": req.Text("messageId"), "mayArriveTwice": req.Sent.Flag("mayArriveTwice")}
 				return req.Path(), req.explained(req.Run(api.ResendMessage, in))
 			}},
-			{
-				Verb: "block", Form: "conversation-block", Done: "The customer is blocked. The assistant answers nothing of theirs.",
-				Do: run("", api.BlockCustomer),
-			},
-			{Verb: "unblock", Form: "conversation-unblock", Done: "The assistant answers what comes next.", Do: run("", api.UnblockCustomer)},
-			{Verb: "delete", Form: "conversation-delete", Done: "The customer was erased.", Do: run(conversationsPath, api.DeleteConversation)},
+			button("conversation-block", "", api.BlockCustomer, "The customer is blocked. The assistant answers nothing of theirs."),
+			button("conversation-unblock", "", api.UnblockCustomer, "The assistant answers what comes next."),
+			button("conversation-delete", conversationsPath, api.DeleteConversation, "The customer was erased."),
 		},
 	}
 }

@@ -104,7 +104,8 @@ func functions(say *ui.Printer) template.FuncMap {
 			}
 			return text
 		},
-		"size": func(bytes int64) string { return size(say, bytes) }, "mediaType": mediaTypeName,
+		"size":         func(bytes int64) string { return size(say, bytes) },
+		"mediaType":    func(mediaType string) ui.Text { return ui.Text(cmp.Or(labelOf(mediaTypes, mediaType), mediaType)) },
 		"channelState": channelStateLabel, "works": channelWorks,
 		"customer": customer, "conversationState": conversationState, "paused": paused, "waits": waits, "attention": attention,
 		"need":     func(c *api.ConversationObject) string { return need(say, c) },

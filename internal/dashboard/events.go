@@ -55,11 +55,11 @@ func eventsPage() page {
 		Actions: []action{
 			{Form: "event-endpoint-create", Done: "The endpoint was made.", Do: reveal(api.CreateEventEndpoint, eventEndpointForm)},
 			{Verb: "bounds", Form: "event-bounds", Done: "Saved.", Do: submit(eventsPath, api.UpdateOrganization, eventBoundsForm)},
-			{Verb: "test", Form: "event-endpoint-test", Done: "The event endpoint.test is on its way.", Do: run(eventsPath, api.TestEventEndpoint)},
+			button("event-endpoint-test", eventsPath, api.TestEventEndpoint, "The event endpoint.test is on its way."),
 			{Verb: "activate", Form: "event-endpoint-activate", Done: "The endpoint gets events again.", Do: func(req *pageRequest) (string, error) {
 				return eventsPath, req.Run(api.UpdateEventEndpoint, values{"id": req.Text("id"), "state": "active"})
 			}},
-			{Verb: "delete", Form: "event-endpoint-delete", Done: "The endpoint was deleted.", Do: run(eventsPath, api.DeleteEventEndpoint)},
+			button("event-endpoint-delete", eventsPath, api.DeleteEventEndpoint, "The endpoint was deleted."),
 		},
 	}
 }

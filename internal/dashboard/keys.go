@@ -84,10 +84,7 @@ func keysPage() page {
 		},
 		Actions: []action{
 			{Form: "key-create", Done: "The key was made.", Do: reveal(api.CreateAPIKey, keyForm)},
-			{
-				Verb: "revoke", Form: "key-revoke", Done: "The key is revoked and can't be used any more.",
-				Do: run(keysPath, api.RevokeAPIKey),
-			},
+			button("key-revoke", keysPath, api.RevokeAPIKey, "The key is revoked and can't be used any more."),
 		},
 	}
 }
@@ -125,7 +122,7 @@ func providerKeysPage() page {
 				Form: "provider-key-set", Done: "The key is stored, encrypted.", Secrets: []string{"key"},
 				Do: submit(providerKeysPath, api.PutProviderKey, providerKeyForm),
 			},
-			{Verb: "delete", Form: "provider-key-delete", Done: "The key was deleted.", Do: run(providerKeysPath, api.DeleteProviderKey)},
+			button("provider-key-delete", providerKeysPath, api.DeleteProviderKey, "The key was deleted."),
 		},
 	}
 }

@@ -36,11 +36,6 @@ func size(say *ui.Printer, bytes int64) string {
 	}
 }
 
-// mediaTypeName returns the label of a document's media type.
-func mediaTypeName(mediaType string) ui.Text {
-	return ui.Text(cmp.Or(labelOf(mediaTypes, mediaType), mediaType))
-}
-
 type knowledgeData struct {
 	Base      *api.KnowledgeBaseObject
 	Documents []documentRow
@@ -83,7 +78,7 @@ func knowledgePages() []page {
 					Done: "The document has arrived. It can be found as soon as it is ready.",
 				},
 				{Verb: "delete-document", Form: "document-delete", Done: "The document was deleted.", Do: run("", api.DeleteDocument)},
-				{Verb: "delete", Form: "knowledge-delete", Done: "The knowledge base was deleted.", Do: run(knowledgePath, api.DeleteKnowledgeBase)},
+				button("knowledge-delete", knowledgePath, api.DeleteKnowledgeBase, "The knowledge base was deleted."),
 			},
 		},
 	}
@@ -213,7 +208,7 @@ func createDocument(req *pageRequest) (string, error) {
 	case strings.TrimSpace(name) == "":
 		return "", site.RefuseField("name", "Pasted text needs a name.")
 	}
-	mediaType = cmp.Or(mediaType, mediaTypeOf(fileName))
+	mediaType = cmp.Or(mediaType, mediaTypesByEnding[strings.ToLower(path.Ext(fileName))], "text/plain")
 	err := req.Run(api.CreateDocument, values{"id": req.ID(), "name": name, "content": content, "mediaType": mediaType})
 	if err == nil || !chosen {
 		return req.Path(), err
@@ -244,13 +239,7 @@ func documentText(content []byte) (string, error) {
 	return text, nil
 }
 
-// mediaTypeOf returns the media type for a file's name, because browsers disagree about Markdown.
-func mediaTypeOf(fileName string) string {
-	switch strings.ToLower(path.Ext(fileName)) {
-	case ".md", ".markdown":
-		return "text/markdown"
-	case ".html", ".htm":
-		return "text/html"
-	}
-	return "text/plain"
+// mediaTypesByEnding are the media types of files by the end of their names, because browsers disagree about Markdown. All others are plain text.
+var mediaTypesByEnding = map[string]string{
+	".md": "text/markdown", ".markdown": "text/markdown", ".html": "text/html", ".htm": "text/html",
 }

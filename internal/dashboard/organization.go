@@ -99,10 +99,7 @@ func memberPages() []page {
 					Do: submit("", api.UpdateMember, memberForm),
 				},
 				{Verb: "link", Form: "member-link", Do: reveal(api.LinkMember, form{})},
-				{
-					Verb: "remove", Form: "member-remove", Done: "The member was removed and is signed out.",
-					Do: run(membersPath, api.RemoveMember),
-				},
+				button("member-remove", membersPath, api.RemoveMember, "The member was removed and is signed out."),
 			},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -72,6 +73,11 @@ func submit(to string, o api.Operation, f form) func(req *pageRequest) (string, 
 // run is [submit] for buttons.
 func run(to string, o api.Operation) func(req *pageRequest) (string, error) {
 	return submit(to, o, form{})
+}
+
+// button returns the action of a button, whose verb is the last word of its id. It runs an operation and leads to a page, as [run] does.
+func button(id, to string, o api.Operation, done ui.Text) action {
+	return action{Verb: id[strings.LastIndexByte(id, '-')+1:], Form: id, Done: done, Do: run(to, o)}
 }
 
 // reveal returns the function of an action that runs an operation with the input of a form, and shows its answer once.

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -251,21 +250,12 @@ type modelSum struct {
 	micros int64
 }
 
-// mostDays bounds the days of a plot.
-const mostDays = 366
-
 // newSpending returns the plot of s, with a series for each model. Malformed amounts count as 0, and malformed days are left out.
 func newSpending(say *ui.Printer, s *api.SpendObject) *spending {
 	made := &spending{Models: sumModels(s.Data), First: s.From, Last: s.To}
 	p := ui.Plot{
 		ID: "spend-plot", Title: say.T("Spent on models"), Step: say.T("Day"), Name: say.Day,
-		Format: say.Decimal,
-	}
-	at, err := time.Parse(time.DateOnly, s.From)
-	for day := s.From; err == nil && day <= s.To && len(p.Steps) < mostDays; {
-		p.Steps = append(p.Steps, day)
-		at = at.AddDate(0, 0, 1)
-		day = at.Format(time.DateOnly)
+		Format: say.Decimal, Steps: ui.Days(s.From, s.To),
 	}
 	total := int64(0)
 	for i := range made.Models {
@@ -305,9 +295,6 @@ func sumModels(all []api.DaySpend) []modelSum {
 }
 
 func micros(text string) int64 {
-	amount, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0
-	}
+	amount, _ := strconv.ParseInt(text, 10, 64)
 	return amount
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Plot is a series of values, or several, over the same steps, such as days.
@@ -19,6 +20,19 @@ type Plot struct {
 	// Format writes a value for people, and Name a step.
 	Format func(int64) string
 	Name   func(string) string
+}
+
+// mostDays limits the days of a plot.
+const mostDays = 366
+
+// Days returns the days from first to last, such as 2026-11-21, for a plot's steps. Malformed days have none.
+func Days(first, last string) (days []string) {
+	at, err := time.Parse(time.DateOnly, first)
+	for day := first; err == nil && day <= last && len(days) < mostDays; day = at.Format(time.DateOnly) {
+		days = append(days, day)
+		at = at.AddDate(0, 0, 1)
+	}
+	return days
 }
 
 // Series are the values of one thing.

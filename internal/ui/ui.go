@@ -40,7 +40,6 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/url"
 	"path"
@@ -143,27 +142,16 @@ func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("hash") == a.hash {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	h.Set("Content-Type", mediaType(name))
+	h.Set("Content-Type", mediaTypes[path.Ext(name)])
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(text) // the browser may be gone
 	}
 }
 
-// mediaType returns the media type of a file by its name, because the tables of machines differ.
-func mediaType(name string) string {
-	switch path.Ext(name) {
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	case ".woff2":
-		return "font/woff2"
-	default:
-		return mime.TypeByExtension(path.Ext(name))
-	}
+// mediaTypes are the media types of static files by the end of their names, because the tables of machines differ.
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 }
 
 // Link is a link of a frame: a tab, a step of the trail.
