@@ -19,7 +19,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
@@ -406,10 +405,7 @@ func (h *Webhook) isRewritten(r *http.Request) bool {
 func countWebhook(platform string, err error) {
 	outcome := "accepted"
 	if err != nil {
-		outcome = string(errcode.InternalError)
-		if answer, ok := errors.AsType[*handlers.Error](err); ok {
-			outcome = string(answer.Code)
-		}
+		outcome = string(publicError(err).Code)
 	}
 	webhooksTotal.WithLabelValues(platform, outcome).Inc()
 }

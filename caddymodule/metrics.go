@@ -293,7 +293,8 @@ func (a *App) queueGauges() prometheus.Collector {
 	figure("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) })
 	figure("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) })
 	figure("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) })
-	figure("oldest_due_seconds", "How long the longest-waiting conversation has been due", func(d inbox.Depth) float64 { return d.OldestDue.Seconds() })
+	figure("oldest_due_seconds", "How long the longest-waiting conversation has been due",
+		func(d inbox.Depth) float64 { return d.OldestDue.Seconds() })
 	standing := s.describe("queue", "standing_turns",
 		"Answers that stand still or were given up, by their attention code, in the whole store.", "code")
 	lags := s.describe("queue", "lag_seconds",

@@ -23,18 +23,30 @@ func (r *Reader) One(path string, o Option, what string) (string, bool) {
 	return o.Args[0].Text, true
 }
 
-// Text is any text but an empty one, which would mean that none was given. what describes it in messages.
-func Text(word string, to *string, syntax, what string) Rule {
-	return Rule{Word: word, Syntax: syntax, Read: func(r *Reader, path string, o Option) {
-		value, ok := r.One(path, o, what)
-		if ok && value == "" {
-			r.Unreadf(path, o, "is empty; give %s", what)
+// parsed reads the only argument, which what describes in messages. parse returns the problem of a text that is no value.
+func parsed[T any](to *T, what string, parse func(text string) (value T, problem string)) Read {
+	return func(r *Reader, path string, o Option) {
+		text, ok := r.One(path, o, what)
+		if !ok {
 			return
 		}
-		if ok {
-			Set(r, path, o, to, value)
+		value, problem := parse(text)
+		if problem != "" {
+			r.Unreadf(path, o, "%s", problem)
+			return
 		}
-	}}
+		Set(r, path, o, to, value)
+	}
+}
+
+// Text is any text but an empty one, which would mean that none was given. what describes it in messages.
+func Text(word string, to *string, syntax, what string) Rule {
+	return Rule{Word: word, Syntax: syntax, Read: parsed(to, what, func(text string) (string, string) {
+		if text == "" {
+			return "", "is empty; give " + what
+		}
+		return text, ""
+	})}
 }
 
 // OneOf is one of some words, the first of which is the default.
@@ -138,35 +150,24 @@ func Price(word string, to **int64, highest int64) Rule {
 
 // readInteger reads a whole number; the message about anything else ends with hint.
 func readInteger(to **int64, hint string) Read {
-	return func(r *Reader, path string, o Option) {
-		value, ok := r.One(path, o, "an integer")
-		if !ok {
-			return
-		}
-		number, err := strconv.ParseInt(value, 10, 64)
+	return parsed(to, "an integer", func(text string) (*int64, string) {
+		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			r.Unreadf(path, o, "%s is not an integer%s", config.Quoted(value), hint)
-			return
+			return nil, config.Quoted(text) + " is not an integer" + hint
 		}
-		Set(r, path, o, to, &number)
-	}
+		return &number, ""
+	})
 }
 
 // Size is a number of bytes from lowest to highest, in a Caddyfile with a unit or without.
 func Size(word string, to **int64, lowest, highest int64) Rule {
-	return numberRule(word, to, lowest, highest, "<size>", func(r *Reader, path string, o Option) {
-		value, ok := r.One(path, o, "a size, e.g. 10MiB")
-		if !ok {
-			return
+	return numberRule(word, to, lowest, highest, "<size>", parsed(to, "a size, e.g. 10MiB", func(text string) (*int64, string) {
+		bytes, err := humanize.ParseBytes(text)
+		if err != nil || bytes > math.MaxInt64 || strings.HasPrefix(text, "-") {
+			return nil, config.Quoted(text) + " is not a size; write for example 10MiB, 512KiB or 1048576"
 		}
-		bytes, err := humanize.ParseBytes(value)
-		if err != nil || bytes > math.MaxInt64 || strings.HasPrefix(value, "-") {
-			r.Unreadf(path, o, "%s is not a size; write for example 10MiB, 512KiB or 1048576", config.Quoted(value))
-			return
-		}
-		number := int64(bytes)
-		Set(r, path, o, to, &number)
-	})
+		return new(int64(bytes)), ""
+	}))
 }
 
 // Duration is a duration up to [config.LongestDuration], with its default. It must be above 0, because 0 means that no duration
@@ -174,21 +175,16 @@ func Size(word string, to **int64, lowest, highest int64) Rule {
 func Duration(word string, to *caddy.Duration, otherwise time.Duration) Rule {
 	return Rule{
 		Word: word, Syntax: "<duration>",
-		Read: func(r *Reader, path string, o Option) {
-			value, ok := r.One(path, o, "a duration, e.g. 5s")
-			if !ok {
-				return
+		Read: parsed(to, "a duration, e.g. 5s", func(text string) (caddy.Duration, string) {
+			d, err := caddy.ParseDuration(text)
+			if err != nil {
+				return 0, config.Quoted(text) + " is not a duration; write for example 500ms, 5s or 2m30s"
 			}
-			d, err := caddy.ParseDuration(value)
-			switch {
-			case err != nil:
-				r.Unreadf(path, o, "%s is not a duration; write for example 500ms, 5s or 2m30s", config.Quoted(value))
-			case d <= 0:
-				r.Unreadf(path, o, "must be more than 0")
-			default:
-				Set(r, path, o, to, caddy.Duration(d))
+			if d <= 0 {
+				return 0, "must be more than 0"
 			}
-		},
+			return caddy.Duration(d), ""
+		}),
 		Faults: func(fs *config.Faults, path string) { fs.Duration(path, *to) },
 		Fill:   func() { *to = cmp.Or(*to, caddy.Duration(otherwise)) },
 	}
@@ -196,38 +192,29 @@ func Duration(word string, to *caddy.Duration, otherwise time.Duration) Rule {
 
 // Bool is true or false; in a Caddyfile the word alone is true. The default is false.
 func Bool(word string, to *bool) Rule {
-	return Rule{Word: word, Syntax: "[true|false]", Read: func(r *Reader, path string, o Option) {
-		if len(o.Args) == 0 {
-			Set(r, path, o, to, true)
-			return
-		}
-		value, ok := r.One(path, o, "true or false")
-		if ok && value != "true" && value != "false" {
-			r.Unreadf(path, o, "%s is neither true nor false", config.Quoted(value))
-			return
-		}
-		if ok {
-			Set(r, path, o, to, value == "true")
-		}
-	}}
+	return boolRule(word, to, func(given bool) bool { return given })
 }
 
 // Override is a [Bool] that differs between false and not given.
 func Override(word string, to **bool) Rule {
-	var given bool
-	rule := Bool(word, &given)
-	read := rule.Read
-	rule.Read = func(r *Reader, path string, o Option) {
-		unread := len(r.found)
-		if read(r, path, o); len(r.found) == unread {
-			Set(r, path, o, to, &given)
+	return boolRule(word, to, func(given bool) *bool { return &given }).Filled(func() { *to = cmp.Or(*to, new(false)) })
+}
+
+// boolRule is true or false, which of returns as a value.
+func boolRule[T any](word string, to *T, of func(given bool) T) Rule {
+	read := parsed(to, "true or false", func(text string) (T, string) {
+		if text != "true" && text != "false" {
+			return of(false), config.Quoted(text) + " is neither true nor false"
 		}
-	}
-	return rule.Filled(func() {
-		if *to == nil {
-			*to = &given
-		}
+		return of(text == "true"), ""
 	})
+	return Rule{Word: word, Syntax: "[true|false]", Read: func(r *Reader, path string, o Option) {
+		if len(o.Args) == 0 {
+			Set(r, path, o, to, of(true))
+			return
+		}
+		read(r, path, o)
+	}}
 }
 
 // block is a type with options in a block of its own.
@@ -283,7 +270,7 @@ func List[T any, E element[T]](word string, to *[]*T, faults func(of *T, fs *con
 			times := map[string]int{}
 			for i, of := range *to {
 				if of == nil || *E(of).Named() == "" {
-					fs.Nameless(list, i)
+					fs.Addf(path+"[#"+strconv.Itoa(i)+"]", "the name is missing") // null, or an element without a name
 					continue
 				}
 				name := *E(of).Named()

@@ -86,9 +86,9 @@ func helpCommand() *cobra.Command {
 
 // noun returns the command of a noun with operations as its verbs, and other verbs after them.
 func (f *commandFlags) noun(name, short string, others []*cobra.Command, all ...operation) *cobra.Command {
-	verbs := make([]*cobra.Command, len(all))
+	var verbs []*cobra.Command
 	for i := range all {
-		verbs[i] = all[i].command(f, name)
+		verbs = append(verbs, all[i].command(f, name))
 	}
 	return noun(&cobra.Command{Use: name, Short: short}, append(verbs, others...)...)
 }

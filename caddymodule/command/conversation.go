@@ -219,7 +219,9 @@ the platform's ids, all messages in clear text, and the turns that answered them
 			return nil, err
 		}
 		id := e.args[0]
-		err = createFile(path, "creating the file", 0o600, func(w io.Writer) error { return inbox.New(e.db, ring).Export(ctx, org, id, w, func() {}) })
+		err = createFile(path, "creating the file", 0o600, func(w io.Writer) error {
+			return inbox.New(e.db, ring).Export(ctx, org, id, w, func() {})
+		})
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("the organization has no conversation %q", id)
 		}

@@ -221,7 +221,10 @@ func (e *commandEnv) memberID(ctx context.Context, orgID, email string) (string,
 		return "", err
 	}
 	for _, row := range list.(*operationList).Data { //nolint:forcetypeassert,errcheck // an operation with columns answers a list
-		var member struct{ ID, Email string }
+		var member struct {
+			ID    string `json:"id"`
+			Email string `json:"email"`
+		}
 		if err := json.Unmarshal(row, &member); err != nil {
 			return "", fmt.Errorf("reading the members: %w", err)
 		}

@@ -48,11 +48,6 @@ func (fs *Faults) Duration(path string, d caddy.Duration) {
 	}
 }
 
-// Nameless adds a fault for the element at index, counted from 0, of a list in the svc block: it is null or has no name.
-func (fs *Faults) Nameless(list string, index int) {
-	fs.Addf("svc."+list+"[#"+strconv.Itoa(index)+"]", "the name is missing")
-}
-
 // Err returns all faults as one error, or nil if there are none.
 func (fs *Faults) Err() error {
 	lines := make([]string, len(*fs))

@@ -108,7 +108,7 @@ func showChannels(req *pageRequest) (any, error) {
 	for i := range channels.Data {
 		one := &channels.Data[i]
 		of, _ := req.channelTypeOf(one.Type)
-		data.Channels = append(data.Channels, channelRow{one, req.Say.T(of.Label), labelOf(agents, text(one.AgentID))})
+		data.Channels = append(data.Channels, channelRow{one, req.Say.T(ui.Text(of.Label)), labelOf(agents, text(one.AgentID))})
 	}
 	data.Pager = req.Pager(channels.NextCursor)
 	typed := req.Query("type")
@@ -136,14 +136,14 @@ func createChannel(req *pageRequest) (string, error) {
 	if !known {
 		return "", site.RefuseField("type", "Choose what to connect.")
 	}
-	in, err := of.createForm().Read(req.Sent, values{"type": of.Value})
+	in, err := of.createForm().Read(req.Sent, values{"type": string(of.Type)})
 	if err != nil {
 		return "", err
 	}
-	if of.External != "" {
+	if of.ExternalID != "" {
 		in["externalId"] = strings.TrimSpace(req.Text("externalId"))
 	}
-	if len(of.Credentials) > 0 {
+	if len(of.fields) > 0 {
 		in["credentials"] = req.typedCredentials(&of)
 	}
 	created, err := site.Ask(req, api.CreateChannel, in)
@@ -182,7 +182,7 @@ func showChannel(req *pageRequest) (any, error) {
 	data := channelData{Channel: c, AgentName: labelOf(agents, text(c.AgentID))}
 	data.Type, _ = req.channelTypeOf(c.Type)
 	for _, step := range data.Type.After {
-		data.Steps = append(data.Steps, strings.ReplaceAll(req.Say.T(step), "%u", text(c.WebhookURL)))
+		data.Steps = append(data.Steps, strings.ReplaceAll(req.Say.T(ui.Text(step)), "%u", text(c.WebhookURL)))
 	}
 	if c.Type == widgetTypeName {
 		data.Snippet = fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(req.d.config.BaseURL), c.ID)
@@ -203,7 +203,7 @@ func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	if c.State == channelPending && c.LostExternalID == nil {
 		data.Verify = req.Form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
-	if len(data.Type.Credentials) > 0 && c.LostExternalID == nil {
+	if len(data.Type.fields) > 0 && c.LostExternalID == nil {
 		data.Reconnect = req.Form(data.Type.reconnectForm().Of(here+"/reconnect", nil))
 	}
 }
@@ -233,26 +233,13 @@ func reconnectChannel(req *pageRequest) (string, error) {
 // widgetTypeName is the API's name of the widget, the type without a platform.
 const widgetTypeName = "widget"
 
-// channelType describes a type of channel for people (docs/channels.md).
+// channelType is a type of channel with the fields of its credentials.
 type channelType struct {
-	Value string
-	Label ui.Text
-	// Like names services that the neutral label means.
-	Like string
-	// External is the type's own name of its external id, empty without one. ExternalHint says where to find the id.
-	External, ExternalHint ui.Text
-	// Credentials are the fields of credentials.
-	Credentials []field
+	*platforms.ChannelType
+
+	fields []field
 	// proposed has the names of the credentials that the customer chooses.
 	proposed map[string]bool
-	// Before are the steps before the channel is made, After the steps with its webhook address, which replaces %u in them.
-	Before, After []ui.Text
-	// Templates: the platform has templates, which may be sent when it refuses free text.
-	Templates bool
-	// Files are the kinds of files that the platform accepts.
-	Files []string
-	// Window explains for how long the platform accepts free text.
-	Window ui.Text
 }
 
 // credentialsPrefix precedes the names of credentials in forms and in errors of the API.
@@ -260,11 +247,7 @@ const credentialsPrefix = "credentials."
 
 // channelTypeFrom makes the form of a channel type that a platform declares.
 func channelTypeFrom(t *platforms.ChannelType) channelType {
-	of := channelType{
-		Value: string(t.Type), Label: ui.Text(t.Label), Like: t.Like, External: ui.Text(t.ExternalID), ExternalHint: ui.Text(t.ExternalIDHint),
-		Before: textsOf(t.Before), After: textsOf(t.After), Window: ui.Text(t.WindowHelp), Templates: t.AfterWindow == platforms.TemplateRequired,
-		Files: t.Files, proposed: map[string]bool{},
-	}
+	of := channelType{ChannelType: t, proposed: map[string]bool{}}
 	for _, c := range t.Credentials {
 		f := field{
 			Name: credentialsPrefix + c.Name, Kind: ui.SecretField, Label: ui.Text(c.Label), Hint: ui.Text(c.Hint), Required: !c.Optional,
@@ -273,7 +256,7 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 		if c.Proposed {
 			f.Kind, of.proposed[f.Name] = ui.TextField, true
 		}
-		of.Credentials = append(of.Credentials, f)
+		of.fields = append(of.fields, f)
 	}
 	return of
 }
@@ -281,25 +264,19 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 // channelTypeOf finds a type by the API's name. ok is false for a type without a platform in this installation.
 func (req *pageRequest) channelTypeOf(value string) (_ channelType, ok bool) {
 	for _, one := range req.d.channelTypes {
-		if one.Value == value {
+		if string(one.Type) == value {
 			return one, true
 		}
 	}
-	return channelType{Value: value, Label: req.Phrase("%s (not part of this installation)", value)}, false
-}
-
-func textsOf(words []string) (texts []ui.Text) {
-	for _, one := range words {
-		texts = append(texts, ui.Text(one))
-	}
-	return texts
+	label := req.Say.Tf("%s (not part of this installation)", value)
+	return channelType{ChannelType: &platforms.ChannelType{Type: platforms.Type(value), Label: label}}, false
 }
 
 // secretNames returns the fields of credentials that no page shows again.
 func secretNames(types []channelType) []string {
 	var names []string
 	for i := range types {
-		for _, f := range types[i].Credentials {
+		for _, f := range types[i].fields {
 			if f.Kind == ui.SecretField && !slices.Contains(names, f.Name) {
 				names = append(names, f.Name)
 			}
@@ -358,7 +335,7 @@ var channelEditForm = ui.FormOf(
 
 // editForm returns the form of the settings that channels of the type have.
 func (t *channelType) editForm() form {
-	if t.Value == widgetTypeName {
+	if t.Type == widgetTypeName {
 		return channelEditForm
 	}
 	f := channelEditForm
@@ -371,18 +348,18 @@ func (t *channelType) editForm() form {
 // createForm returns the form of a new channel of the type, with a proposal for a secret that the customer chooses.
 func (t *channelType) createForm() form {
 	table := []field{channelName, channelAgent}
-	if t.External != "" {
-		table = append(table, field{Name: "externalId", Label: t.External, Required: true, Hint: t.ExternalHint})
+	if t.ExternalID != "" {
+		table = append(table, field{Name: "externalId", Label: ui.Text(t.ExternalID), Required: true, Hint: ui.Text(t.ExternalIDHint)})
 	}
-	f := form{ID: "channel-create", Submit: "Connect the channel", Fields: []field{{Name: "type", Kind: ui.HiddenField, Value: t.Value}}}
+	f := form{ID: "channel-create", Submit: "Connect the channel", Fields: []field{{Name: "type", Kind: ui.HiddenField, Value: string(t.Type)}}}
 	f = ui.FormOf(api.CreateChannel, f, table...)
-	for _, one := range t.Credentials {
+	for _, one := range t.fields {
 		if t.proposed[one.Name] {
 			one.Value = rand.Text()
 		}
 		f.Fields = append(f.Fields, one)
 	}
-	if t.Value == widgetTypeName {
+	if t.Type == widgetTypeName {
 		f = ui.FormOf(api.CreateChannel, f, widgetFields...)
 	}
 	return f
@@ -391,7 +368,7 @@ func (t *channelType) createForm() form {
 // reconnectForm returns the form of credentials that replace others. It proposes no secret, because deliveries are refused
 // when the secret isn't the registered one.
 func (t *channelType) reconnectForm() form {
-	f := form{ID: "channel-reconnect", Submit: "Save the new credentials", Fields: slices.Clone(t.Credentials)}
+	f := form{ID: "channel-reconnect", Submit: "Save the new credentials", Fields: slices.Clone(t.fields)}
 	for i := range f.Fields {
 		if t.proposed[f.Fields[i].Name] {
 			f.Fields[i].Hint = "The one that is registered at the platform. If you change it, register it there again."
@@ -403,8 +380,8 @@ func (t *channelType) reconnectForm() form {
 // typedCredentials returns the credentials that were entered, without the white space that comes with copying.
 func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
-	for i := range of.Credentials {
-		f := &of.Credentials[i]
+	for i := range of.fields {
+		f := &of.fields[i]
 		if typed := strings.TrimSpace(req.Text(f.Name)); typed != "" || f.Required {
 			credentials[strings.TrimPrefix(f.Name, credentialsPrefix)] = typed
 		}

@@ -209,7 +209,7 @@ func showConversation(req *pageRequest) (any, error) {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
 		kind, _ := req.channelTypeOf(on.Type)
-		if kind.Templates {
+		if kind.AfterWindow == platforms.TemplateRequired {
 			data.Template = conversationsPath + "/" + c.ID + "/template"
 		}
 		if len(kind.Files) > 0 {

@@ -96,7 +96,7 @@ func New(config Config) *Dashboard {
 // functions returns the functions of the templates.
 func functions(say *ui.Printer) template.FuncMap {
 	return template.FuncMap{
-		"text": text, "next": func(position int64) int64 { return position + 1 },
+		"text": text, "words": func(text string) string { return say.T(ui.Text(text)) }, "next": func(position int64) int64 { return position + 1 },
 		"word": func(word any) string {
 			text := fmt.Sprint(word)
 			if slices.Contains(names, ui.Text(text)) {
