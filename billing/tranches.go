@@ -328,7 +328,13 @@ var gaveUp = &ride{}
 // round maintains the tranches once, and waits while there are none.
 func (t *Tranches) round(ctx context.Context) {
 	t.tend(ctx)
-	t.awaitTranche(ctx)
+	for !t.any() {
+		select {
+		case <-t.begun:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // tend returns idle tranches and renews other leases that are old enough.
@@ -344,17 +350,6 @@ func (t *Tranches) tend(ctx context.Context) {
 	default:
 		t.failing = false
 		t.log.InfoContext(ctx, "tranches of wallets are kept again")
-	}
-}
-
-// awaitTranche waits until there is a tranche, or until ctx ends.
-func (t *Tranches) awaitTranche(ctx context.Context) {
-	for !t.any() {
-		select {
-		case <-t.begun:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

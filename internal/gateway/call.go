@@ -31,7 +31,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 		started: g.Now(), id: store.NewID("call"),
 	}
 	c.entered = c.enteredRoom[:0]
-	defer c.leaveAll()
+	defer c.leaveFrom(0)
 	defer c.end()
 	defer c.leaveVendor()
 

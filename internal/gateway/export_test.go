@@ -19,7 +19,7 @@ const MaxDrains = maxDrains
 func (g *Gateway) FillDrains() {
 	g.drains.mu.Lock()
 	defer g.drains.mu.Unlock()
-	g.drains.free = 0
+	g.drains.running = map[placeOwner]int{{}: maxDrains}
 }
 
 // Untraced does what a call does for traces when its request isn't traced.

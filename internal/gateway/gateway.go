@@ -96,8 +96,8 @@ type Gateway struct {
 	tokens *tokenCounter
 	// late are calls that have answered their clients before their end is in the books.
 	late *lateCalls
-	// drains are the places for calls that go on without their client.
-	drains *places
+	// drains counts the calls that go on without their client.
+	drains load
 }
 
 // New returns a gateway for one configuration.
@@ -109,7 +109,7 @@ func New(cfg Config) *Gateway {
 	if cfg.EarlyStatus <= 0 {
 		cfg.EarlyStatus = DefaultEarlyStatus
 	}
-	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors), drains: &places{free: maxDrains, taken: map[placeOwner]int{}}}
+	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors)}
 	g.late = &lateCalls{settle: g.settleAgain, logger: cfg.Logger}
 	cfg.Calls.adopt(cfg.Catalog)
 	return g
@@ -132,7 +132,7 @@ func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) 
 }
 
 // Detached returns the number of calls that go on without their client.
-func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
+func (g *Gateway) Detached() int { return g.drains.count(placeOwner{}) }
 
 // Model returns the model with a public id. It returns false if the catalog lacks it.
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }

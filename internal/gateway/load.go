@@ -10,8 +10,7 @@ import (
 // busyRetryAfter is the Retry-After of a call that is refused because all places are taken.
 const busyRetryAfter = time.Second
 
-// load counts the calls that run in a process: for each organization, for each provider, and for an organization at a provider.
-// The zero value is empty.
+// load counts calls: for each organization, for each provider, and for an organization at a provider. The zero value is empty.
 type load struct {
 	mu      sync.Mutex
 	running map[placeOwner]int
@@ -24,11 +23,16 @@ func (l *load) enter(owner placeOwner, limit int) bool {
 	if limit > 0 && l.running[owner] >= limit {
 		return false
 	}
+	l.add(owner)
+	return true
+}
+
+// add needs the mutex.
+func (l *load) add(owner placeOwner) {
 	if l.running == nil {
 		l.running = map[placeOwner]int{}
 	}
 	l.running[owner]++
-	return true
 }
 
 func (l *load) leave(owner placeOwner) {
@@ -45,7 +49,7 @@ func (l *load) count(owner placeOwner) int {
 	return l.running[owner]
 }
 
-// enterOrg counts the call for its organization until leaveAll.
+// enterOrg counts the call for its organization until the end of Call.
 func (c *call) enterOrg() error {
 	if !c.Calls.load.enter(placeOwner{orgID: c.req.OrgID}, c.CallLimit) {
 		return &Failure{
@@ -119,8 +123,6 @@ func least(a, b int) int {
 
 // leaveProvider undoes enterProvider.
 func (c *call) leaveProvider() { c.leaveFrom(1) } // the first counter is the organization's
-
-func (c *call) leaveAll() { c.leaveFrom(0) }
 
 func (c *call) leaveFrom(first int) {
 	first = min(first, len(c.entered))
@@ -241,46 +243,28 @@ func (f *InFlight) Cut() { f.cancel(ErrExiting) }
 // client.
 const maxDrains = 256
 
-// places are the bounded slots of calls that go on without their client.
-type places struct {
-	mu   sync.Mutex
-	free int
-	// taken counts the taken places by organization and by provider.
-	taken map[placeOwner]int
-}
-
-// placeOwner is an organization, a provider, or an organization at a provider.
+// placeOwner is an organization, a provider, or an organization at a provider. Empty means all of them.
 type placeOwner struct{ orgID, provider string }
 
-// take occupies a place if one is free, and reports whether it did. An organization gets no more than the number left for all others, and a
-// provider no more than perProvider, so that neither clients that hang up nor a vendor that hangs use all places.
-func (p *places) take(orgID, provider string, perProvider int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	org, vendor := placeOwner{orgID: orgID}, placeOwner{provider: provider}
-	if p.taken[org] >= p.free || p.taken[vendor] >= perProvider {
+// take counts a call under its organization, its provider and all calls, if one of most places is free, and reports whether it did. An
+// organization gets no more than the number left for all others, and a provider no more than perProvider, so that neither clients that hang up
+// nor a vendor that hangs use all places.
+func (l *load) take(orgID, provider string, perProvider, most int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, org, vendor := placeOwner{}, placeOwner{orgID: orgID}, placeOwner{provider: provider}
+	if l.running[org] >= most-l.running[all] || l.running[vendor] >= perProvider {
 		return false
 	}
-	p.free--
-	p.taken[org]++
-	p.taken[vendor]++
+	for _, owner := range [...]placeOwner{all, org, vendor} {
+		l.add(owner)
+	}
 	return true
 }
 
-func (p *places) used(of int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return of - p.free
-}
-
-// give returns a place.
-func (p *places) give(orgID, provider string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free++
-	for _, owner := range [...]placeOwner{{orgID: orgID}, {provider: provider}} {
-		if p.taken[owner]--; p.taken[owner] == 0 {
-			delete(p.taken, owner)
-		}
+// give returns the place of a call.
+func (l *load) give(orgID, provider string) {
+	for _, owner := range [...]placeOwner{{orgID: orgID}, {provider: provider}, {}} {
+		l.leave(owner)
 	}
 }

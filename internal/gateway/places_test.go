@@ -10,17 +10,17 @@ import (
 // TestPlaces: an organization and a provider leave places to the others, and every place can be given back.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := &places{free: 8, taken: map[placeOwner]int{}}
+	var p load
 	for range 4 {
-		require.True(t, p.take("greedy", "a", 8))
+		require.True(t, p.take("greedy", "a", 8, 8))
 	}
-	require.False(t, p.take("greedy", "a", 8), "as many as are left")
-	require.True(t, p.take("modest", "a", 8))
-	require.False(t, p.take("other", "a", 5), "the provider has its share")
-	require.True(t, p.take("other", "b", 5))
-	require.True(t, p.take("third", "b", 5))
-	require.True(t, p.take("fourth", "b", 5))
-	require.False(t, p.take("fifth", "b", 5), "none is left")
+	require.False(t, p.take("greedy", "a", 8, 8), "as many as are left")
+	require.True(t, p.take("modest", "a", 8, 8))
+	require.False(t, p.take("other", "a", 5, 8), "the provider has its share")
+	require.True(t, p.take("other", "b", 5, 8))
+	require.True(t, p.take("third", "b", 5, 8))
+	require.True(t, p.take("fourth", "b", 5, 8))
+	require.False(t, p.take("fifth", "b", 5, 8), "none is left")
 	for range 4 {
 		p.give("greedy", "a")
 	}
@@ -28,8 +28,7 @@ func TestPlaces(t *testing.T) {
 	for _, org := range []string{"other", "third", "fourth"} {
 		p.give(org, "b")
 	}
-	require.Equal(t, 8, p.free)
-	require.Empty(t, p.taken)
+	require.Empty(t, p.running)
 }
 
 // TestShare: a provider among others leaves a quarter; one alone has all.

@@ -146,7 +146,7 @@ func (c *call) drain() bool {
 		return false
 	}
 	c.decided.Do(func() {
-		c.draining.Store(c.drains.take(c.req.OrgID, c.provider.Name, c.Catalog.share(maxDrains)))
+		c.draining.Store(c.drains.take(c.req.OrgID, c.provider.Name, c.Catalog.share(maxDrains), maxDrains))
 	})
 	return c.draining.Load()
 }

@@ -227,16 +227,14 @@ func (t table[T]) scan(row Row) (item T, err error) {
 
 // lock reads and locks the row of an organization with an id. It returns [ErrNotFound] if there is none.
 func (t table[T]) lock(ctx context.Context, tx Tx, orgID, id string) (item T, err error) {
-	found := false
-	err = tx.Query(ctx, func(row Row) (err error) {
-		found = true
-		item, err = t.scan(row)
-		return err
-	}, t.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
-	if err == nil && !found {
+	items, err := QueryRows(ctx, tx, t.scan, t.selected+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+	if err == nil && len(items) == 0 {
 		err = ErrNotFound
 	}
-	return item, err
+	if err != nil {
+		return item, err
+	}
+	return items[0], nil
 }
 
 // scanFields reads a row into fields.

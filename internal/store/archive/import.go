@@ -51,8 +51,16 @@ func importArchive(ctx context.Context, db *store.DB, r io.Reader, options Impor
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := admit(ctx, db, archive.header, options); err != nil {
+	if err := schema.Check(ctx, db.Engine(), db.Reader(), schema.Versions(db.Engine())); err != nil {
 		return Summary{}, err
+	}
+	if newest := schema.Newest(db.Engine()); archive.header.Schema != newest {
+		return Summary{}, fmt.Errorf("%w: its tables have version %d, this program's %d", ErrOtherVersion, archive.header.Schema, newest)
+	}
+	if options.Admit != nil {
+		if err := options.Admit(archive.header); err != nil {
+			return Summary{}, err
+		}
 	}
 	err = db.Fill(ctx, func(tx *sql.Tx) error {
 		if err := lockEmpty(ctx, tx, db.Engine()); err != nil {
@@ -61,20 +69,6 @@ func importArchive(ctx context.Context, db *store.DB, r io.Reader, options Impor
 		return importBlocks(ctx, tx, db.Engine(), archive, options.Progress)
 	})
 	return Summary{ID: archive.header.ID, Rows: archive.rows}, err
-}
-
-// admit refuses archives, and stores, of other versions, and those the caller refuses.
-func admit(ctx context.Context, db *store.DB, header Header, options ImportOptions) error {
-	if err := schema.Check(ctx, db.Engine(), db.Reader(), schema.Versions(db.Engine())); err != nil {
-		return err
-	}
-	if newest := schema.Newest(db.Engine()); header.Schema != newest {
-		return fmt.Errorf("%w: its tables have version %d, this program's %d", ErrOtherVersion, header.Schema, newest)
-	}
-	if options.Admit == nil {
-		return nil
-	}
-	return options.Admit(header)
 }
 
 // lockEmpty keeps others from writing until the transaction ends, and returns [ErrNotEmpty] if a table has rows. On SQLite the transaction has

@@ -104,11 +104,7 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 	if err != nil {
 		return fmt.Errorf("collect the versions: %w", err)
 	}
-	return up(ctx, provider)
-}
-
-// up applies the missing versions. It retries if a table stays locked.
-func up(ctx context.Context, provider *goose.Provider) error {
+	// It retries if a table stays locked.
 	for until := time.Now().Add(migrateLockSeconds * time.Second); ; {
 		_, err := provider.Up(ctx)
 		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {

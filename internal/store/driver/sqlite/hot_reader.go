@@ -67,22 +67,17 @@ func (r *hotReader) readKey(ctx context.Context, hash [32]byte) (record driver.K
 // Models implements [driver.HotReader].
 func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, error) {
 	exceptions, _, err := r.models.get(r, orgID, func() (map[string]bool, bool, error) {
-		exceptions, err := r.readModels(ctx, orgID)
+		exceptions := map[string]bool{}
+		err := r.read(ctx, func(row driver.Row) error {
+			var model string
+			var enabled bool
+			err := row.Scan(&model, &enabled)
+			exceptions[model] = enabled
+			return err
+		}, "SELECT model, enabled FROM org_models WHERE org_id = $1", orgID)
 		return exceptions, true, err
 	})
 	return maps.Clone(exceptions), err // its caller may keep and change it
-}
-
-func (r *hotReader) readModels(ctx context.Context, orgID string) (map[string]bool, error) {
-	exceptions := map[string]bool{}
-	err := r.read(ctx, func(row driver.Row) error {
-		var model string
-		var enabled bool
-		err := row.Scan(&model, &enabled)
-		exceptions[model] = enabled
-		return err
-	}, "SELECT model, enabled FROM org_models WHERE org_id = $1", orgID)
-	return exceptions, err
 }
 
 // ProviderKey implements [driver.HotReader].
