@@ -150,23 +150,12 @@ func (t *ChannelType) CheckCredentials(c Credentials) error {
 			return &FieldError{Field: f.With, Problem: "is missing: " + f.Name + " is of use only with it"}
 		}
 	}
-	for _, name := range slices.Sorted(c.names()) {
-		if name != ExpiresAt && !slices.ContainsFunc(t.Credentials, func(f CredentialField) bool { return f.Name == name }) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if c[name] != "" && name != ExpiresAt && !slices.ContainsFunc(t.Credentials, func(f CredentialField) bool { return f.Name == name }) {
 			return &FieldError{Field: name, Problem: fmt.Sprintf("is of no use to a channel of type %s", t.Type)}
 		}
 	}
 	return nil
-}
-
-// names returns the names of the fields that aren't empty.
-func (c Credentials) names() func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for name, value := range c {
-			if value != "" && !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 // problem returns the problem of the field's value, or "". A check that panics refuses the value. The panic's own value is

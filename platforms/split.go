@@ -110,9 +110,9 @@ func takeApart(text string, l Limit) []piece {
 		case p.space && len(pieces) == 0:
 			continue
 		case p.space && run < 0:
-			run, lines = len(pieces), lineEnds(cluster)
+			run, lines = len(pieces), lineEnds[cluster]
 		case p.space:
-			lines += lineEnds(cluster)
+			lines += lineEnds[cluster]
 		case run >= 0:
 			pieces[run].before = kindOfRun(lines, sentence)
 			run, sentence = -1, false
@@ -181,12 +181,5 @@ func trimRight(pieces []piece) []piece {
 	return pieces
 }
 
-func lineEnds(cluster string) int {
-	switch cluster {
-	case "\u2029":
-		return 2
-	case "\n", "\r\n", "\r", "\v", "\f", "\u0085", "\u2028":
-		return 1
-	}
-	return 0
-}
+// lineEnds has the number of line ends in white space that ends lines.
+var lineEnds = map[string]int{"\u2029": 2, "\n": 1, "\r\n": 1, "\r": 1, "\v": 1, "\f": 1, "\u0085": 1, "\u2028": 1}

@@ -270,12 +270,8 @@ func (v Value) Time() time.Time {
 
 // Flag reads a truth value that may be written true, "true", 1 or "1".
 func (v Value) Flag() bool {
-	switch string(bytes.Trim(v, `"`)) {
-	case "true", "1":
-		return true
-	default:
-		return false
-	}
+	text := string(bytes.Trim(v, `"`))
+	return text == "true" || text == "1"
 }
 
 // Given reports whether a value is present and not null.

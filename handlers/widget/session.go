@@ -152,19 +152,18 @@ func (v visit) token(ring *vault.Ring, widget *store.Widget) string {
 
 // openVisit reads a token of the widget, whether or not it has ended; else errNoVisit.
 func openVisit(ring *vault.Ring, widget *store.Widget, token string) (visit, error) {
-	if token == "" || len(token) > maxVisitToken {
-		return visit{}, errNoVisit
-	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil {
-		return visit{}, errNoVisit
-	}
-	plain, err := ring.Open(sealed, vault.WidgetVisit(widget.OrgID, widget.ChannelID))
-	if err != nil { // another channel's, an old key's, or made up
+	if len(token) > maxVisitToken {
 		return visit{}, errNoVisit
 	}
 	var v visit
-	if err := json.Unmarshal(plain, &v); err != nil || v.Visitor == "" {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err == nil {
+		sealed, err = ring.Open(sealed, vault.WidgetVisit(widget.OrgID, widget.ChannelID))
+	}
+	if err == nil {
+		err = json.Unmarshal(sealed, &v)
+	}
+	if err != nil || v.Visitor == "" { // another channel's, an old key's, or made up
 		return visit{}, errNoVisit
 	}
 	return v, nil

@@ -129,7 +129,14 @@ func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error
 			Message: "This chat has answered as much as it may today. Please come back tomorrow.",
 		}
 	case day.Calls == 0:
-		return v.checkHolds(ctx, today, most)
+		held, err := v.DB.Widgets.Held(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+		if err != nil {
+			return handlers.Internal(fmt.Errorf("reading what is held for widget %s: %w", v.channel.ChannelID, err))
+		}
+		if held >= most {
+			return tooManyAnswers(nil)
+		}
+		return nil
 	}
 	place.held()
 	// This process has a place for an answer before the database has its turn.
@@ -157,18 +164,6 @@ func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.Ch
 		most = max(most, 1)
 	}
 	return day, most, nil
-}
-
-// checkHolds refuses a message when as much is held for the channel's running answers as they may cost.
-func (v *visitRequest) checkHolds(ctx context.Context, today time.Time, most int64) error {
-	held, err := v.DB.Widgets.Held(ctx, v.channel.OrgID, v.channel.ChannelID, today)
-	if err != nil {
-		return handlers.Internal(fmt.Errorf("reading what is held for widget %s: %w", v.channel.ChannelID, err))
-	}
-	if held >= most {
-		return tooManyAnswers(nil)
-	}
-	return nil
 }
 
 func tooManyAnswers(cause error) *handlers.Error {

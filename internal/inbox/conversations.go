@@ -329,12 +329,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 		return reply, err
 	}
 	parts, err := store.ReadRows(ctx, q.db, "read a reply", q.scanMessage(vault.OutboundBody), selectParts, reply.TurnID, orgID)
-	for i := range parts {
-		if i > 0 {
-			reply.Text += "\n\n"
-		}
-		reply.Text += parts[i].Text
-	}
+	reply.Text = strings.Join(store.Column(parts, func(m placedMessage) string { return m.Text }), "\n\n")
 	return reply, err
 }
 

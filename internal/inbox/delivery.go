@@ -151,21 +151,6 @@ func (d *delivery) markedIDs() (ids []string) {
 	return ids
 }
 
-// nameBegun gives the conversations that begin their ids, in the order of arrival: of two that are due since the same moment, the first id
-// is leased first.
-func (d *delivery) nameBegun() {
-	if len(d.begun) == 0 {
-		return
-	}
-	last := ""
-	for item := range d.items() {
-		if c := d.byKey[item.key]; c != nil && c.id == "" {
-			c.id = idAfter("cnv", last)
-			last = c.id
-		}
-	}
-}
-
 // queueRoutes reads the routes of channels that are remembered, or on which conversations may begin. A channel may be deleted after its route
 // was read; then its arrivals are dropped, and the other tenants' arrivals of the same delivery are stored.
 func (d *delivery) queueRoutes() {
@@ -229,7 +214,13 @@ func (d *delivery) store() error {
 			d.begun, d.byKey[key] = append(d.begun, c), c
 		}
 	}
-	d.nameBegun()
+	last := ""
+	for item := range d.items() { // of two that are due since the same moment, the first id is leased first
+		if c := d.byKey[item.key]; c != nil && c.id == "" {
+			last = idAfter("cnv", last)
+			c.id = last
+		}
+	}
 	if err := d.readEchoes(); err != nil {
 		return err
 	}
@@ -287,18 +278,6 @@ func (d *delivery) insertBegun() error {
 		})
 	}
 	return nil
-}
-
-// conversations returns the ids of the conversations that the arrivals may change.
-func (d *delivery) conversations() map[string]bool {
-	ids := make(map[string]bool, len(d.ids)+len(d.failed))
-	for _, id := range d.ids {
-		ids[id] = true
-	}
-	for _, id := range d.failed {
-		ids[id] = true
-	}
-	return ids
 }
 
 // queueReads reads the rows that the decisions depend on, under the locks of the conversations.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -179,13 +181,7 @@ func (kind) LocksRows() {}
 // other, and leases last, when all else is written. No caller in one transaction has seen the result of another, so any order
 // is correct. A fault is the fault of all: the writer rolls back and runs each alone.
 func (kind) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
-	faults := make([]error, len(ops))
-	if err := apply(ctx, tx, ops); err != nil {
-		for i := range faults {
-			faults[i] = err
-		}
-	}
-	return faults
+	return slices.Repeat([]error{apply(ctx, tx, ops)}, len(ops))
 }
 
 func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
@@ -272,7 +268,10 @@ func (s *session) runAll(arrived []*enqueueOp, others []*operation) error {
 // operation may change reads later: it is late, at its index among ops.
 func (s *session) queueReads(arrived *delivery, ops []*operation) (late []bool) {
 	late = make([]bool, len(ops))
-	touched := arrived.conversations()
+	touched := map[string]bool{}
+	for _, id := range slices.AppendSeq(slices.Clone(arrived.failed), maps.Values(arrived.ids)) {
+		touched[id] = true
+	}
 	for i, op := range ops {
 		if late[i] = touched[op.conversation]; !late[i] {
 			for _, read := range op.reads {

@@ -342,7 +342,7 @@ func (q *Queue) RecentRequests(ctx context.Context, lease Lease) (turns int, err
 		lease.ConversationID, now-RequestWindow.Milliseconds())
 }
 
-const selectDraft = `SELECT id, org_id, draft, updated_at FROM turns
+const selectDraft = `SELECT id, draft, updated_at FROM turns
 	WHERE conversation_id = $1 AND org_id = $2 AND state = 'needs_attention' AND code = '` + codes.Draft + `'`
 
 // Drafts reads the draft that waits in an organization's conversation: one, or none. It returns [store.ErrNotFound] when the
@@ -351,40 +351,31 @@ func (q *Queue) Drafts(ctx context.Context, orgID, conversationID string) ([]Dra
 	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, q.db, "read a draft", q.scanDraft, selectDraft, conversationID, orgID)
-}
-
-func (q *Queue) scanDraft(row store.Row) (Draft, error) {
-	var id, orgID string
-	var sealed []byte
-	var createdAt int64
-	if err := row.Scan(&id, &orgID, &sealed, &createdAt); err != nil {
-		return Draft{}, err
-	}
-	draft := q.openedDraft(sealed, orgID, id)
-	draft.CreatedAt = createdAt
-	return draft, nil
+	return store.ReadRows(ctx, q.db, "read a draft", func(row store.Row) (Draft, error) {
+		var id string
+		var sealed []byte
+		var createdAt int64
+		if err := row.Scan(&id, &sealed, &createdAt); err != nil {
+			return Draft{}, err
+		}
+		draft := q.openedDraft(sealed, orgID, id)
+		draft.CreatedAt = createdAt
+		return draft, nil
+	}, selectDraft, conversationID, orgID)
 }
 
 // openedDraft opens a draft. One that doesn't open has [UnreadableText].
 func (q *Queue) openedDraft(sealed []byte, orgID, turnID string) Draft {
-	parts, err := q.openDraft(sealed, orgID, turnID)
+	draft := Draft{ID: turnID}
+	text, err := q.ring.Open(sealed, vault.TurnDraft(orgID, turnID))
+	if err == nil {
+		err = json.Unmarshal(text, &draft.Parts)
+	}
 	if err != nil {
 		q.unreadable("the draft of turn "+turnID, err)
-		return Draft{ID: turnID, Parts: []string{UnreadableText}, Unreadable: true}
+		draft.Parts, draft.Unreadable = []string{UnreadableText}, true
 	}
-	return Draft{ID: turnID, Parts: parts}
-}
-
-func (q *Queue) openDraft(sealed []byte, orgID, turnID string) (parts []string, err error) {
-	text, err := q.ring.Open(sealed, vault.TurnDraft(orgID, turnID))
-	if err != nil {
-		return nil, fmt.Errorf("open a draft: %w", err)
-	}
-	if err := json.Unmarshal(text, &parts); err != nil {
-		return nil, fmt.Errorf("read a draft: %w", err)
-	}
-	return parts, nil
+	return draft
 }
 
 // SendDraft queues the parts of a draft, as they were proposed or as a person has changed them, as that person's message, and ends its

@@ -219,7 +219,14 @@ func (q *Queue) erase(ctx context.Context, actor, orgID, id string, until int64)
 		if err := s.bury(c, until); err != nil {
 			return err
 		}
-		s.forgetRequests(c)
+		// Every text that isn't answered waits again: prompts that were made for it may repeat deleted messages.
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
+			SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention'))`, c.id)
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
+			WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention')`, c.id, s.now)
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
+			AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
+		c.runBy(s.now)
 		const answersNothing = `conversation_id = $1 AND NOT EXISTS (SELECT 1 FROM messages WHERE turn_id = t.id)`
 		for _, text := range []string{
 			`DELETE FROM messages WHERE conversation_id = $1 AND sent_at <= $2`,
@@ -240,15 +247,4 @@ func (q *Queue) erase(ctx context.Context, actor, orgID, id string, until int64)
 		s.audit(c, actor, "erase")
 		return nil
 	}))
-}
-
-// forgetRequests lets every text that isn't answered wait again: prompts that were made for it may repeat deleted messages.
-func (s *session) forgetRequests(c *conversationRow) {
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
-		SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention'))`, c.id)
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
-		WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention')`, c.id, s.now)
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
-		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
-	c.runBy(s.now)
 }

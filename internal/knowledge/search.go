@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -193,11 +194,7 @@ func inAnyBase(baseIDs []string, folded ...string) store.WordQuery {
 
 // heaviest returns the n keys with the largest weights; of equal ones those written first.
 func heaviest(weights map[int64]float64, n int) []int64 {
-	seqs := make([]int64, 0, len(weights))
-	for seq := range weights {
-		seqs = append(seqs, seq)
-	}
-	slices.SortFunc(seqs, func(a, b int64) int {
+	seqs := slices.SortedFunc(maps.Keys(weights), func(a, b int64) int {
 		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(a, b))
 	})
 	return seqs[:min(n, len(seqs))]

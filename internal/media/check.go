@@ -133,11 +133,11 @@ func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
 	if err == nil {
 		deleted, err = receivedFiles.sweep(ctx, db, sweepPage)
 	}
+	others := 0
 	if err == nil {
-		var others int
 		others, err = sentFiles.sweep(ctx, db, sweepPage, now)
-		deleted += others
 	}
+	deleted += others
 	if err != nil {
 		return deleted, fmt.Errorf("delete files: %w", err)
 	}

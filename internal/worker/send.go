@@ -229,9 +229,12 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	if p.channelType() == messaging.Widget {
 		return row.ID, nil
 	}
-	template, err := filledTemplate(row)
-	if err != nil {
-		return "", platforms.Fail(platforms.Refused, err)
+	var template *platforms.FilledTemplate // nil for a text
+	err := error(nil)
+	if row.Template != nil {
+		if err = json.Unmarshal(row.Template, &template); err != nil {
+			return "", platforms.Fail(platforms.Refused, fmt.Errorf("reading a stored template: %w", err))
+		}
 	}
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
 	failpoint.Hit(failpoint.BeforeSend)
@@ -254,18 +257,6 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 		failure = &platforms.Error{Class: platforms.Unknown, Cause: err}
 	}
 	return "", failure
-}
-
-// filledTemplate returns the template that the row is sent as, or nil if the row is a text.
-func filledTemplate(row *inbox.Outbound) (*platforms.FilledTemplate, error) {
-	if row.Template == nil {
-		return nil, nil //nolint:nilnil // most messages have none
-	}
-	filled := &platforms.FilledTemplate{}
-	if err := json.Unmarshal(row.Template, filled); err != nil {
-		return nil, fmt.Errorf("reading a stored template: %w", err)
-	}
-	return filled, nil
 }
 
 // sent stores the platform's id of a message, and marks the next one.
