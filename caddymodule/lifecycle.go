@@ -97,7 +97,7 @@ func (a *App) Start() error {
 			return err
 		}
 	}
-	release := shared.use(ctx, a.storeSettings())
+	release := shared.use(ctx, a)
 	a.cleanup = append(a.cleanup, func() error { release(); return nil })
 	releaseFloor := a.Memory.useFloor(a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
@@ -105,19 +105,6 @@ func (a *App) Start() error {
 	a.cleanup = append(a.cleanup, a.startWatch(a.runtime))
 	a.log.Info("serving", "process", a.role(), "version", Version(), "base_url", a.BaseURL, "store", location.Redacted(), "models", len(a.Models))
 	return nil
-}
-
-// storeSettings returns a's settings for the store, which it may share with other configurations.
-func (a *App) storeSettings() storeSettings {
-	settings := storeSettings{
-		bufferedBytes: *a.Limits.BufferedBytes,
-		keptAnswers:   *a.Limits.KeptAnswers, bodyPace: a.Limits.bodyPace(), log: a.log,
-		tranches: a.Tranches != tranchesOff, ring: a.settings.ring, process: a.processName(),
-	}
-	if a.attached.Load() {
-		settings.sweep = time.Duration(a.Timing.SweepInterval)
-	}
-	return settings
 }
 
 // Stop implements caddy.App. It closes nothing: requests may still run, and on exit Caddy stops apps in random order.

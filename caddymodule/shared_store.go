@@ -76,10 +76,10 @@ type sharedStore struct {
 
 	mu       sync.Mutex
 	migrated bool
-	// settings are the settings of the configurations in use, newest last.
-	settings []*storeSettings
-	sweeper  *repeat.Task
-	sweeping time.Duration
+	// configurations are the configurations in use, newest last.
+	configurations []*App
+	sweeper        *repeat.Task
+	sweeping       time.Duration
 	// retention and callRetention delete old conversations and old free calls, and usage sums up calls.
 	retention, callRetention, usage *repeat.Task
 	tranches                        *billing.Tranches
@@ -87,24 +87,6 @@ type sharedStore struct {
 	process       store.Process
 	announcing    *repeat.Task
 	announcements sync.Mutex
-}
-
-// storeSettings are a configuration's settings for a store, which configurations share.
-type storeSettings struct {
-	// bufferedBytes bounds the memory for request bodies.
-	bufferedBytes int64
-	// keptAnswers limits the bytes of answers that are kept for a wallet.
-	keptAnswers int64
-	// bodyPace is how fast bodies must arrive.
-	bodyPace handlers.Pace
-	// sweep is the pause between two sweeps, 0 if no handler or worker of this process uses the configuration.
-	sweep time.Duration
-	// tranches: calls may be held from tranches of wallets.
-	tranches bool
-	ring     *vault.Ring
-	// process is how an operator finds this process.
-	process string
-	log     *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
@@ -151,13 +133,12 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 
 // use applies the settings of a configuration until release is called. Of several configurations in use the newest one's
 // apply, so that a reload which fails restores those before it.
-func (s *sharedStore) use(ctx context.Context, settings storeSettings) (release func()) {
-	added := &settings
-	s.change(func(all []*storeSettings) []*storeSettings { return append(all, added) })
+func (s *sharedStore) use(ctx context.Context, a *App) (release func()) {
+	s.change(func(all []*App) []*App { return append(all, a) })
 	s.announce(ctx)
 	return func() {
-		if s.change(func(all []*storeSettings) []*storeSettings {
-			return slices.DeleteFunc(all, func(other *storeSettings) bool { return other == added })
+		if s.change(func(all []*App) []*App {
+			return slices.DeleteFunc(all, func(other *App) bool { return other == a })
 		}) {
 			ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 			defer cancel()
@@ -166,28 +147,28 @@ func (s *sharedStore) use(ctx context.Context, settings storeSettings) (release 
 	}
 }
 
-// change changes which settings are in use. It applies the newest and reports whether any are left.
-func (s *sharedStore) change(with func([]*storeSettings) []*storeSettings) bool {
+// change changes which configurations are in use. It applies the newest and reports whether any are left.
+func (s *sharedStore) change(with func([]*App) []*App) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings = with(s.settings)
-	if len(s.settings) == 0 {
+	s.configurations = with(s.configurations)
+	if len(s.configurations) == 0 {
 		return false
 	}
-	s.apply(*s.settings[len(s.settings)-1])
+	s.apply(s.configurations[len(s.configurations)-1])
 	return true
 }
 
-// apply applies settings. Sweepers that run go on until the store is closed, because its calls may outlive their
+// apply applies the settings of a. Sweepers that run go on until the store is closed, because its calls may outlive their
 // configuration.
-func (s *sharedStore) apply(settings storeSettings) {
-	s.newest.Store(settings.log)
-	s.tranches.Allow(settings.tranches)
-	s.book.KeepAtMost(settings.keptAnswers)
-	s.ring.Replace(settings.ring)
-	s.process.Name, s.process.KeyIDs = settings.process, settings.ring.KeyIDs()
-	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)
-	if settings.sweep == 0 || settings.sweep == s.sweeping {
+func (s *sharedStore) apply(a *App) {
+	s.newest.Store(a.log)
+	s.tranches.Allow(a.Tranches != tranchesOff)
+	s.book.KeepAtMost(*a.Limits.KeptAnswers)
+	s.ring.Replace(a.settings.ring)
+	s.process.Name, s.process.KeyIDs = a.processName(), a.settings.ring.KeyIDs()
+	s.bodies.SetLimit(*a.Limits.BufferedBytes, a.Limits.bodyPace())
+	if !a.attached.Load() || a.SweepInterval() == s.sweeping {
 		return
 	}
 	s.sweeper.Stop()
@@ -195,7 +176,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
 		s.usage = billing.StartUsageSums(s.db, s.log)
 	}
-	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
+	s.sweeper, s.sweeping = s.book.StartSweeper(a.SweepInterval(), s.log), a.SweepInterval()
 }
 
 // role is "worker" in a worker's process, and "server" in others.

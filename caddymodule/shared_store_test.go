@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -59,14 +60,20 @@ func TestNewestConfigurationDecides(t *testing.T) {
 
 	ring, err := vault.ParseRing(testMasterKey)
 	require.NoError(t, err)
-	first := storeSettings{bufferedBytes: 1000, bodyPace: handlers.DefaultPace, sweep: time.Hour, log: plain(&oldLog), ring: ring}
-	next := storeSettings{bufferedBytes: 10, bodyPace: handlers.DefaultPace, sweep: 2 * time.Hour, log: plain(&newLog), ring: ring}
-	requireHolds := func(w storeSettings, log *bytes.Buffer) {
+	configuration := func(bufferedBytes int64, sweep time.Duration, log *bytes.Buffer) *App {
+		app := &App{Limits: &Limits{BufferedBytes: &bufferedBytes}, Timing: &Timing{SweepInterval: caddy.Duration(sweep)}, settings: settings{ring: ring}}
+		app.fill()
+		app.log = plain(log)
+		app.attached.Store(true)
+		return app
+	}
+	first, next := configuration(1000, time.Hour, &oldLog), configuration(10, 2*time.Hour, &newLog)
+	requireHolds := func(w *App, log *bytes.Buffer) {
 		t.Helper()
-		require.Equal(t, w.sweep, shared.sweeping)
+		require.Equal(t, w.SweepInterval(), shared.sweeping)
 		// One address may hold half of a quarter.
-		require.True(t, admits(shared.bodies, int(w.bufferedBytes)/8))
-		require.False(t, admits(shared.bodies, int(w.bufferedBytes)/8+1))
+		require.True(t, admits(shared.bodies, int(*w.Limits.BufferedBytes)/8))
+		require.False(t, admits(shared.bodies, int(*w.Limits.BufferedBytes)/8+1))
 		oldLog.Reset()
 		newLog.Reset()
 		shared.log.With("a", 1).WithGroup("g").Info("line", "b", 2)
@@ -90,8 +97,8 @@ func TestNewestConfigurationDecides(t *testing.T) {
 	require.NotSame(t, sweeper, shared.sweeper)
 
 	sweeper = shared.sweeper
-	onlyReads := next
-	onlyReads.sweep = 0
+	onlyReads := configuration(10, 3*time.Hour, &newLog)
+	onlyReads.attached.Store(false)
 	shared.use(t.Context(), onlyReads)()
 	require.Same(t, sweeper, shared.sweeper, "holds are swept as long as the store is open")
 	leaveNext()
