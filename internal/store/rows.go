@@ -426,10 +426,7 @@ func LeaseDue[T any](
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return leased, nil
+	return leased, err
 }
 
 // SkipLocked is the end of a SELECT that locks the rows it reads and leaves out rows that others have locked. It is empty on an engine

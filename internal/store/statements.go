@@ -129,9 +129,9 @@ func newTable[T any](name string, more func(*T) []field) table[T] {
 
 // fields returns the columns with the fields of an item.
 func (t table[T]) fields(item *T) []field {
-	value, fields := reflect.ValueOf(item).Elem(), make([]field, len(t.members))
-	for i, m := range t.members {
-		fields[i] = m.field(value)
+	value, fields := reflect.ValueOf(item).Elem(), make([]field, 0, len(t.members)+1)
+	for _, m := range t.members {
+		fields = append(fields, m.field(value))
 	}
 	if t.more != nil {
 		fields = append(fields, t.more(item)...)
