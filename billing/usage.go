@@ -220,9 +220,7 @@ func (r *usageRun) count(ctx context.Context, w *usageWallet) error {
 type usageReader func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error
 
 // nextUsage reads the next part of a wallet's history, not beyond a moment, and moves the position behind it.
-func nextUsage(
-	ctx context.Context, read usageReader, w *usageWallet, until int64, add func(minute int64, key usageKey, figures *Figures),
-) error {
+func nextUsage(ctx context.Context, read usageReader, w *usageWallet, until int64, add func(minute int64, key usageKey, figures *Figures)) error {
 	from, through := *w, int64(0)
 	w.seq = min(w.seq+usageCalls, w.last)
 	if w.free {

@@ -296,9 +296,7 @@ func (a *App) newPlatforms() (*messaging.Set, error) {
 }
 
 // webhooks are the receivers of all platforms, by the platform's name.
-func (a *App) webhooks(
-	set *messaging.Set, shared *sharedStore, queue *inbox.Queue,
-) map[string]func(http.ResponseWriter, *http.Request) error {
+func (a *App) webhooks(set *messaging.Set, shared *sharedStore, queue *inbox.Queue) map[string]func(http.ResponseWriter, *http.Request) error {
 	ackEmpty := map[string]bool{}
 	for name, block := range a.Platforms {
 		ackEmpty[name] = block != nil && block.values[optionAck] == AckEmpty

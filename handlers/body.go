@@ -43,9 +43,7 @@ const (
 //
 // Errors: a Content-Encoding other than identity, and a body that is beyond limit, broken, shorter than declared or slower than the budget's pace:
 // invalid_request. No room in the share: rate_limited for an organization, internal_error for others, both with a hint to come back.
-func ReadBody(
-	w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget, account Account,
-) (body []byte, release func(), err error) {
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
 	grace, rate := budget.paceOf(account.Share)
 	return ReadPaced(NewPacedBody(w, r, grace, rate), limit, budget, account)
 }

@@ -239,9 +239,7 @@ type RefreshErrors struct {
 
 // RefreshTokens makes the request of a refresh and returns the credentials that replace old, which must have a refresh token. The answer has
 // the form of OAuth: access_token, refresh_token (if it changes) and expires_in or expire_in, in seconds. The error is an [*Error].
-func (c *Client) RefreshTokens(
-	ctx context.Context, request *Request, old Credentials, now time.Time, known RefreshErrors,
-) (Credentials, error) {
+func (c *Client) RefreshTokens(ctx context.Context, request *Request, old Credentials, now time.Time, known RefreshErrors) (Credentials, error) {
 	if problem := CheckToken(old[RefreshToken]); problem != "" {
 		return nil, Unauthorized(false, &FieldError{RefreshToken, problem})
 	}

@@ -161,20 +161,6 @@ func (d *Deps) outgoing(ctx context.Context, principal *identity.Principal, in *
 	return message, nil
 }
 
-func (d *Deps) blockCustomer(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Block); err != nil {
-		return nil, err
-	}
-	return d.getConversation(ctx, principal, in)
-}
-
-func (d *Deps) unblockCustomer(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.Unblock); err != nil {
-		return nil, err
-	}
-	return d.getConversation(ctx, principal, in)
-}
-
 // exportContent describes the export of a conversation. [inbox.Queue.Export] defines its form.
 var exportContent = map[string]*huma.MediaType{
 	"application/json": {Schema: &huma.Schema{
@@ -183,9 +169,7 @@ var exportContent = map[string]*huma.MediaType{
 	}},
 }
 
-func (d *Deps) exportConversation(
-	_ context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.Stream, error) {
+func (d *Deps) exportConversation(_ context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Stream, error) {
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
 		begun := false
 		err := d.Conversations.Export(r.Context(), principal.OrgID, in.ID, w, func() {

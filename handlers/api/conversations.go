@@ -134,13 +134,13 @@ var (
 	SendMessage = operationOf(reading(maxMessageBody, members("sendMessage", "POST /conversations/{id}/messages", identity.ConversationsWrite,
 		"Write to the customer as a human")), (*Deps).sendMessage)
 	HandOver = operation(acting(members("handOver", "POST /conversations/{id}/handover", identity.ConversationsWrite,
-		"Take a conversation from the agent")), (*Deps).handOver)
+		"Take a conversation from the agent")), changing(Conversations.HandOver))
 	HandBack = operation(acting(members("handBack", "POST /conversations/{id}/handback", identity.ConversationsWrite,
-		"Give a conversation back to the agent")), (*Deps).handBack)
+		"Give a conversation back to the agent")), changing(Conversations.HandBack))
 	BlockCustomer = operation(acting(members("blockCustomer", "POST /conversations/{id}/block", identity.ConversationsWrite,
-		"Let the agent answer nothing of the customer any more")), (*Deps).blockCustomer)
+		"Let the agent answer nothing of the customer any more")), changing(Conversations.Block))
 	UnblockCustomer = operation(acting(members("unblockCustomer", "POST /conversations/{id}/unblock", identity.ConversationsWrite,
-		"Let the agent answer the customer again")), (*Deps).unblockCustomer)
+		"Let the agent answer the customer again")), changing(Conversations.Unblock))
 	ListDrafts = operation(members("listDrafts", "GET /conversations/{id}/drafts", identity.ConversationsRead,
 		"List the answers that the agent proposes: one, or none"), (*Deps).listDrafts)
 	SendDraft = operationOf(members("sendDraft", "POST /conversations/{id}/drafts/{draftId}/send", identity.ConversationsWrite,
@@ -204,18 +204,16 @@ func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Princ
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.DeleteConversation)
 }
 
-func (d *Deps) handOver(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandOver); err != nil {
-		return nil, err
+// changing returns the method of an operation that changes a conversation and returns it.
+func changing(
+	change func(c Conversations, ctx context.Context, actor, orgID, id string) error,
+) func(d *Deps, ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
+	return func(d *Deps, ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
+		if err := change(d.Conversations, ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
+			return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		}
+		return d.getConversation(ctx, principal, in)
 	}
-	return d.getConversation(ctx, principal, in)
-}
-
-func (d *Deps) handBack(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	if err := d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.HandBack); err != nil {
-		return nil, err
-	}
-	return d.getConversation(ctx, principal, in)
 }
 
 // MessageObject is one line of a conversation as the API shows it.
@@ -286,9 +284,7 @@ type messageInput struct {
 
 // sendMessage queues a message. It first checks everything the platform would reject, except for a repeated request with a known
 // Idempotency-Key.
-func (d *Deps) sendMessage(
-	ctx context.Context, principal *identity.Principal, in *messageInput,
-) (*endpoint.Replayable[sentMessage], error) {
+func (d *Deps) sendMessage(ctx context.Context, principal *identity.Principal, in *messageInput) (*endpoint.Replayable[sentMessage], error) {
 	queue, err := d.queueOf(&in.Body)
 	if err != nil {
 		return nil, err

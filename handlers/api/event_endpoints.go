@@ -233,9 +233,7 @@ type pathIDAndPage struct {
 	endpoint.PageQuery
 }
 
-func (d *Deps) listEventDeliveries(
-	ctx context.Context, principal *identity.Principal, in *pathIDAndPage,
-) (*pageOf[eventDeliveryObject], error) {
+func (d *Deps) listEventDeliveries(ctx context.Context, principal *identity.Principal, in *pathIDAndPage) (*pageOf[eventDeliveryObject], error) {
 	page, err := in.Page()
 	if err != nil {
 		return nil, err

@@ -127,9 +127,7 @@ type draftWish struct {
 
 // sendDraft queues a draft as a message of the person who sends it. It first checks everything the platform would reject, except for a
 // repeated request with a known Idempotency-Key.
-func (d *Deps) sendDraft(
-	ctx context.Context, principal *identity.Principal, in *draftInput,
-) (*endpoint.Replayable[sentMessage], error) {
+func (d *Deps) sendDraft(ctx context.Context, principal *identity.Principal, in *draftInput) (*endpoint.Replayable[sentMessage], error) {
 	key, err := sendKey(&in.KeyHeader, "draft\n"+in.ID+"\n"+in.DraftID+"\n"+in.Body.Text)
 	if err != nil {
 		return nil, err

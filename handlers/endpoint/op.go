@@ -109,9 +109,7 @@ func (s *Server) Person(r *http.Request) (*identity.Principal, error) {
 // Ask runs an operation for a page as a request with the values would: with the same checks, rates and turns, and the same errors. The answer
 // is the output of the operation's Do. principal is the person of the page's request r ([Server.Person]); public operations need none. A
 // request to read a page runs only operations that read. Cookies go to w.
-func (s *Server) Ask(
-	w http.ResponseWriter, r *http.Request, principal *identity.Principal, id string, values Values,
-) (answer any, err error) {
+func (s *Server) Ask(w http.ResponseWriter, r *http.Request, principal *identity.Principal, id string, values Values) (answer any, err error) {
 	asked, known := s.functions[id]
 	if !known || asked.Method != http.MethodGet && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		return nil, handlers.Internal(errors.New("a page can't ask " + id + " in a request with " + r.Method))

@@ -138,9 +138,7 @@ func (*Made[T]) made() reflect.Type { return reflect.TypeFor[T]() }
 
 // Register adds an operation, as [Op] describes it. The framework registers it on a private API on its first request, because the schemas of
 // all operations would be most of an idle process's memory, which each garbage collection reads.
-func Register[I, O any](
-	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
-) {
+func Register[I, O any](s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error)) {
 	register := func(to huma.API) { register(to, o, serve) }
 	s.routes, s.registrations = append(s.routes, o.Route), append(s.registrations, register)
 	served := sync.OnceValue(func() *single {
@@ -173,9 +171,7 @@ func (a *single) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // register registers an operation on an API of the framework.
-func register[I, O any](
-	to huma.API, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
-) {
+func register[I, O any](to huma.API, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error)) {
 	schemas := to.OpenAPI().Components.Schemas
 	registered := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),

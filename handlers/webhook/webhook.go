@@ -99,9 +99,7 @@ type Webhooks struct {
 
 // New returns the webhooks of one configuration. ring opens the credentials of channels with a secret of their own;
 // bodies is the budget of all buffered request bodies; nil means unlimited. log may be nil.
-func New(
-	config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger,
-) *Webhooks {
+func New(config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger) *Webhooks {
 	return &Webhooks{
 		config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
 		bodyTime: webhookBodyTime, turns: dispatch.NewTurns(longDeliveries),

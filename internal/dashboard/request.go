@@ -100,9 +100,7 @@ func (req *pageRequest) ids(o api.Operation) values {
 const maxPages = 10
 
 // everything reads a list, up to [maxPages] pages.
-func everything[I, T any](
-	req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]],
-) (all []T, err error) {
+func everything[I, T any](req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]]) (all []T, err error) {
 	in := values{"limit": "100"}
 	for range maxPages {
 		part, err := site.Ask(req, list, in)

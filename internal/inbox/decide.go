@@ -87,7 +87,8 @@ func (d *delivery) decide(item *arrivedItem) {
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			d.s.close(c, codes.CustomerBlocked)
 		}
-	case platforms.TokenExpiring, platforms.AccessRefused, platforms.Unsent, platforms.ErasureWanted, platforms.Edited: // see [Queue.Enqueue], which has left them out
+	case platforms.TokenExpiring, platforms.AccessRefused, platforms.Unsent, platforms.ErasureWanted, platforms.Edited:
+		// [Queue.Enqueue] has left them out.
 	}
 }
 

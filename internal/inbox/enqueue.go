@@ -155,7 +155,8 @@ type arrivedItem struct {
 
 // stored reports whether the item becomes a row of the conversation.
 func (i *arrivedItem) stored() bool {
-	return i.Kind == platforms.Text || i.Kind == platforms.Media || i.Kind == platforms.Event || i.Kind == platforms.HumanEcho || i.Kind == platforms.UnmarkedEcho
+	return i.Kind == platforms.Text || i.Kind == platforms.Media || i.Kind == platforms.Event ||
+		i.Kind == platforms.HumanEcho || i.Kind == platforms.UnmarkedEcho
 }
 
 // isEcho reports whether the item is a message of the business itself.
@@ -200,7 +201,8 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
 			case item.Kind < platforms.Text || item.Kind > platforms.Edited:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == platforms.AccessRefused, item.Kind == platforms.Unsent, item.Kind == platforms.ErasureWanted, item.Kind == platforms.Edited, // see refuse and withdraw
+			case item.Kind == platforms.AccessRefused, item.Kind == platforms.Unsent, // see refuse and withdraw
+				item.Kind == platforms.ErasureWanted, item.Kind == platforms.Edited,
 				item.Kind == platforms.Blocked && item.CustomerRef == "",
 				item.Kind == platforms.FailedDelivery && item.MessageID == "",
 				item.Kind != platforms.Blocked && item.Kind != platforms.FailedDelivery && !complete:

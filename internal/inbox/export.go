@@ -116,9 +116,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 }
 
 // exportList writes the text before a list, and its elements.
-func exportList[T any](
-	w io.Writer, out *json.Encoder, before string, id func(*T) string, read func(store.Page) ([]T, error),
-) error {
+func exportList[T any](w io.Writer, out *json.Encoder, before string, id func(*T) string, read func(store.Page) ([]T, error)) error {
 	if _, err := io.WriteString(w, before); err != nil {
 		return err
 	}

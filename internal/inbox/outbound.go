@@ -32,9 +32,7 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 // [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until that person writes in it.
 // Without parts nothing is sent, and the turn is discarded. The customer continues to wait for an answer of a person; newer texts are open.
 // sendFirst, the result and the errors are as in [Queue.Answer].
-func (q *Queue) AnswerAndHandOver(
-	ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool,
-) ([]Outbound, error) {
+func (q *Queue) AnswerAndHandOver(ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if reason == "" {
 		return nil, fmt.Errorf("answer and hand over: %w: it needs a reason", ErrInvalid)
 	}

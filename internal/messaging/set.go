@@ -102,9 +102,7 @@ func (s *Set) Refreshable(t platforms.Type) bool {
 
 // OwnSigner returns the credentials of a channel of a type with a signing secret for each channel, nil if it has no such secret. They are
 // opened only where the type has such secrets. secret is equal for all channels of a platform that the same secret signs for.
-func (s *Set) OwnSigner(
-	t platforms.Type, open func() (platforms.Credentials, error),
-) (credentials platforms.Credentials, secret string, err error) {
+func (s *Set) OwnSigner(t platforms.Type, open func() (platforms.Credentials, error)) (credentials platforms.Credentials, secret string, err error) {
 	p, kind := s.of(t), s.byType[t]
 	if p == nil || p.own == nil || len(kind.SigningFields()) == 0 {
 		return nil, "", nil

@@ -44,9 +44,7 @@ func Every(ctx context.Context, interval time.Duration, run func(ctx context.Con
 // EveryChange is [Every] for a function that returns whether there may be something to do without a change. After false it waits longer
 // than interval, until the channel is closed that change returned before the run, or about most has passed. If that channel is nil,
 // changes can't be told, and it never waits longer.
-func EveryChange(
-	ctx context.Context, interval, most time.Duration, change func() <-chan struct{}, run func(ctx context.Context) (again bool),
-) {
+func EveryChange(ctx context.Context, interval, most time.Duration, change func() <-chan struct{}, run func(ctx context.Context) (again bool)) {
 	for ctx.Err() == nil {
 		changed := change()
 		again := run(ctx)

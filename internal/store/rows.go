@@ -18,9 +18,7 @@ const readPatience = 2 * time.Second
 
 // ReadRows reads all rows of a query through the reader, within 2 s; scan makes an item of the current row. The arguments have the types of
 // [Tx]. The error begins with doing. It is an [ErrBusy] if the time was too short, [ErrText], [ErrClosed], or an error of the query.
-func ReadRows[T any](
-	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
-) (items []T, err error) {
+func ReadRows[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	defer func() {
@@ -52,9 +50,7 @@ func ReadRows[T any](
 }
 
 // ReadRow is [ReadRows] for a query of one row. It returns [ErrNotFound] if there is none.
-func ReadRow[T any](
-	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
-) (item T, err error) {
+func ReadRow[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (item T, err error) {
 	items, err := ReadRows(ctx, db, doing, scan, text, arguments...)
 	if err != nil {
 		return item, err

@@ -291,9 +291,7 @@ func (s ListSizes) Build(text func(rows int) string) ListStatement {
 
 // QueueList queues a statement that writes items, in pieces of the sizes. arguments appends the values of an item. exact: the statement fails
 // unless it changes as many rows.
-func QueueList[T any](
-	tx Tx, sizes ListSizes, statement ListStatement, exact bool, items []T, arguments func(values []any, item T) []any,
-) {
+func QueueList[T any](tx Tx, sizes ListSizes, statement ListStatement, exact bool, items []T, arguments func(values []any, item T) []any) {
 	EachExact(sizes, items, func(size int, piece []T) {
 		want := AnyRows
 		if exact {

@@ -150,9 +150,7 @@ func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedR
 }
 
 // failed handles a call that gave no answer.
-func (p *pass) failed(
-	ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure,
-) (wait time.Duration, err error) {
+func (p *pass) failed(ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure) (wait time.Duration, err error) {
 	if ctx.Err() != nil {
 		p.turnEnded(endedReleased)
 		return 0, context.Cause(ctx)

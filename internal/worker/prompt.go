@@ -237,9 +237,7 @@ func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 // answer. snippets are the results of [knowledge.Library.Search] for the waiting texts in the agent's knowledge bases, up to
 // [knowledge.PromptSnippets]; history is the earlier conversation, oldest first. The caller sets RequestID, KeyID and Stream; there is no
 // turn.
-func PlaygroundCall(
-	agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message,
-) *gateway.Request {
+func PlaygroundCall(agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message) *gateway.Request {
 	p := prompt{History: history, Waiting: waiting, Knowledge: snippets}
 	return newRequest(agent, model, p).call(agent.OrgID, "")
 }

@@ -230,9 +230,8 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 		return row.ID, nil
 	}
 	var template *platforms.FilledTemplate // nil for a text
-	err := error(nil)
 	if row.Template != nil {
-		if err = json.Unmarshal(row.Template, &template); err != nil {
+		if err := json.Unmarshal(row.Template, &template); err != nil {
 			return "", platforms.Fail(platforms.Refused, fmt.Errorf("reading a stored template: %w", err))
 		}
 	}
@@ -243,6 +242,7 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 		Address: p.work.Conversation.Address, Text: row.Text, Template: template, Credentials: p.credentials,
 		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
 	}
+	var err error
 	if row.FileID == "" {
 		id, err = p.Platforms.Send(ctx, out)
 	} else {

@@ -238,9 +238,7 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 // sending in the same commit when it can be sent now. It insists: the vendor has answered, and would be asked again. Rows of an unconfirmed
 // commit are pending again, for the next pass: its platform was not called. personFirst: a person's message waits, which is sent before the
 // answer.
-func (p *pass) store(
-	ctx context.Context, turn *inbox.Turn, reason string, parts []string,
-) (rows []inbox.Outbound, personFirst bool, err error) {
+func (p *pass) store(ctx context.Context, turn *inbox.Turn, reason string, parts []string) (rows []inbox.Outbound, personFirst bool, err error) {
 	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant, false) == nil
 	uncertain := false
 	err = insist(ctx, func(ctx context.Context) (err error) {

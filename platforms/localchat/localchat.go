@@ -162,9 +162,7 @@ func (l *localChat) Identify(ctx context.Context, channel *platforms.Channel) ([
 	return []string{id}, err
 }
 
-func (l *localChat) call(
-	ctx context.Context, credentials platforms.Credentials, method, path string, body, data any,
-) (*platforms.Response, error) {
+func (l *localChat) call(ctx context.Context, credentials platforms.Credentials, method, path string, body, data any) (*platforms.Response, error) {
 	token := credentials[platforms.AccessToken]
 	if problem := platforms.CheckToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})

@@ -60,9 +60,7 @@ func chatAppTemplateOf(filled *platforms.FilledTemplate) *chatAppTemplate {
 // Templates implements [platforms.Templater]. Templates belong to the business account of the channel's number, so the account is
 // requested first
 // (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-account/template-api).
-func (s *social) Templates(
-	ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery,
-) (platforms.TemplatePage, error) {
+func (s *social) Templates(ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery) (platforms.TemplatePage, error) {
 	account, err := s.businessAccount(ctx, channel)
 	if err != nil {
 		return platforms.TemplatePage{}, err

@@ -88,9 +88,7 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 // open makes a pool with a deadline for each use. If pooled, the address may be a pooler that gives each transaction another session
 // (PgBouncer's transaction mode): nothing is set for a session and no statement is kept in it; the writer sets its bounds in each
 // transaction.
-func (p *connPools) open(
-	ctx context.Context, config *pgxpool.Config, size int32, session string, pooled bool,
-) (*pgxpool.Pool, error) {
+func (p *connPools) open(ctx context.Context, config *pgxpool.Config, size int32, session string, pooled bool) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns, config.MinIdleConns = size, 0, 0
 	config.MaxConnLifetimeJitter = cmp.Or(config.MaxConnLifetimeJitter, lifetimeJitter)
 	config.PingTimeout = cmp.Or(config.PingTimeout, pingTime)
