@@ -371,7 +371,7 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 			models.Data = append(models.Data, showAgentModel(&model))
 		}
 	}
-	return new(models), nil
+	return &models, nil
 }
 
 func showAgentModel(model *gateway.Model) AgentModelObject {

@@ -97,7 +97,7 @@ func (d *Deps) actOnConversations(ctx context.Context, principal *identity.Princ
 	if last != "" {
 		answer.NextCursor = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
 	}
-	return new(answer), nil
+	return &answer, nil
 }
 
 type resendInput struct {
@@ -244,7 +244,7 @@ func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *dea
 			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
 		}
 	}
-	return new(list), nil
+	return &list, nil
 }
 
 type retriedTurn struct {
@@ -263,5 +263,5 @@ func (d *Deps) retryTurn(ctx context.Context, principal *identity.Principal, in 
 	case err != nil:
 		return nil, handlers.Internal(fmt.Errorf("retrying a turn: %w", err))
 	}
-	return new(retriedTurn{in.ID, true}), nil
+	return &retriedTurn{in.ID, true}, nil
 }

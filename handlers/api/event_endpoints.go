@@ -164,7 +164,7 @@ func (d *Deps) withEventSecret(ctx context.Context, principal *identity.Principa
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
 	}
-	return new(eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}), nil
+	return &eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}, nil
 }
 
 func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
@@ -224,7 +224,7 @@ func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Princi
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 	}
-	return new(sentTest{EventID: eventID}), nil
+	return &sentTest{EventID: eventID}, nil
 }
 
 // pathIDAndPage is the input of a list below a row.

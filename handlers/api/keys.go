@@ -103,7 +103,7 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
-	return new(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
+	return &issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}, nil
 }
 
 // expiry returns the moment of expiresInDays or expiresAt, or nil if the body has neither.
@@ -223,7 +223,7 @@ func (d *Deps) listProviderKeys(ctx context.Context, principal *identity.Princip
 	for i := range keys {
 		list.Data[i] = showProviderKey(&keys[i])
 	}
-	return new(list), nil
+	return &list, nil
 }
 
 func (d *Deps) putProviderKey(ctx context.Context, principal *identity.Principal, in *providerKeyPut) (*ProviderKeyObject, error) {

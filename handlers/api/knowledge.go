@@ -100,7 +100,7 @@ func (d *Deps) searchKnowledgeBase(ctx context.Context, principal *identity.Prin
 	for i := range snippets {
 		found.Data[i] = showSnippet(&snippets[i])
 	}
-	return new(found), nil
+	return &found, nil
 }
 
 // searchRefusal returns the public form of a search's error.

@@ -241,7 +241,7 @@ func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, mode
 	if err := d.DB.Organizations.SetModel(ctx, principal.Actor(), principal.OrgID, model.Model, model.Enabled); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("setting a model: %w", err))
 	}
-	return new(model), nil
+	return &model, nil
 }
 
 // actionObject is an entry of the audit log in the operator's view.
@@ -341,7 +341,7 @@ func (d *Deps) refundCall(ctx context.Context, principal *identity.Principal, in
 func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*postedObject, error) {
 	switch {
 	case err == nil:
-		return new(postedObject{showTransaction(&entry), entry.Wallet.Env, entry.Replayed}), nil
+		return &postedObject{showTransaction(&entry), entry.Wallet.Env, entry.Replayed}, nil
 	case errors.Is(err, billing.ErrInvalid):
 		_, why, _ := strings.Cut(err.Error(), ": ")
 		return nil, handlers.InvalidRequest("", "This is not possible: %s.", why)

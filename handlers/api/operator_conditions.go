@@ -31,7 +31,7 @@ func (d *Deps) listConditions(ctx context.Context, _ *identity.Principal, _ *str
 	for i := range all {
 		list.Data[i] = all[i].Show()
 	}
-	return new(list), nil
+	return &list, nil
 }
 
 // doctorObject is the doctor's last result, and whether the doctor runs.
@@ -65,7 +65,7 @@ func (d *Deps) getDoctor(ctx context.Context, _ *identity.Principal, _ *struct{}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.Internal(err)
 	}
-	return new(shown), nil
+	return &shown, nil
 }
 
 type doctorStart struct {
@@ -87,5 +87,5 @@ func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return new(doctorStarted{true}), nil
+	return &doctorStarted{true}, nil
 }

@@ -91,7 +91,7 @@ func (d *Deps) createOperatorKey(
 	case err != nil:
 		return nil, handlers.BadField(err)
 	}
-	return new(issuedOperatorKey{showOperatorKey(&key), raw}), nil
+	return &issuedOperatorKey{showOperatorKey(&key), raw}, nil
 }
 
 func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorKeyObject], error) {
@@ -140,9 +140,9 @@ type linkedOperator struct {
 }
 
 func (d *Deps) showLinkedOperator(operator *store.Operator, link identity.Link) *linkedOperator {
-	return new(linkedOperator{
+	return &linkedOperator{
 		showOperator(operator), handlers.ConsoleWelcome(link.Token), endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
-	})
+	}
 }
 
 type operatorCreation struct {
@@ -199,7 +199,7 @@ func (d *Deps) operatorAfter(ctx context.Context, id string, err error) (operato
 	return operator, refuseOperator(err)
 }
 
-// refuseOperator returns the public form of an error about an operator, and nil for nil.
+// refuseOperator returns the public form of an error about an operator. It returns nil if there is no error.
 func refuseOperator(err error) error {
 	switch {
 	case err == nil:

@@ -159,7 +159,7 @@ func (d *Deps) readOrganization(ctx context.Context, principal *identity.Princip
 
 // onePage is the answer of a list without a bound on its rows.
 func onePage[T any](rows []T) *pageOf[T] {
-	return new(endpoint.ListObject[T]{Data: append([]T{}, rows...)})
+	return &endpoint.ListObject[T]{Data: append([]T{}, rows...)}
 }
 
 func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*pageOf[modelState], error) {
@@ -237,7 +237,7 @@ func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{})
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	return new(queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}), nil
+	return &queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}, nil
 }
 
 // statusObject is the state of the service.
@@ -261,7 +261,7 @@ func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}
 		return nil, handlers.Internal(err)
 	}
 	status.LastBackupAt = endpoint.TimestampOrNull(backup)
-	return new(status), nil
+	return &status, nil
 }
 
 // maxBackups bounds the copies in the folder, because an operator's key could fill the disk.
@@ -306,7 +306,7 @@ func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("recording a backup: %w", err))
 	}
-	return new(backupObject{name, info.Size()}), nil
+	return &backupObject{name, info.Size()}, nil
 }
 
 // vendorObject is the state of an endpoint of a model in the process of the request.

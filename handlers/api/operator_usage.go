@@ -321,7 +321,7 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 			ending[i].OrgID, ending[i].Name, ending[i].Plan, showSpending(&ending[i].Spending),
 		})
 	}
-	return new(overview), nil
+	return &overview, nil
 }
 
 // OutcomeObject counts the calls that ended in one way.

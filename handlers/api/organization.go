@@ -133,10 +133,10 @@ type linkedMember struct {
 }
 
 func (d *Deps) showLinkedMember(user *store.User, link identity.Link) *linkedMember {
-	return new(linkedMember{
+	return &linkedMember{
 		MemberObject: d.showMember(user), Link: handlers.WelcomeURL(d.BaseURL, link.Token),
 		LinkExpiresAt: endpoint.Timestamp(d.Now().Add(link.Lifetime).UnixMilli()),
-	})
+	}
 }
 
 // memberCreation is the body of POST /members.

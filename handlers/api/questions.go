@@ -191,7 +191,7 @@ func (d *Deps) listTemplates(ctx context.Context, principal *identity.Principal,
 	for i := range page.Templates {
 		list.Data = append(list.Data, showTemplate(&page.Templates[i]))
 	}
-	return new(list), nil
+	return &list, nil
 }
 
 // readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.

@@ -150,13 +150,13 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
-	return new(SessionObject{
+	return &SessionObject{
 		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language), Scheme: endpoint.TextOrNull(user.Scheme)},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
 		},
 		Role: handlers.Role(user.Role), PasswordReset: reset,
-	}), nil
+	}, nil
 }
 
 // sessionChange is the body of PATCH /session.
@@ -226,7 +226,7 @@ func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, 
 			SeenAt: endpoint.Timestamp(session.SeenAt), ExpiresAt: endpoint.Timestamp(session.ExpiresAt),
 		}
 	}
-	return new(shown), nil
+	return &shown, nil
 }
 
 func (d *Deps) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
@@ -245,7 +245,7 @@ func (d *Deps) getSecondFactor(ctx context.Context, principal *identity.Principa
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.Internal(err)
 	}
-	return new(SecondFactorState{err == nil, len(factor.Recovery)}), nil
+	return &SecondFactorState{err == nil, len(factor.Recovery)}, nil
 }
 
 // SecondFactorSecret is a new secret for an authenticator app.
@@ -286,7 +286,7 @@ func (d *Deps) enableSecondFactor(
 	if err != nil {
 		return nil, err
 	}
-	return new(EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}), nil
+	return &EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}, nil
 }
 
 type secondFactorDisabling struct {
@@ -296,5 +296,5 @@ type secondFactorDisabling struct {
 func (d *Deps) disableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorDisabling },
 ) (*SecondFactorState, error) {
-	return new(SecondFactorState{}), d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code)
+	return &SecondFactorState{}, d.Sessions.DisableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Code)
 }

@@ -72,11 +72,11 @@ func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", err))
 	}
-	return new(WalletObject{
+	return &WalletObject{
 		Environment:   id.Env,
 		BalanceMicros: billing.FormatMicros(wallet.BalanceMicros),
 		HeldMicros:    billing.FormatMicros(wallet.HeldMicros),
-	}), nil
+	}, nil
 }
 
 // dayLayout is how a UTC day is written in queries and answers (RFC 3339 full-date).
@@ -458,5 +458,5 @@ func (d *Deps) getSpend(ctx context.Context, principal *identity.Principal, in *
 			})
 		}
 	}
-	return new(spend), nil
+	return &spend, nil
 }

@@ -75,7 +75,7 @@ func run(to string, o api.Operation) func(req *pageRequest) (string, error) {
 	return submit(to, o, form{})
 }
 
-// button returns the action of a button, whose verb is the last word of its id. It runs an operation and leads to a page, as [run] does.
+// button returns the action of a button with an id. The id ends in the verb. The action runs an operation and leads to a page, as [run] does.
 func button(id, to string, o api.Operation, done ui.Text) action {
 	return action{Verb: id[strings.LastIndexByte(id, '-')+1:], Form: id, Done: done, Do: run(to, o)}
 }

@@ -223,7 +223,8 @@ func (t ChannelType) WindowClass() platforms.Class {
 	return cmp.Or(t.AfterWindow, platforms.WindowExpired)
 }
 
-// OpenCredentials reads the stored form of a channel's credentials. Nil is the form of a channel without credentials.
+// OpenCredentials reads the stored form of a channel's credentials. It returns empty credentials if sealed is nil,
+// because the channel has none then.
 func OpenCredentials(ring *vault.Ring, orgID, channelID string, sealed []byte) (platforms.Credentials, error) {
 	credentials := platforms.Credentials{}
 	if sealed == nil {

@@ -368,7 +368,7 @@ type AAD struct {
 
 // The places of values of rows by the organization and the id of the row.
 var (
-	// ProviderKey is the AAD of an organization's own key for a provider, whose name is the id.
+	// ProviderKey is the AAD of an organization's own key for a provider. The row's id is the name of the provider.
 	ProviderKey = rowOf("provider_keys", "sealed")
 	// Transcript is the AAD of the kept answer of a call with an Idempotency-Key.
 	Transcript = rowOf("kept_answers", "response")
