@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // field is a column with the field of an item that it is stored in.
@@ -62,29 +63,42 @@ type member struct {
 	column string
 	index  int
 	form   string
+	// separator is between the texts of a list.
+	separator string
 }
 
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // membersOf returns the exported fields of a struct with their columns: CreatedAt is stored in created_at. The tag db of a field names another
 // form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words" and "lines" are lists of texts with spaces or
-// line breaks between them.
-func membersOf[T any]() (members []member) {
-	for of := range reflect.TypeFor[T]().Fields() {
-		if form := of.Tag.Get("db"); of.IsExported() && form != "-" {
-			members = append(members, member{strings.ToLower(wordEnd.ReplaceAllString(of.Name, "${1}_$2")), of.Index[0], form})
-		}
+// line breaks between them. The fields of a type are found once, because [ScanFields] is called for each query.
+func membersOf[T any]() []member {
+	key := reflect.TypeFor[T]()
+	if found, ok := membersByType.Load(key); ok {
+		return found.([]member) //nolint:forcetypeassert // nothing else is stored
 	}
+	var members []member
+	for of := range key.Fields() {
+		form := of.Tag.Get("db")
+		if !of.IsExported() || form == "-" {
+			continue
+		}
+		column := strings.ToLower(wordEnd.ReplaceAllString(of.Name, "${1}_$2"))
+		members = append(members, member{column, of.Index[0], form, map[string]string{"words": " ", "lines": "\n"}[form]})
+	}
+	membersByType.Store(key, members)
 	return members
 }
+
+// membersByType has the result of [membersOf] for each type.
+var membersByType sync.Map
 
 // field returns the column with the field of an item.
 func (m member) field(item reflect.Value) field {
 	value := item.Field(m.index).Addr()
 	switch into := value.Interface().(type) {
 	case *[]string:
-		separator := map[string]string{"words": " ", "lines": "\n"}[m.form]
-		return field{m.column, separated(into, separator)}
+		return field{m.column, separated(into, m.separator)}
 	case *[32]byte:
 		return field{m.column, convert(func() []byte { return into[:] }, func(column []byte) { copy(into[:], column) })}
 	}
