@@ -34,7 +34,7 @@ var (
 	ErrTooLarge = errors.New("knowledge: the document is too large")
 	// ErrNoText: the content has no searchable text.
 	ErrNoText = errors.New("knowledge: the document has no text")
-	// ErrSlow: parsing the content took longer than 5 s.
+	// ErrSlow: parsing the content took more than 5 s of processor time.
 	ErrSlow = errors.New("knowledge: the document takes too long to read")
 )
 
