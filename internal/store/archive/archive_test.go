@@ -202,6 +202,34 @@ func TestNothingIsWrittenDuringAnImport(t *testing.T) {
 	})
 }
 
+// TestImportWaitsForAutovacuum guarantees that an import of PostgreSQL is not refused because the server vacuums a table of the empty store:
+// autovacuum ends what it does only when another session has waited for deadlock_timeout, a second.
+func TestImportWaitsForAutovacuum(t *testing.T) {
+	t.Parallel()
+	packed, _ := exported(t)
+	db := storetest.Open(t, store.Postgres)
+	vacuum, err := db.Reader().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer vacuum.Rollback() // it has ended below
+	for _, text := range []string{"SET LOCAL idle_in_transaction_session_timeout = 0", "LOCK TABLE organizations IN SHARE UPDATE EXCLUSIVE MODE"} {
+		_, err = vacuum.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+	}
+	imported := make(chan error, 1)
+	go func() {
+		_, err := archive.Import(t.Context(), db, bytes.NewReader(packed), archive.ImportOptions{})
+		imported <- err
+	}()
+	require.Eventually(t, func() bool {
+		var waits bool
+		require.NoError(t, vacuum.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'organizations'::regclass
+			AND NOT granted AND waitstart < clock_timestamp() - INTERVAL '1.2 s')`).Scan(&waits))
+		return waits || len(imported) > 0
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, vacuum.Rollback())
+	require.NoError(t, <-imported)
+}
+
 // A store with anything in it is not filled.
 func TestImportIntoAStoreWithRows(t *testing.T) {
 	t.Parallel()
