@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, go vet and golangci-lint over the product and packaging/, the systemd units, and Prometheus' rules. Changes nothing.
+# Formatting and golangci-lint, which has go vet's analyzers, over the product and packaging/, the systemd units, and Prometheus' rules. Changes nothing.
 # `scripts/lint.sh tools` only installs and builds what that needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +31,5 @@ go -C packaging vet ./...
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
 export GOFLAGS="$GOFLAGS -race"
-step "lint: go vet (compiles what tests depend on the first time)"
-go vet ./...
-step "lint: golangci-lint"
+step "lint: golangci-lint, with go vet's analyzers (compiles what tests depend on the first time)"
 "$linter" run ./...

@@ -67,8 +67,6 @@ func TestBrowserPages(t *testing.T) {
 		p.open(path)
 		p.requireAccessible()
 	}
-	p.open("/docs")
-	p.requireAccessible()
 }
 
 // TestBrowserVietnamese guarantees that a person who chooses Vietnamese has every page in it, and that no label of the sidebar, a tab or a button

@@ -111,8 +111,8 @@ func TestBrowserWidget(t *testing.T) {
 	visitor.picture("answered while the visitor looks")
 	more.open()
 	chat.awaitText("#messages .theirs", "We have sencha.")
-	require.Empty(t, chat.axe())
-	require.Empty(t, visitor.axe())
+	require.Empty(t, chat.axe(axeOptions[light]))
+	require.Empty(t, visitor.axe(axeOptions[light]))
 
 	frame := openTab(t, c.BaseURL, c.BaseURL)
 	frame.open("/widget/" + id)

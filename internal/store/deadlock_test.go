@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,11 @@ import (
 // has to end a deadlock. (The writer would survive one; a second of everybody's time would be lost.)
 func TestNodesDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	const nodes, callers, rounds, organizations, customers = 4, 48, 12, 24, 7
+	const nodes, callers, organizations, customers = 4, 48, 24, 7
+	rounds := 6
+	if os.Getenv("SVC_SOAK") != "" {
+		rounds = 24
+	}
 	location := storetest.Location(t, store.Postgres)
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)

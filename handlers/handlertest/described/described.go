@@ -27,14 +27,16 @@ import (
 func init() { handlertest.Described = requireDescribed }
 
 type operation struct {
+	path        string
+	addresses   *regexp.Regexp
 	OperationID string `json:"operationId"`
 	Responses   map[string]struct {
 		Codes []string `json:"x-codes"`
 	} `json:"responses"`
 }
 
-// description has the operations by path and by method in lower case.
-var description = sync.OnceValues(func() (map[string]map[string]operation, error) {
+// description has the operations by method in lower case.
+var description = sync.OnceValues(func() (map[string][]*operation, error) {
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	if err != nil {
 		return nil, err
@@ -49,10 +51,18 @@ var description = sync.OnceValues(func() (map[string]map[string]operation, error
 		return nil, err
 	}
 	var document struct {
-		Paths map[string]map[string]operation `json:"paths"`
+		Paths map[string]map[string]*operation `json:"paths"`
 	}
 	err = json.Unmarshal(w.Body.Bytes(), &document)
-	return document.Paths, err
+	byMethod := map[string][]*operation{}
+	for path, methods := range document.Paths {
+		addresses := regexp.MustCompile("^" + segment.ReplaceAllString(path, "[^/]+") + "$")
+		for method, o := range methods {
+			o.path, o.addresses = path, addresses
+			byMethod[method] = append(byMethod[method], o)
+		}
+	}
+	return byMethod, err
 })
 
 var segment = regexp.MustCompile(`\{[^}]+\}`)
@@ -60,18 +70,15 @@ var segment = regexp.MustCompile(`\{[^}]+\}`)
 // requireDescribed requires the description to name the code for the request's operation, if the request has one.
 func requireDescribed(t testing.TB, r *http.Request, code string) {
 	t.Helper()
-	paths, err := description()
+	operations, err := description()
 	require.NoError(t, err)
 	var found *operation
-	at := ""
-	for path, methods := range paths {
-		described, has := methods[strings.ToLower(r.Method)]
-		pattern := "^" + segment.ReplaceAllString(path, "[^/]+") + "$"
-		if has && regexp.MustCompile(pattern).MatchString(r.URL.Path) && (found == nil || path == r.URL.Path) {
-			found, at = &described, path
+	for _, o := range operations[strings.ToLower(r.Method)] {
+		if o.addresses.MatchString(r.URL.Path) && (found == nil || o.path == r.URL.Path) {
+			found = o
 		}
 	}
-	if found == nil || code == string(errcode.NotFound) && !strings.Contains(at, "{") {
+	if found == nil || code == string(errcode.NotFound) && !strings.Contains(found.path, "{") {
 		return // every address is not_found where it isn't mounted
 	}
 	for _, response := range found.Responses {
