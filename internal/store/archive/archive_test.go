@@ -203,7 +203,7 @@ func TestNothingIsWrittenDuringAnImport(t *testing.T) {
 }
 
 // TestImportWaitsForAutovacuum guarantees that an import of PostgreSQL is not refused because the server vacuums a table of the empty store:
-// autovacuum ends what it does only when another session has waited for deadlock_timeout, a second.
+// autovacuum releases a table for another session only after that session has waited for deadlock_timeout, a second.
 func TestImportWaitsForAutovacuum(t *testing.T) {
 	t.Parallel()
 	packed, _ := exported(t)

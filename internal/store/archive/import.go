@@ -78,7 +78,7 @@ func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
 		names := store.Column(allTables, func(table schema.Table) string { return table.Name })
 		for _, text := range []string{
 			"SET LOCAL idle_in_transaction_session_timeout = 0", // the archive may come slowly
-			"SET LOCAL lock_timeout = '3s'",                     // autovacuum gives way after deadlock_timeout, a second
+			"SET LOCAL lock_timeout = '3s'",                     // autovacuum releases a table after deadlock_timeout, a second
 			"LOCK TABLE " + strings.Join(names, ", ") + " IN SHARE ROW EXCLUSIVE MODE",
 		} {
 			if _, err := tx.ExecContext(ctx, text); err != nil {
