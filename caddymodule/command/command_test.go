@@ -163,7 +163,7 @@ func TestCommandsThatDoNotExist(t *testing.T) {
 	for want, args := range map[string][]string{
 		"caddy svc needs one of: org, user, key, wallet, model, provider-key, operator, agent, channel, queue, conversation, migrate": {},
 		`caddy svc has no command "frobnicate"; it has: org, user, key`:                                                               {"frobnicate"},
-		"caddy svc org needs one of: create, list, suspend, resume, set-plan":                                                         {"org"},
+		"caddy svc org needs one of: create, list, suspend, resume, set-plan, set-time-zone":                                          {"org"},
 		`caddy svc org has no command "delete"`:                                                                                       {"org", "delete", "org_1"},
 		"unknown flag: --frob":                                                                                                        {"org", "list", "--frob"},
 		`required flag(s) "name" not set`:                                                                                             {"org", "create"},

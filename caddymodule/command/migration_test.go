@@ -18,6 +18,7 @@ import (
 // workingCommands need a store of this program's version. Together with those of TestCommandsThatMayMigrate and withoutStore they are all.
 var workingCommands = []string{
 	"org create --name Acme", "org list", "org suspend org_1 --reason unpaid", "org resume org_1", "org set-plan org_1 --plan pro",
+	"org set-time-zone org_1 --time-zone UTC",
 	"org show org_1", "user reset-second-factor --org org_1 --email a@b.vn",
 	"operator add --email a@b.vn --role viewer", "operator list", "operator set opr_1", "operator remove opr_1", "operator reset-password opr_1",
 	"operator reset-second-factor opr_1", "operator key list",

@@ -28,6 +28,7 @@ func TestOrgCommands(t *testing.T) {
 	require.Equal(t, suspended, c.json("org", "suspend", "--org", id, "--reason", "unpaid"), "twice is no fault and keeps the time")
 	require.Equal(t, false, c.json("org", "resume", id)["suspended"])
 	require.Equal(t, "pro", c.json("org", "set-plan", id, "--plan", "pro")["plan"])
+	require.Equal(t, "Asia/Seoul", c.json("org", "set-time-zone", id, "--time-zone", "Asia/Seoul")["timeZone"])
 
 	list := c.json("org", "list")["data"].([]any)
 	require.Len(t, list, 2)
@@ -40,6 +41,7 @@ func TestOrgCommands(t *testing.T) {
 	c.refused("name is empty", "org", "create", "--name", " ")
 	c.refused("There is no plan with this name. The configuration has: free, pro.", "org", "create", "--name", "X", "--plan", "gold")
 	c.refused("There is no plan with this name", "org", "set-plan", id, "--plan", "gold")
+	c.refused("There is no time zone with this name", "org", "set-time-zone", id, "--time-zone", "Local")
 	c.refused(`there is no organization "org_x"; `+"`caddy svc org list` shows them", "org", "suspend", "org_x", "--reason", "unpaid")
 	c.refused(`there is no organization "org_x"`, "org", "set-plan", "--org", "org_x", "--plan", "pro")
 	c.refused("caddy svc org suspend takes the id of one org as its argument, or --org", "org", "suspend", "--reason", "unpaid")

@@ -8,7 +8,7 @@ import (
 )
 
 func orgCommand(f *commandFlags) *cobra.Command {
-	return f.noun("org", "Creates, lists, suspends and resumes organizations, and sets their plans", nil,
+	return f.noun("org", "Creates, lists, suspends and resumes organizations, and sets their plans and time zones", nil,
 		operation{
 			Operation: api.CreateOrganization, verb: "create",
 			long:    "Creates an organization with a name that no other has. Without --plan it gets the first plan of the configuration.",
@@ -21,6 +21,10 @@ func orgCommand(f *commandFlags) *cobra.Command {
 		},
 		operation{Operation: api.ResumeOrganization, verb: "resume", ofOrg: true, example: "  $ caddy svc org resume org_…"},
 		operation{Operation: api.SetPlan, verb: "set-plan", ofOrg: true, example: "  $ caddy svc org set-plan org_… --plan pro"},
+		operation{
+			Operation: api.SetTimeZone, verb: "set-time-zone", ofOrg: true,
+			example: "  $ caddy svc org set-time-zone org_… --time-zone Asia/Ho_Chi_Minh",
+		},
 		operation{Operation: api.ReadOrganization, verb: "show", ofOrg: true, example: "  $ caddy svc org show org_…"},
 	)
 }

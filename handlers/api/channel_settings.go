@@ -96,7 +96,7 @@ func (c *AnswerRulesChange) checkHours(rules *store.AnswerRules) error {
 	case rules.TimeZone == "":
 		return handlers.InvalidRequest("timeZone", "timeZone is required with openingHours, like Asia/Ho_Chi_Minh.")
 	default:
-		return handlers.InvalidRequest("timeZone", "There is no time zone with this name. Name it like Asia/Ho_Chi_Minh.")
+		return noSuchZone()
 	}
 }
 

@@ -38,6 +38,8 @@ var (
 	ResumeOrganization = operation(acting(operators("resumeOrganization", "POST /resume", "organizations:write",
 		"End the suspension of an organization")), (*Deps).resumeOrganization)
 	SetPlan     = operation(operators("setPlan", "PUT /plan", "organizations:write", "Move an organization to another plan"), (*Deps).setPlan)
+	SetTimeZone = operation(operators("setTimeZone", "PUT /time-zone", "organizations:write",
+		"Set the zone in which an organization's days and months begin"), (*Deps).setTimeZone)
 	EnableModel = operation(acting(operators("enableModel", "POST /models/enable", "models:write",
 		"Enable a model for an organization")), (*Deps).enableModel)
 	DisableModel = operation(acting(operators("disableModel", "POST /models/disable", "models:write",
@@ -199,6 +201,17 @@ func (d *Deps) setPlan(ctx context.Context, principal *identity.Principal, in *s
 		return nil, err
 	}
 	return d.changed(ctx, principal, d.DB.Organizations.SetPlan(ctx, principal.Actor(), principal.OrgID, in.Body.Plan))
+}
+
+type timeZoneChange struct {
+	TimeZone string `json:"timeZone" minLength:"1" maxLength:"64" doc:"An IANA name, like Asia/Ho_Chi_Minh"`
+}
+
+func (d *Deps) setTimeZone(ctx context.Context, principal *identity.Principal, in *struct{ Body timeZoneChange }) (*customerObject, error) {
+	if err := d.storeTimeZone(ctx, principal, in.Body.TimeZone); err != nil {
+		return nil, err
+	}
+	return d.readOrganization(ctx, principal, nil)
 }
 
 // changed returns the organization after a change that ended with err.

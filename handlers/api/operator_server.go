@@ -34,7 +34,7 @@ const OwnerOfID = "-"
 // operatorOperations are the operations of the operator's interface: the operator's own, and some of the organizations'.
 func operatorOperations() []Operation {
 	return []Operation{
-		CreateOrganization, ListOrganizations, ReadOrganization, SuspendOrganization, ResumeOrganization, SetPlan,
+		CreateOrganization, ListOrganizations, ReadOrganization, SuspendOrganization, ResumeOrganization, SetPlan, SetTimeZone,
 		CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey,
 		ListOrganizationModels, EnableModel, DisableModel,
 		ListChannelStates, ApproveChannel,

@@ -60,7 +60,7 @@ func operatorKey(t *testing.T, db *store.DB, name string, expires *time.Time, sc
 
 // operatorBodies are valid bodies of the operator's operations, by the end of the path.
 var operatorBodies = map[string]string{
-	"/organizations": `{"name":"new"}`, "/suspend": `{"reason":"unpaid"}`, "/resume": `{}`, "/plan": `{"plan":"pro"}`,
+	"/organizations": `{"name":"new"}`, "/suspend": `{"reason":"unpaid"}`, "/resume": `{}`, "/plan": `{"plan":"pro"}`, "/time-zone": `{"timeZone":"Asia/Seoul"}`,
 	"/models/enable": `{"model":"echo/a"}`, "/models/disable": `{"model":"echo/a"}`, "/api-keys": `{}`,
 	"/members": `{"email":"new@example.com","role":"member"}`, "/members/{id}": `{"role":"member"}`,
 	"/wallet/credits": `{"amountMicros":"1","reference":"r"}`, "/wallet/adjustments": `{"amountMicros":"1","reference":"r","reason":"r"}`,

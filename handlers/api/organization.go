@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/hours"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -25,13 +26,14 @@ type OrganizationObject struct {
 	// LowBalanceMicros is the balance below which wallet.low is sent, WaitingMinutes the wait after which conversation.waiting is.
 	LowBalanceMicros string `json:"lowBalanceMicros" doc:"The event wallet.low is told when the live wallet has less; 0: never"`
 	WaitingMinutes   int64  `json:"waitingMinutes"   doc:"The event conversation.waiting is told when a customer has waited so long; 0: never"`
+	TimeZone         string `json:"timeZone"         doc:"The IANA name of the zone in which its days and months begin; UTC in a new organization"`
 }
 
 func showOrganization(o *store.Organization) OrganizationObject {
 	return OrganizationObject{
 		ID: o.ID, Name: o.Name, Plan: o.Plan, Suspended: o.SuspendedAt.Valid, RetentionDays: o.RetentionDays,
 		CreatedAt:        endpoint.Timestamp(o.CreatedAt),
-		LowBalanceMicros: strconv.FormatInt(o.LowBalanceMicros, 10), WaitingMinutes: o.WaitingMinutes,
+		LowBalanceMicros: strconv.FormatInt(o.LowBalanceMicros, 10), WaitingMinutes: o.WaitingMinutes, TimeZone: o.TimeZone,
 	}
 }
 
@@ -41,6 +43,8 @@ type organizationChange struct {
 
 	LowBalanceMicros *string `json:"lowBalanceMicros,omitempty" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"Micros; 0: never"` //nolint:lll // a struct tag can't be broken
 	WaitingMinutes   *int64  `json:"waitingMinutes,omitempty"   minimum:"0" maximum:"10080" doc:"0: never"`
+
+	TimeZone *string `json:"timeZone,omitempty" minLength:"1" maxLength:"64" doc:"An IANA name, like Asia/Ho_Chi_Minh"`
 }
 
 // The operations on the organization.
@@ -48,7 +52,7 @@ var (
 	GetOrganization = operation(members("getOrganization", "GET /organization", noScope,
 		"Get the organization"), (*Deps).getOrganization)
 	UpdateOrganization = operation(administrators("updateOrganization", "PATCH /organization", noScope,
-		"Change for how long conversations are kept, and when people are told"), (*Deps).updateOrganization)
+		"Change the time zone, for how long conversations are kept, and when people are told"), (*Deps).updateOrganization)
 )
 
 var organizationOperations = []Operation{GetOrganization, UpdateOrganization}
@@ -64,6 +68,11 @@ func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principa
 func (d *Deps) updateOrganization(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationChange },
 ) (*OrganizationObject, error) {
+	if zone := in.Body.TimeZone; zone != nil {
+		if err := d.storeTimeZone(ctx, principal, *zone); err != nil {
+			return nil, err
+		}
+	}
 	if days := in.Body.RetentionDays; days != nil {
 		err := d.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {
@@ -78,6 +87,22 @@ func (d *Deps) updateOrganization(
 		return nil, err
 	}
 	return d.getOrganization(ctx, principal, nil)
+}
+
+// storeTimeZone stores the zone of the organization's days and months.
+func (d *Deps) storeTimeZone(ctx context.Context, principal *identity.Principal, zone string) error {
+	if _, err := hours.Zone(zone); err != nil {
+		return noSuchZone()
+	}
+	if err := d.DB.Organizations.SetTimeZone(ctx, principal.Actor(), principal.OrgID, zone); err != nil {
+		return handlers.Internal(fmt.Errorf("setting the time zone: %w", err))
+	}
+	return nil
+}
+
+// noSuchZone returns the error for the name of no time zone.
+func noSuchZone() error {
+	return handlers.InvalidRequest("timeZone", "There is no time zone with this name. Name it like Asia/Ho_Chi_Minh.")
 }
 
 // updateBounds stores the bounds at which a low wallet and a long wait become events.

@@ -416,7 +416,7 @@ func TestOrganization(t *testing.T) {
 	object := o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:member", "")
 	require.Equal(t, map[string]any{
 		"id": "org_1", "name": "org_1", "plan": "free", "suspended": false, "retentionDays": 0., "createdAt": "1970-01-01T00:00:00.001Z",
-		"lowBalanceMicros": "0", "waitingMinutes": 15.,
+		"lowBalanceMicros": "0", "waitingMinutes": 15., "timeZone": "UTC",
 	}, object)
 	for _, days := range []string{"7", "30", "3650", "0"} {
 		changed := o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:administrator", `{"retentionDays":`+days+`,"plan":"pro","name":"x"}`)
@@ -424,6 +424,13 @@ func TestOrganization(t *testing.T) {
 		require.Equal(t, object, changed)
 		require.Equal(t, days, fmt.Sprint(changed["retentionDays"]))
 	}
+	object["timeZone"] = "America/St_Johns"
+	require.Equal(t, object, o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:administrator", `{"timeZone":"America/St_Johns"}`))
+	o.refused(t, errcode.Forbidden, "", http.MethodPatch, "/organization", "user:member", `{"timeZone":"UTC"}`)
+	for _, zone := range []string{"", "Local", "Asia", "UTC+7", "../etc/passwd", strings.Repeat("x", 65)} {
+		o.refused(t, errcode.InvalidRequest, "timeZone", http.MethodPatch, "/organization", "user:owner", `{"retentionDays":7,"timeZone":"`+zone+`"}`)
+	}
+	require.Equal(t, object, o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:member", ""))
 	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{"retentionDays":0}`)
 	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{}`)
 	for _, days := range []string{"-1", "1", "6", "3651", "1.5", `"7"`, "1e30"} {

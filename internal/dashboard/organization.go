@@ -13,8 +13,8 @@ const organizationPath = root + "/organization"
 
 type organizationData struct {
 	Organization *api.OrganizationObject
-	// Edit is shown to administrators.
-	Edit form
+	// Edit and Zone are shown to administrators.
+	Edit, Zone form
 }
 
 var organizationForm = ui.FormOf(
@@ -29,6 +29,11 @@ var organizationForm = ui.FormOf(
 	},
 )
 
+var timeZoneForm = ui.FormOf(
+	api.UpdateOrganization, form{ID: "organization-zone", Submit: "Save"},
+	field{Name: "timeZone", Label: "Time zone", Required: true, Hint: "Such as Asia/Ho_Chi_Minh or Europe/Berlin."},
+)
+
 func organizationPage() page {
 	return page{
 		Path: organizationPath, Template: "organization", Title: "Organization",
@@ -37,9 +42,13 @@ func organizationPage() page {
 			if err != nil {
 				return nil, err
 			}
-			return organizationData{organization, req.Form(organizationForm.Of("", organization))}, nil
+			zone := req.Form(timeZoneForm.Of(organizationPath+"/zone", organization))
+			return organizationData{organization, req.Form(organizationForm.Of("", organization)), zone}, nil
 		},
-		Actions: []action{{Form: "organization-edit", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, organizationForm)}},
+		Actions: []action{
+			{Form: "organization-edit", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, organizationForm)},
+			{Verb: "zone", Form: "organization-zone", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, timeZoneForm)},
+		},
 	}
 }
 

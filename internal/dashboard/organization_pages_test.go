@@ -20,7 +20,7 @@ const (
 	invitedJSON     = `{"id":"usr_2","email":"mai@shop.example","role":"member","state":"invited","createdAt":"2026-11-21T10:00:00.000Z",
 		"link":"https://svc.example/dashboard/welcome#tok_1","linkExpiresAt":"2026-11-28T10:00:00.000Z"}`
 	auditJSON        = `{"id":"aud_1","at":"2026-11-21T10:00:00.000Z","actor":"usr_1","action":"api_key.create","target":"key_1","detail":"Shop"}`
-	organizationJSON = `{"id":"org_1","name":"Shop","plan":"free","suspended":false,"retentionDays":90,"createdAt":"2026-01-01T00:00:00.000Z"}`
+	organizationJSON = `{"id":"org_1","name":"Shop","plan":"free","suspended":false,"retentionDays":90,"timeZone":"Asia/Seoul","createdAt":"2026-01-01T00:00:00.000Z"}`
 	walletJSON       = `{"environment":"live","balanceMicros":"12500000","heldMicros":"1200"}`
 	spendJSON        = `{"environment":"live","from":"2026-11-01","to":"2026-11-30","data":[
 		{"day":"2026-11-01","model":"echo/a","calls":2,"promptTokens":10,"completionTokens":20,"chargedMicros":"3000000"},
@@ -251,6 +251,9 @@ func TestOrganization(t *testing.T) {
 	r.answer("PATCH /organization", http.StatusOK, organizationJSON)
 	requireTo(t, r.submit(t, "/dashboard/organization", url.Values{"retentionDays": {"0"}}), "/dashboard/organization", "organization-edit")
 	require.Equal(t, map[string]any{"retentionDays": 0.0}, r.last(t, http.MethodPatch).body)
+	holds(t, r.see(t, "/dashboard/organization"), "organization-zone-timeZone", "Asia/Seoul")
+	requireTo(t, r.submit(t, "/dashboard/organization/zone", url.Values{"timeZone": {"UTC"}}), "/dashboard/organization", "organization-zone")
+	require.Equal(t, map[string]any{"timeZone": "UTC"}, r.last(t, http.MethodPatch).body)
 	asked := r.count(http.MethodPatch)
 	w := r.submit(t, "/dashboard/organization", url.Values{"retentionDays": {""}})
 	require.Equal(t, http.StatusBadRequest, w.Code)
@@ -264,6 +267,8 @@ func TestOrganization(t *testing.T) {
 	r.is("member")
 	page := r.see(t, "/dashboard/organization")
 	require.NotContains(t, page, "organization-edit")
+	require.NotContains(t, page, "organization-zone")
+	require.Contains(t, page, "<dd>Asia/Seoul</dd>")
 	require.Contains(t, page, "kept for 90 days")
 }
 

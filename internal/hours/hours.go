@@ -49,13 +49,22 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d %s", e.Line+1, 
 // ErrZone means that there is no such time zone.
 var ErrZone = errors.New("there is no such time zone")
 
+// Zone returns the time zone with an IANA name, the same on every machine. It returns [ErrZone] if there is none.
+func Zone(name string) (*time.Location, error) {
+	location, err := time.LoadLocation(name)
+	// Some names are no time zone's: they mean something on some machines only, or something else on each.
+	ofHost := name == "Local" || name == "localtime" || strings.HasPrefix(name, "posix") || strings.HasPrefix(name, "right/")
+	if err != nil || name == "" || ofHost {
+		return nil, ErrZone
+	}
+	return location, nil
+}
+
 // Parse reads opening hours. It returns [ErrZone], or a [*LineError] for the first faulty line.
 func Parse(zone string, lines []string) (*Hours, error) {
-	location, err := time.LoadLocation(zone)
-	// Some names are no time zone's: they mean something on some machines only, or something else on each.
-	ofHost := zone == "Local" || zone == "localtime" || strings.HasPrefix(zone, "posix") || strings.HasPrefix(zone, "right/")
-	if err != nil || zone == "" || ofHost {
-		return nil, ErrZone
+	location, err := Zone(zone)
+	if err != nil {
+		return nil, err
 	}
 	h := &Hours{zone: location}
 	if len(lines) > MostLines {

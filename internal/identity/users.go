@@ -170,7 +170,7 @@ func CreateOrganization(ctx context.Context, db *store.DB, actor, name, plan, ex
 	}
 	organization := store.Organization{
 		ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli(), WaitingMinutes: store.DefaultWaitingMinutes,
-		ExternalID: externalID, FirstPlan: plan,
+		ExternalID: externalID, FirstPlan: plan, TimeZone: store.DefaultTimeZone,
 	}
 	if err := db.Organizations.Create(ctx, actor, organization); err != nil {
 		return store.Organization{}, fmt.Errorf("creating organization %q: %w", name, err)

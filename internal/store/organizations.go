@@ -32,6 +32,8 @@ type Organization struct {
 	FirstPlan string
 	// SuspensionReason says why a suspended organization is suspended. Empty means no reason was given.
 	SuspensionReason string
+	// TimeZone is the IANA name of the zone in which the organization's days and months begin, [DefaultTimeZone] in a new organization.
+	TimeZone string
 }
 
 var organizations = newTable("organizations o", func(o *Organization) []field {
@@ -41,6 +43,9 @@ var organizations = newTable("organizations o", func(o *Organization) []field {
 // DefaultWaitingMinutes is the WaitingMinutes of a new organization.
 const DefaultWaitingMinutes = 15
 
+// DefaultTimeZone is the TimeZone of a new organization.
+const DefaultTimeZone = "UTC"
+
 // Organizations reads and writes organizations.
 type Organizations struct{ db *DB }
 
@@ -49,7 +54,7 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 	return execQueued(ctx, o.db, func(tx Tx) {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
-		organization.FirstPlan = organization.Plan
+		organization.FirstPlan, organization.TimeZone = organization.Plan, DefaultTimeZone
 		organizations.queueInsert(tx, &organization)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,
@@ -186,6 +191,13 @@ func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspe
 func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
 	return execAudited(ctx, o.db, AuditEntry{Actor: actor, Action: "organization.set_plan", Target: id, OrgID: id, Detail: plan},
 		`UPDATE organizations SET plan = $2 WHERE id = $1 RETURNING id`, id, plan)
+}
+
+// SetTimeZone sets the zone of an organization's days and months. It returns [ErrNotFound] for an unknown organization. It doesn't check that the
+// zone exists.
+func (o Organizations) SetTimeZone(ctx context.Context, actor, id, zone string) error {
+	return execAudited(ctx, o.db, AuditEntry{Actor: actor, Action: "organization.set_time_zone", Target: id, OrgID: id, Detail: zone},
+		`UPDATE organizations SET time_zone = $2 WHERE id = $1 RETURNING id`, id, zone)
 }
 
 // Models reads the organization's exceptions: the models it has switched on or off. A model without an entry is

@@ -39,7 +39,7 @@ func TestOrganizations(t *testing.T) {
 		none, err := db.Organizations.All(ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
-		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1, WaitingMinutes: 15, FirstPlan: "free"}
+		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1, WaitingMinutes: 15, FirstPlan: "free", TimeZone: "UTC"}
 		require.NoError(t, db.Organizations.Create(ctx, "cli", one))
 		require.NoError(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_2", Name: "two", Plan: "pro"}))
 		require.ErrorIs(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_3", Name: one.Name}), store.ErrConflict)
@@ -61,7 +61,8 @@ func TestOrganizations(t *testing.T) {
 		require.Equal(t, first, again)
 		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", false, ""))
 		require.NoError(t, db.Organizations.SetPlan(ctx, "cli", "org_1", "pro"))
-		one.Plan = "pro"
+		require.NoError(t, db.Organizations.SetTimeZone(ctx, "cli", "org_1", "Asia/Seoul"))
+		one.Plan, one.TimeZone = "pro", "Asia/Seoul"
 		now, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, one, now)
@@ -70,9 +71,11 @@ func TestOrganizations(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.ErrorIs(t, db.Organizations.SetSuspended(ctx, "cli", "org_none", true, ""), store.ErrNotFound)
 		require.ErrorIs(t, db.Organizations.SetPlan(ctx, "cli", "org_none", "pro"), store.ErrNotFound)
+		require.ErrorIs(t, db.Organizations.SetTimeZone(ctx, "cli", "org_none", "UTC"), store.ErrNotFound)
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "cli organization.suspend org_1",
 			"cli organization.suspend org_1", "cli organization.resume org_1", "cli organization.set_plan org_1",
+			"cli organization.set_time_zone org_1",
 		}, actions(t, db), "what failed is not in the audit log")
 	})
 }

@@ -34,7 +34,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		text   string
 		values []any
 	}{
-		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15, $2, 'free', '', ''), ('org_2', '', '', 0, 1, 0, $3, $3, 0, NULL, '', $2, $2)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15, $2, 'free', '', '', 'UTC'), ('org_2', '', '', 0, 1, 0, $3, $3, 0, NULL, '', $2, $2, $2)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO users (id, org_id, email, role, password, created_at, updated_at, reset_by, reset_at) VALUES ('usr_1', 'org_1', $1, 'owner', 'p', 1, 2, '', 0), ('usr_2', 'org_2', $1, 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
 		{`INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, 'usr_1', 'org_1', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
 		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},

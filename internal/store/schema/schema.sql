@@ -17,7 +17,7 @@
 -- retention_days is for how many days conversations are kept; 0 is until somebody deletes them. low_balance_micros is the balance of the
 -- live wallet below which it runs low, 0 for no bound, and low_balance_since is when it fell below, or 0. waiting_minutes is how long a
 -- customer waits for an answer before people are told; 0 is never. external_id is the operator's own id of the organization, and first_plan the
--- plan that it began with. search_name is the name in small letters without marks.
+-- plan that it began with. search_name is the name in small letters without marks. time_zone is the IANA name of the zone of its days and months.
 CREATE TABLE organizations (
 	id                 TEXT   NOT NULL PRIMARY KEY,
 	name               TEXT   NOT NULL UNIQUE,
@@ -31,7 +31,8 @@ CREATE TABLE organizations (
 	external_id        TEXT   UNIQUE CHECK (external_id <> ''),
 	first_plan         TEXT   NOT NULL DEFAULT '',
 	suspension_reason  TEXT   NOT NULL DEFAULT '',
-	search_name        TEXT   NOT NULL DEFAULT ''
+	search_name        TEXT   NOT NULL DEFAULT '',
+	time_zone          TEXT   NOT NULL DEFAULT 'UTC' CHECK (time_zone <> '')
 ) {table};
 CREATE INDEX organizations_search ON organizations (search_name, id);
 CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
