@@ -120,14 +120,14 @@ func (b *Book) KeepAtMost(bytes int64) { b.keptBytes.Store(bytes) }
 // With Tranches a call without a claim is held once, and one of unknown outcome is voided.
 //
 // A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight], [ErrInsufficientCredits],
-// [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown organization), the refusal of the hold's
-// [Companion], or a wrapped error of the store.
+// [ErrCreditsInTranches], a [BudgetError], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown organization), the refusal of
+// the hold's [Companion], or a wrapped error of the store.
 func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
 	}
 	op := &holdOp{Hold: hold}
-	if hold.With == nil { // otherwise there is a transaction anyway
+	if hold.With == nil && hold.Budgets == nil { // otherwise there is a transaction anyway
 		granted, ride, err := b.tranches.hold(hold)
 		if granted || err != nil {
 			return nil, err
@@ -135,8 +135,8 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 		op.ride = ride
 	}
 	for {
-		if err := b.do(ctx, op, op.ride); err != nil {
-			return nil, fmt.Errorf("hold credits: %w", err)
+		if err := b.doHold(ctx, op); err != nil {
+			return nil, err
 		}
 		switch {
 		case op.finished != "":
@@ -158,11 +158,22 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error) {
 	return func(ctx context.Context) (bool, error) {
 		op.recalls, op.ride = true, b.tranches.returning(op.Wallet)
-		if err := b.do(ctx, op, op.ride); err != nil {
-			return false, fmt.Errorf("hold credits: %w", err)
+		if err := b.doHold(ctx, op); err != nil {
+			return false, err
 		}
 		return op.pending, op.refused
 	}
+}
+
+// doHold has a hold decided and written.
+func (b *Book) doHold(ctx context.Context, op *holdOp) error {
+	if err := b.do(ctx, op, op.ride); err != nil {
+		return fmt.Errorf("hold credits: %w", err)
+	}
+	if op.Budgets != nil {
+		op.Budgets.periods = op.periods
+	}
+	return nil
 }
 
 // do has an operation and its ride decided and written.

@@ -51,6 +51,8 @@ type Hold struct {
 	Rough bool
 	// Claim is the call's Idempotency-Key, or nil. Its lease ends with the hold.
 	Claim *Claim
+	// Budgets is the call's part in the budgets of its organization. Nil means that the organization has none.
+	Budgets *Budgeted
 	// With is an operation for the same transaction. It is applied before the hold and may refuse it. It may be nil.
 	With Companion
 	// Room reports whether the caller has memory for a kept answer of this size. It is called before the answer is read. If it returns false, the
@@ -129,6 +131,8 @@ type Settlement struct {
 	Attempts []Attempt
 	// ReservedMicros is the amount of the call's hold, and the limit of its charge. 0 means that nothing was held.
 	ReservedMicros int64
+	// Budgets is [Hold.Budgets] of the call's hold.
+	Budgets *Budgeted
 	// Void means that nothing is charged, whatever the call costs.
 	Void bool
 	// Claim is the claim of the call's hold, or nil. The transaction of the settlement finishes or releases its key, unless another call has it by

@@ -425,7 +425,7 @@ func TestCheckStopsAtTwenty(t *testing.T) {
 	for i := range 25 {
 		execute(t, db, `INSERT INTO calls SELECT 'call_x' || $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0,
 			4, 0, usage_source, ended_at, 0, price_id, 60, 0, 0, wallet_seq, balance_micros, cache_write_tokens,
-				long_cache_write_tokens, reasoning_tokens, cost_micros FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
+				long_cache_write_tokens, reasoning_tokens, cost_micros, budgets FROM calls WHERE id = 'call_void'`, fmt.Sprintf("%02d", i))
 	}
 	report, err := Check(t.Context(), db)
 	require.NoError(t, err)

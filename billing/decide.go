@@ -20,6 +20,10 @@ type books struct {
 	calls   map[string]callFigures // of ended calls
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
+	// budgets are the budgets that were read, open those among them by their owners that are open, and periods their periods.
+	budgets map[string]*budgetRow
+	open    map[budgetOwner][]*budgetRow
+	periods map[periodKey]*periodRow
 	// corrected are the transactions that postings of the batch correct.
 	corrected map[correctedKey]*corrected
 
@@ -38,6 +42,8 @@ type walletRow struct {
 	read walletState
 	// tranches are read only if the batch needs them.
 	tranches []*trancheRow
+	// periods is the number of the newest period of the wallet's budgets. It is read only if the batch needs it.
+	periods int64
 }
 
 type walletState struct {
@@ -74,6 +80,7 @@ type holdRow struct {
 	wallet    WalletID
 	amount    int64
 	expiresAt int64
+	budgets   string // the names of the periods in which the amount is reserved
 	// stored means that the hold was read, open that it exists after the batch. renewed means that the batch has ended it and held
 	// the call again.
 	stored, open, renewed bool
@@ -94,6 +101,7 @@ type callRow struct {
 	endedAt  int64
 	// seq and balance belong to the charge. Both are 0 if nothing was charged.
 	seq, balance int64
+	budgets      string // the names of the periods in which the charge is counted
 }
 
 // entryKey identifies a ledger transaction, so that it happens only once.
@@ -143,7 +151,8 @@ func (b *books) hold(h Hold) (finished string, err error) {
 	if known := b.holds[h.CallID]; known != nil && known.open {
 		return "", repeats(h, known.wallet, known.amount)
 	}
-	if err := b.reserve(h); err != nil {
+	periods, err := b.reserve(h)
+	if err != nil {
 		return "", err
 	}
 	row := b.holds[h.CallID]
@@ -151,28 +160,36 @@ func (b *books) hold(h Hold) (finished string, err error) {
 		row = &holdRow{id: h.CallID}
 		b.holds[h.CallID] = row
 	}
-	row.wallet, row.amount, row.expiresAt, row.open, row.renewed = h.Wallet, h.AmountMicros, b.end(h), true, row.stored
+	row.wallet, row.amount, row.budgets, row.expiresAt = h.Wallet, h.AmountMicros, periods, b.end(h)
+	row.open, row.renewed = true, row.stored
 	return "", nil
 }
 
 // end returns the time at which a hold that is made now expires.
 func (b *books) end(h Hold) int64 { return b.now + max(1, h.ExpiresIn.Milliseconds()) }
 
-// reserve reserves a hold's amount in the free balance.
-func (b *books) reserve(h Hold) error {
+// reserve reserves a hold's amount in the free balance and in the budgets that count the call. It returns the names of their periods.
+func (b *books) reserve(h Hold) (names string, err error) {
 	if _, ended := b.calls[h.CallID]; ended {
-		return ErrCallEnded
+		return "", ErrCallEnded
 	}
 	wallet := b.wallets[h.Wallet]
 	if h.AmountMicros > 0 && (wallet == nil || wallet.free() < h.AmountMicros) {
-		return ErrInsufficientCredits
+		return "", ErrInsufficientCredits
 	}
 	if wallet == nil {
 		// No lock was taken, so another transaction could claim the same key.
-		return fmt.Errorf("organization %q: %w", h.Wallet.OrgID, store.ErrNotFound)
+		return "", fmt.Errorf("organization %q: %w", h.Wallet.OrgID, store.ErrNotFound)
+	}
+	if h.Budgets != nil && h.AmountMicros > 0 {
+		periods, err := b.admit(h)
+		if err != nil {
+			return "", err
+		}
+		names = b.reserveIn(periods, h.AmountMicros)
 	}
 	wallet.held += h.AmountMicros
-	return nil
+	return names, nil
 }
 
 // repeats decides a hold of a call that already has one. The same hold, sent again after its connection broke during the commit, succeeds.
@@ -217,13 +234,17 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	if wallet == nil {
 		row.reserved = 0 // nothing can have been reserved
 	} else {
-		tranche, released := b.release(op, wallet, claim, first)
+		tranche, budgets, released := b.release(op, wallet, claim, first)
 		if !s.Void && !lost && !claim.lostBy(s.Call.ID) {
 			paid = min(cost, s.ReservedMicros, wallet.free())
+			if budgets != "" {
+				paid = min(paid, b.payable(s.Call.Wallet, budgets, released))
+			}
 		}
 		if paid > 0 {
-			row.balance = wallet.balance - paid
+			row.balance, row.budgets = wallet.balance-paid, budgets
 			row.seq, row.endedAt = wallet.move(row.balance, b.now)
+			b.count(s.Call.Wallet, budgets, paid, row.seq)
 		}
 		restore(op.ride, wallet, tranche, released-paid)
 	}
@@ -236,30 +257,34 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 	return row.settled, nil
 }
 
-// release ends the reservation of a call in its key, its hold or its tranche. For a call that is held from a tranche it returns the tranche and
-// the amount that was released from it. It returns nothing if the tranche has ended, if first is false, because another settlement, of unknown
-// outcome, may have released the call's part, and for all other calls.
-func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, released int64) {
+// release ends the reservation of a call in its key, its hold or its tranche, and returns the amount that was released. budgets are the names of
+// the periods of its hold. tranche is the tranche from which the call is held, if it is. It is nil if the tranche has ended, and if first is
+// false, because another settlement, of unknown outcome, may have released the call's part. In these cases nothing is released.
+func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first bool) (tranche *trancheRow, budgets string, released int64) {
+	if op.Budgets != nil {
+		budgets = op.Budgets.periods
+	}
 	switch {
 	case op.ride != nil:
 		tranche = wallet.tranche(op.ride.tranche.id)
 		if tranche == nil || !first {
-			return nil, 0
+			return nil, budgets, 0
 		}
 		released = min(op.ride.grant.micros, tranche.left)
 		tranche.left -= released
 		wallet.held -= released
 	case op.Claim != nil:
-		if claim.callID == op.Call.ID {
-			wallet.held -= claim.reserved
-			claim.reserved = 0
+		if claim.callID == op.Call.ID && claim.reserved > 0 {
+			budgets, released = claim.budgets, claim.reserved
+			b.change(op.Call.Wallet, budgets, -released)
+			claim.reserved, claim.budgets = 0, ""
 		}
 	default:
-		if hold := b.holds[op.Call.ID]; hold != nil && hold.wallet == op.Call.Wallet {
-			b.drop(hold)
+		if hold := b.holds[op.Call.ID]; hold != nil && hold.wallet == op.Call.Wallet && b.drop(hold) {
+			budgets, released = hold.budgets, hold.amount
 		}
 	}
-	return tranche, released
+	return tranche, budgets, released
 }
 
 // drop ends the hold of a call if it is open and its wallet is locked. It reports whether it did.
@@ -268,7 +293,7 @@ func (b *books) drop(hold *holdRow) (dropped bool) {
 		return false
 	}
 	hold.open = false
-	b.wallets[hold.wallet].held -= hold.amount
+	b.change(hold.wallet, hold.budgets, -hold.amount)
 	return true
 }
 
@@ -401,9 +426,10 @@ type claimState struct {
 	callID      string
 	fingerprint [32]byte
 	done        bool
-	reserved    int64 // micros, while its call runs
-	kept        int64 // bytes of the answer, when it is done
-	until       int64 // last moment at which the claim counts
+	reserved    int64  // micros, while its call runs
+	budgets     string // the names of the periods in which they are reserved
+	kept        int64  // bytes of the answer, when it is done
+	until       int64  // last moment at which the claim counts
 }
 
 func (s *claimState) exists() bool { return s.callID != "" }
@@ -436,11 +462,12 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 		}
 		return "", ErrKeyInFlight
 	}
-	if err := b.reserve(h); err != nil {
+	periods, err := b.reserve(h)
+	if err != nil {
 		return "", err
 	}
 	claim.claimState = claimState{
-		callID: h.CallID, fingerprint: h.Claim.Fingerprint, reserved: h.AmountMicros, until: b.end(h),
+		callID: h.CallID, fingerprint: h.Claim.Fingerprint, reserved: h.AmountMicros, budgets: periods, until: b.end(h),
 	}
 	return "", nil
 }
@@ -459,7 +486,7 @@ func (b *books) clear(wallet *walletRow, claim *claimRow) (cleared bool) {
 
 // free ends a claim with its reservation and its kept answer. Its call can't be charged once another has the key.
 func (b *books) free(wallet *walletRow, claim *claimRow) {
-	wallet.held -= claim.reserved
+	b.change(claim.key.wallet, claim.budgets, -claim.reserved)
 	wallet.kept -= claim.kept
 	claim.claimState, claim.response = claimState{}, nil
 }

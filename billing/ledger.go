@@ -27,6 +27,7 @@ type (
 
 		// finished is the finished call with the same key and content. If it is set, nothing was held.
 		finished string
+		periods  string // the names of the periods in which the amount was reserved
 		pending  bool
 		refused  error
 	}
@@ -210,6 +211,9 @@ type batch struct {
 	held, ended []callKey
 	// running are claims that may be in progress. finished are claims that may belong to a call that has ended.
 	running, finished []claimKey
+	// owners are the owners of the budgets that count a hold. periods are the periods of the holds of settled calls.
+	owners  []budgetOwner
+	periods []periodKey
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
 	posts   []*postOp
@@ -233,6 +237,7 @@ func (b *batch) add(op store.Op) error {
 			key := claimKey{op.Wallet, op.Claim.KeyHash}
 			b.made, b.running, b.finished = append(b.made, op.Wallet), append(b.running, key), append(b.finished, key)
 		}
+		b.owners = append(b.owners, op.Budgets.owners(op.Wallet)...)
 		if replaced, _, _ := ruling(op.With); replaced != "" {
 			b.held = append(b.held, callKey{op.Wallet, replaced})
 		}
@@ -244,6 +249,9 @@ func (b *batch) add(op store.Op) error {
 			return nil
 		}
 		b.wallets = append(b.wallets, op.Call.Wallet)
+		if op.Budgets != nil {
+			b.periods = slices.AppendSeq(b.periods, periodKeys(op.Call.Wallet, op.Budgets.periods))
+		}
 		switch {
 		case op.ride != nil:
 			b.tranched = append(b.tranched, op.Call.Wallet)
@@ -322,6 +330,9 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	if err := b.readLate(ctx, tx, books); err != nil {
 		return nil, err
 	}
+	if err := readNamed(ctx, tx, books); err != nil {
+		return nil, err
+	}
 	books.now = tx.Now() // last, because PostgreSQL sends its clock with the first answer
 	return books, nil
 }
@@ -334,6 +345,8 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	queueClaims(tx, false, b.running, books)
 	queueClaims(tx, true, b.finished, books)
 	queueEnded(tx, b.ended, books)
+	queueBudgets(tx, b.owners, books)
+	queuePeriods(tx, b.periods, books)
 	for _, op := range b.posts {
 		queuePosted(tx, op.posting, books)
 	}
@@ -442,6 +455,7 @@ func (b *batch) decide(books *books, op store.Op) {
 			op.pending = books.recall(op.Wallet, op.AmountMicros, op.ride)
 		}
 		op.finished, op.refused = books.hold(op.Hold)
+		op.periods = books.reservedIn(op.Hold)
 		if !op.recalls {
 			books.carry(op.ride, op.refused)
 		}

@@ -45,7 +45,7 @@ func TestRetentionDeletesFreeCalls(t *testing.T) {
 		for i := range old {
 			execute(t, db, `INSERT INTO calls SELECT $1, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, 0, 0, 0,
 				usage_source, ended_at + $2, duration_ms, price_id, 60, 0, 0, wallet_seq, balance_micros, cache_write_tokens,
-				long_cache_write_tokens, reasoning_tokens, cost_micros FROM calls WHERE id = 'call_void'`,
+				long_cache_write_tokens, reasoning_tokens, cost_micros, budgets FROM calls WHERE id = 'call_void'`,
 				fmt.Sprintf("call_free%d", i), int64(i))
 		}
 		all := count(t, db, `SELECT count(*) FROM calls`)

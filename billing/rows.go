@@ -12,8 +12,8 @@ import (
 var (
 	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
 		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
-	selectHolds = listSizes.Statement(`WITH wanted (org_id, env, id) AS ({list}) SELECT h.id, h.org_id, h.env, amount_micros, expires_at
-		FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, 3, 0)
+	selectHolds = listSizes.Statement(`WITH wanted (org_id, env, id) AS ({list}) SELECT h.id, h.org_id, h.env, amount_micros, expires_at,
+			budgets FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, 3, 0)
 	selectEnded = listSizes.Statement(`SELECT id, org_id, env, charged_micros, shortfall_micros FROM calls WHERE id IN {list}`, 1, 0)
 )
 
@@ -56,7 +56,7 @@ func queueHolds(tx store.Tx, keys []callKey, books *books) {
 	arguments := func(values []any, key callKey) []any { return append(listWallet(values, key.wallet), key.id) }
 	store.QueueListed(tx, listSizes, selectHolds, "", keys, arguments, func(row store.Row) error {
 		hold := &holdRow{stored: true, open: true}
-		err := row.Scan(&hold.id, &hold.wallet.OrgID, &hold.wallet.Env, &hold.amount, &hold.expiresAt)
+		err := row.Scan(&hold.id, &hold.wallet.OrgID, &hold.wallet.Env, &hold.amount, &hold.expiresAt, &hold.budgets)
 		books.holds[hold.id] = hold
 		return err
 	})
@@ -105,12 +105,12 @@ func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
 var listSizes = store.ListSizes{64, 16, 8, 4, 3, 2, 1}
 
 var (
-	insertHolds   = listSizes.Statement(`INSERT INTO holds (org_id, env, id, amount_micros, expires_at) {list}`, 5, 0)
+	insertHolds   = listSizes.Statement(`INSERT INTO holds (org_id, env, id, amount_micros, expires_at, budgets) {list}`, 6, 0)
 	deleteHolds   = listSizes.Statement(`DELETE FROM holds WHERE (org_id, env, id) IN ({list})`, 3, 0)
 	insertEntries = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, wallet_seq, kind, account, ref, reason, amount_micros,
 		balance_micros, created_at, audit_id, corrects) {list}`, 13, 0)
-	insertCalls    = listSizes.Statement(insertCall, 26, 0)
-	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 26, 0)
+	insertCalls    = listSizes.Statement(insertCall, 27, 0)
+	insertRecords  = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 27, 0)
 	insertAttempts = listSizes.Statement(`INSERT INTO attempts (org_id, call_id, number, provider, upstream_model, failure, prompt_tokens,
 		completion_tokens, cost_micros) {list} ON CONFLICT (call_id, number) DO NOTHING`, 9, 0)
 )
@@ -118,7 +118,8 @@ var (
 const (
 	insertCall = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
 		completion_tokens, cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros,
-		wallet_seq, balance_micros, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, cost_micros) {list}`
+		wallet_seq, balance_micros, cache_write_tokens, long_cache_write_tokens, reasoning_tokens, cost_micros, budgets)
+		{list}`
 	insertPrice = `INSERT INTO prices (id, model, provider, upstream_model, answering_model, input_micros, output_micros, cached_input_micros,
 		cache_write_micros, long_cache_write_micros, tiers, vendor_price) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT DO NOTHING`
@@ -133,6 +134,7 @@ const (
 // write queues the decisions of the batch. Inserts need no count, because they write all of their rows or fail.
 func (b *books) write(tx store.Tx) {
 	b.writeWallets(tx)
+	b.writePeriods(tx)
 	b.writeHolds(tx)
 	b.writeTranches(tx)
 	b.writeClaims(tx)
@@ -185,21 +187,24 @@ func (b *books) writeHolds(tx store.Tx) {
 		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id)
 	})
 	store.QueueList(tx, listSizes, insertHolds, false, began, func(values []any, h *holdRow) []any {
-		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id, h.amount, h.expiresAt)
+		return append(values, h.wallet.OrgID, string(h.wallet.Env), h.id, h.amount, h.expiresAt, h.budgets)
 	})
 }
 
 func (b *books) writeCalls(tx store.Tx, insert store.ListStatement, calls []callRow) {
 	store.QueueList(tx, listSizes, insert, false, calls, func(values []any, c callRow) []any {
-		var seq, balance any
+		var seq, balance, budgets any
 		if c.seq > 0 {
 			seq, balance = c.seq, c.balance
+		}
+		if c.budgets != "" {
+			budgets = c.budgets
 		}
 		call, usage := &c.Call, &c.Call.Usage
 		return append(values, call.ID, call.RequestID, call.Wallet.OrgID, string(call.Wallet.Env), call.KeyID, call.Model, call.Provider, call.BYOK,
 			call.Stream, call.Outcome, usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens, string(call.UsageSource), c.endedAt,
 			max(0, call.DurationMS), orNull(c.priceID), c.reserved, c.settled.ChargedMicros, c.settled.ShortfallMicros, seq, balance,
-			orNull(usage.CacheWriteTokens), orNull(usage.LongCacheWriteTokens), orNull(usage.ReasoningTokens), c.cost)
+			orNull(usage.CacheWriteTokens), orNull(usage.LongCacheWriteTokens), orNull(usage.ReasoningTokens), c.cost, budgets)
 	})
 	var attempts []attemptRow
 	for i := range calls {
@@ -232,13 +237,13 @@ func orNull(number int64) any {
 
 var (
 	selectRunning = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
-		SELECT i, fingerprint, call_id, reserved_micros, expires_at FROM wanted CROSS JOIN running_keys k`+isWanted, wantedTypes...)
+		SELECT i, fingerprint, call_id, reserved_micros, expires_at, budgets FROM wanted CROSS JOIN running_keys k`+isWanted, wantedTypes...)
 	selectFinished = listSizes.Rows(`WITH wanted (i, org_id, env, key_hash) AS ({list})
-		SELECT i, fingerprint, call_id, kept_bytes, until FROM wanted CROSS JOIN idempotency_keys k`+isWanted, wantedTypes...)
+		SELECT i, fingerprint, call_id, kept_bytes, until, '' FROM wanted CROSS JOIN idempotency_keys k`+isWanted, wantedTypes...)
 	wantedTypes = []string{"bigint", "text", "text", "bytea"}
 
-	insertRunning = listSizes.Statement(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at)
-		{list}`, 7, 0)
+	insertRunning = listSizes.Statement(`INSERT INTO running_keys (org_id, env, key_hash, fingerprint, call_id, reserved_micros, expires_at, budgets)
+		{list}`, 8, 0)
 	insertFinished = listSizes.Statement(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, call_id, kept_bytes, until) {list}`,
 		7, 0)
 	insertAnswers = listSizes.Statement(`INSERT INTO kept_answers (org_id, env, call_id, response) {list}`, 4, 0)
@@ -278,7 +283,7 @@ func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 		}
 		var i int
 		var fingerprint []byte
-		if err := row.Scan(&i, &fingerprint, &claim.callID, amount, &claim.until); err != nil {
+		if err := row.Scan(&i, &fingerprint, &claim.callID, amount, &claim.until, &claim.budgets); err != nil {
 			return err
 		}
 		copy(claim.fingerprint[:], fingerprint)
@@ -314,7 +319,9 @@ func (b *books) writeClaims(tx store.Tx) {
 	row := func(values []any, c *claimRow, amount int64) []any {
 		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.key.hash[:], c.fingerprint[:], c.callID, amount, c.until)
 	}
-	store.QueueList(tx, listSizes, insertRunning, false, running, func(values []any, c *claimRow) []any { return row(values, c, c.reserved) })
+	store.QueueList(tx, listSizes, insertRunning, false, running, func(values []any, c *claimRow) []any {
+		return append(row(values, c, c.reserved), c.budgets)
+	})
 	store.QueueList(tx, listSizes, insertFinished, false, finished, func(values []any, c *claimRow) []any { return row(values, c, c.kept) })
 	store.QueueList(tx, listSizes, insertAnswers, false, kept, func(values []any, c *claimRow) []any {
 		return append(values, c.key.wallet.OrgID, string(c.key.wallet.Env), c.callID, c.response)

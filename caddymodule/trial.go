@@ -44,7 +44,7 @@ func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, qu
 	}
 	result, err = app.runtime.calls.Call(ctx, &gateway.Request{
 		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: max(trialTokens, asked.LeastMaxTokens),
-		Messages: []providers.Message{{Role: "user", Content: providers.Quote(question)}},
+		Messages: []providers.Message{{Role: "user", Content: providers.Quote(question)}}, BudgetVersion: 1, // its budgets are looked for
 	}, nil)
 	return result, app.explainTrial(err, asked)
 }

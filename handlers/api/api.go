@@ -156,6 +156,7 @@ func (d *Deps) Operator(ctx context.Context, by identity.Principal, orgID string
 		return nil, handlers.Internal(fmt.Errorf("reading organization %s: %w", orgID, err))
 	}
 	by.OrgID, by.Plan, by.Suspended, by.HasOrgModels = orgID, organization.Plan, organization.SuspendedAt.Valid, true
+	by.BudgetVersion = organization.BudgetVersion
 	return &by, nil
 }
 

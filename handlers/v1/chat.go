@@ -85,8 +85,8 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = h.Answer(w, r, &gateway.Request{
 		RequestID: handlers.RequestIDFrom(r.Context()), OrgID: principal.OrgID, KeyID: principal.KeyID, Env: principal.Env,
-		AllModels: !principal.HasOrgModels,
-		Model:     chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
+		AllModels: !principal.HasOrgModels, BudgetVersion: principal.BudgetVersion,
+		Model: chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
 		MaxTokens: chat.MaxTokens, Stop: chat.Stop, Stream: chat.Stream,
 		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"), IdempotencyKey: key, Sent: release,
 	})
@@ -184,6 +184,7 @@ var outcomeCodes = map[gateway.Outcome]errcode.Code{
 	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,
 	gateway.OutcomeContextTooLong:      errcode.ContextTooLong,
 	gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits,
+	gateway.OutcomeBudgetExceeded:      errcode.PlanLimitExceeded,
 	gateway.OutcomeTooManyCalls:        errcode.RateLimited,
 	gateway.OutcomeProviderBusy:        errcode.ProviderOverloaded,
 	gateway.OutcomeKeyReused:           errcode.IdempotencyKeyReused,

@@ -28,6 +28,7 @@ const Life = 24 * time.Hour
 // The codes. A code that is also an error of the contract has the contract's name.
 const (
 	InsufficientCredits  = string(errcode.InsufficientCredits)
+	BudgetExceeded       = string(errcode.PlanLimitExceeded)
 	Suspended            = string(errcode.OrganizationSuspended)
 	NeedsReauth          = string(errcode.ChannelNeedsReauth)
 	UnsupportedModel     = string(errcode.UnsupportedModel)
@@ -74,6 +75,10 @@ var All = map[string]Reason{
 	InsufficientCredits: {
 		Ends:         WithCause,
 		Conversation: "The wallet can't pay for an answer. Answers resume by themselves when it is topped up.",
+	},
+	BudgetExceeded: {
+		Ends:         WithCause,
+		Conversation: "A budget has too little left for an answer. Answers resume by themselves when it begins again or is raised.",
 	},
 	Suspended: {
 		Ends:         WithCause,

@@ -126,6 +126,8 @@ type call struct {
 	// claim is the request's Idempotency-Key, or nil. claimed reports that the store has given it to this call.
 	claim   *billing.Claim
 	claimed bool
+	// budgets is the call's part in its organization's budgets, or nil.
+	budgets *billing.Budgeted
 	// held is the amount of the open hold. 0 means that nothing is held.
 	held int64
 	// prepared means that prepare succeeded without an earlier answer. From then on the call gets a row, whatever its end.

@@ -131,6 +131,12 @@ func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) 
 	return wallet.BalanceMicros - wallet.HeldMicros, nil
 }
 
+// BudgetRoom returns the largest amount that the budgets of an assistant and of its organization let it spend, in micros. Without a budget it is
+// the largest number. The error is one of reading.
+func (g *Gateway) BudgetRoom(ctx context.Context, orgID, agentID string, env store.Env) (int64, error) {
+	return g.Book.BudgetRoom(ctx, billing.WalletID{OrgID: orgID, Env: env}, &billing.Budgeted{AgentID: agentID})
+}
+
 // Detached returns the number of calls that go on without their client.
 func (g *Gateway) Detached() int { return g.drains.count(placeOwner{}) }
 

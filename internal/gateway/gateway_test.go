@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -509,6 +510,53 @@ func TestWallet(t *testing.T) {
 			}
 			requireFailure(t, err, test.outcome)
 			require.Empty(t, f.script.seen(), "no vendor is called without a hold")
+		})
+	}
+}
+
+// TestBudget: a call that a budget has too little left for is refused for good before a vendor is called, with the budget's name, limit and end.
+// Only a count shows that some calls fit. The assistant's budget is nothing to other calls.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit   int64
+		agent   string
+		outcome gateway.Outcome
+	}{
+		"enough by bytes":       {limit: 235, agent: "agt_1", outcome: gateway.OutcomeCompleted},
+		"enough only by tokens": {limit: 226, agent: "agt_1", outcome: gateway.OutcomeCompleted},
+		"not enough":            {limit: 225, agent: "agt_1", outcome: gateway.OutcomeBudgetExceeded},
+		"nothing":               {limit: 0, agent: "agt_1", outcome: gateway.OutcomeBudgetExceeded},
+		"another's":             {limit: 0, outcome: gateway.OutcomeCompleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(1, 1, 0)}})
+			require.NoError(t, f.db.Agents.Create(t.Context(), "test", store.Agent{ID: "agt_1", OrgID: org, Name: "a", Model: modelID}))
+			_, err := f.book.CreateBudget(t.Context(), "test", billing.Budget{
+				Wallet: wallet(), Owner: billing.OwnerAssistant, OwnerID: "agt_1", Name: "Support", Period: billing.PeriodDay, LimitMicros: test.limit,
+			})
+			require.NoError(t, err)
+			_, err = f.Call(t.Context(), request(func(r *gateway.Request) { r.AgentID, r.BudgetVersion = test.agent, 1 }), nil)
+			room, roomErr := f.BudgetRoom(t.Context(), org, "agt_1", store.Live)
+			require.NoError(t, roomErr)
+			if test.outcome == gateway.OutcomeCompleted {
+				require.NoError(t, err)
+				spent := f.spent(t)
+				if test.agent == "" {
+					spent = 0
+				}
+				require.Equal(t, test.limit-spent, room)
+				return
+			}
+			failed := requireFailure(t, err, test.outcome)
+			require.True(t, failed.NoRetry)
+			require.Zero(t, failed.RetryAfter)
+			require.Contains(t, failed.Message, fmt.Sprintf(`The budget "Support" has too little left for this call: 0 of %d micros are spent`, test.limit))
+			require.Contains(t, failed.Message, "It ends at 20")
+			require.Equal(t, test.limit, room)
+			require.Empty(t, f.script.seen(), "no vendor is called without a hold")
+			require.Zero(t, f.spent(t))
 		})
 	}
 }

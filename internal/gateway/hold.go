@@ -31,15 +31,15 @@ const (
 var errStoreSlow = errors.New("the store took longer than 5 s")
 
 // hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. If the key's call is complete
-// it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so a wallet that can't carry it gets a second
-// try with counted tokens.
+// it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so a wallet or a budget that can't carry it
+// gets a second try with counted tokens.
 func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 	until := time.Now().Add(duplicateWait)
 	for {
 		replay, err := c.reserve(ctx)
 		switch {
-		case errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0:
-			err = c.countAffordable(ctx)
+		case isShort(err) && c.prompt.counted == 0:
+			err = c.countAffordable(ctx, err)
 		case errors.Is(err, billing.ErrKeyInFlight):
 			err = c.awaitFirst(ctx, until)
 		default:
@@ -49,6 +49,12 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 			return nil, err
 		}
 	}
+}
+
+// isShort reports whether a hold was refused because the wallet or a budget has too little left.
+func isShort(err error) bool {
+	_, budget := errors.AsType[*billing.BudgetError](err)
+	return budget || errors.Is(err, billing.ErrInsufficientCredits)
 }
 
 // reserve holds the price of the current bounds.
@@ -66,8 +72,11 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
+	if c.req.BudgetVersion > 0 && amount > 0 {
+		c.budgets = &billing.Budgeted{KeyID: c.req.KeyID, AgentID: c.req.AgentID, Version: c.req.BudgetVersion}
+	}
 	hold := billing.Hold{
-		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
+		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount, Budgets: c.budgets,
 		ExpiresIn: c.holdLife(), Claim: c.claim, Rough: c.prompt.counted == 0,
 	}
 	if c.claim != nil && c.req.Room != nil { // twice, because a kept answer is encoded before it is sent
@@ -92,7 +101,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	return replay, nil
 }
 
-// beginTurn holds in the transaction that begins the turn. The turn begins even if the wallet has too few credits.
+// beginTurn holds in the transaction that begins the turn. The turn begins even if the wallet or a budget has too little left.
 func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 	var commit Commit
 	var short error
@@ -100,7 +109,7 @@ func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 		commit = func(ctx context.Context, step billing.Companion) error {
 			hold.With = step
 			_, err := c.Book.Hold(ctx, hold)
-			if errors.Is(err, billing.ErrInsufficientCredits) || errors.Is(err, billing.ErrCreditsInTranches) {
+			if isShort(err) || errors.Is(err, billing.ErrCreditsInTranches) {
 				short, err = err, nil
 			}
 			return err
@@ -120,9 +129,9 @@ func (c *call) reservedOutput() int64 {
 	return c.upstream.MaxTokens
 }
 
-// countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops at the number of tokens that the
-// wallet can pay, so that an empty wallet costs no work. The error is then [billing.ErrInsufficientCredits].
-func (c *call) countAffordable(ctx context.Context) error {
+// countAffordable counts the prompt for a wallet or a budget that can't carry its bytes, which short says. The count stops at the number of tokens
+// that they can pay, so that an empty wallet costs no work. The error is then short.
+func (c *call) countAffordable(ctx context.Context, short error) error {
 	free, err := c.spendable(ctx)
 	if err != nil {
 		return err
@@ -133,20 +142,25 @@ func (c *call) countAffordable(ctx context.Context) error {
 	})
 	affordable := int64(tooMany) - 1 // below 0 if the wallet can't even pay for the answer
 	if affordable < overheadPerPrompt {
-		return billing.ErrInsufficientCredits
+		return short
 	}
 	tokens, err := c.prompt.count(ctx, affordable)
 	if err == nil && tokens > affordable {
-		err = billing.ErrInsufficientCredits
+		err = short
 	}
 	return err
 }
 
-// spendable returns the largest amount that the call's wallet can spend, in micros.
+// spendable returns the largest amount that the call's wallet and budgets can spend, in micros.
 func (c *call) spendable(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	return c.Book.Spendable(ctx, c.wallet())
+	free, err := c.Book.Spendable(ctx, c.wallet())
+	if err != nil || c.budgets == nil {
+		return free, err
+	}
+	room, err := c.Book.BudgetRoom(ctx, c.wallet(), c.budgets)
+	return min(free, room), err
 }
 
 // awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] if it still runs at the given

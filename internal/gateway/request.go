@@ -23,6 +23,10 @@ type Request struct {
 
 	// AllModels means that the organization has no exceptions from the catalog, so they need not be read.
 	AllModels bool
+	// AgentID is the assistant that the call is for. It may be empty. BudgetVersion is the organization's when the call began: 0 means that it has
+	// no budgets, so they need not be read.
+	AgentID       string
+	BudgetVersion int64
 
 	// Model is the public id.
 	Model       string
@@ -138,6 +142,8 @@ const (
 	OutcomeContextTooLong Outcome = Outcome(errcode.ContextTooLong)
 	// OutcomeInsufficientCredits means that the wallet can't carry the hold.
 	OutcomeInsufficientCredits Outcome = Outcome(errcode.InsufficientCredits)
+	// OutcomeBudgetExceeded means that a budget has too little left for the hold.
+	OutcomeBudgetExceeded Outcome = Outcome(errcode.PlanLimitExceeded)
 	// OutcomeTooManyCalls means that the organization runs as many calls in this process as are allowed.
 	OutcomeTooManyCalls Outcome = "too_many_calls"
 	// OutcomeProviderBusy means that as many calls to the provider run in this process as are allowed.
@@ -203,6 +209,9 @@ func (c *call) failure(ctx context.Context, err error) *Failure {
 	}
 	if !c.upstreamAt.IsZero() {
 		return c.vendorFailure(err)
+	}
+	if budget, ok := errors.AsType[*billing.BudgetError](err); ok {
+		return final(OutcomeBudgetExceeded, "", budget.Error())
 	}
 	f := &Failure{Outcome: OutcomeInternalError, Cause: err}
 	switch {

@@ -148,7 +148,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 
 // settlement returns the end of the call, without the decision on its key.
 func (c *call) settlement(record billing.Call) billing.Settlement {
-	s := billing.Settlement{Call: record, ReservedMicros: c.held, Attempts: c.tries.failed, VendorPrice: c.vendorPrice()}
+	s := billing.Settlement{Call: record, ReservedMicros: c.held, Budgets: c.budgets, Attempts: c.tries.failed, VendorPrice: c.vendorPrice()}
 	if !c.req.BYOK {
 		s.Price = *c.price
 	}

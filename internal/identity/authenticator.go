@@ -76,6 +76,8 @@ type Principal struct {
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
+	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
+	BudgetVersion int64
 	// Permit is set when the request was counted with the look-up of its key.
 	Permit store.Permit
 }
@@ -141,8 +143,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		Plan:         record.Plan,
 		Suspended:    record.SuspendedAt.Valid,
 		Scopes:       storedScopes(record.Scopes),
-		HasOrgModels: record.HasOrgModels,
-		Permit:       record.Permit,
+		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
+		Permit: record.Permit,
 	}, nil
 }
 

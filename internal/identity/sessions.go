@@ -318,7 +318,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 		Plan:      record.Plan,
 		Suspended: record.SuspendedAt.Valid, SuspensionReason: record.SuspensionReason,
 		Scopes:       role.scopes(),
-		HasOrgModels: record.HasOrgModels,
+		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
 	}, nil
 }
 

@@ -16,7 +16,8 @@ type StandingTurn struct {
 	TurnID, OrgID, ConversationID, ChannelID string
 	Code                                     string        // why it stands
 	Age, Stood                               time.Duration // since it was made, and since it began to stand
-	BalanceMicros                            *int64        // the wallet's free balance at the refusal; nil for other codes
+	BalanceMicros                            *int64        // the wallet's free balance, or the room of budgets, at the refusal; nil for other codes
+	AgentID                                  string        // the assistant whose turn it is; may be empty
 	Suspended                                bool          // whether the organization is suspended now
 	HasAgent                                 bool          // whether the channel has an agent now
 	ChannelState                             string        // the channel's state now; "" when it was deleted
@@ -24,9 +25,9 @@ type StandingTurn struct {
 
 const (
 	selectStanding = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code, placed.balance_micros,
-			placed.created_at, placed.updated_at, o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
+			placed.agent_id, placed.created_at, placed.updated_at, o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
 		FROM (
-			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, created_at, updated_at,
+			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, agent_id, created_at, updated_at,
 				row_number() OVER (PARTITION BY org_id, code ORDER BY updated_at) AS place
 			FROM turns WHERE ` + standing + ` AND state = 'needs_attention' AND updated_at >= $1
 		) placed JOIN organizations o ON o.id = placed.org_id LEFT JOIN channels c ON c.id = placed.channel_id
@@ -49,7 +50,7 @@ func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit in
 	return store.ReadRows(ctx, q.db, "list standing turns", func(row store.Row) (turn StandingTurn, err error) {
 		var balance sql.NullInt64
 		var made, stands int64
-		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance, &made, &stands,
+		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance, &turn.AgentID, &made, &stands,
 			&turn.Suspended, &turn.HasAgent, &turn.ChannelState)
 		if balance.Valid {
 			turn.BalanceMicros = &balance.Int64

@@ -80,7 +80,9 @@ type Work struct {
 	Agent        *store.Agent // nil when the channel has none
 	Suspended    bool         // whether the organization is suspended
 	HasOrgModels bool         // whether the organization has exceptions from the catalog of models
-	Turn         *Turn        // the running turn, nil when there is none
+	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
+	BudgetVersion int64
+	Turn          *Turn // the running turn, nil when there is none
 	// Outbound are the pending and sending parts, in the order to send them, people's first. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
@@ -200,6 +202,7 @@ const (
 	openedColumns = conversationColumns + `, lease_token, lease_until, run_at,
 		EXISTS (SELECT 1 FROM organizations o WHERE o.id = conversations.org_id AND o.suspended_at IS NOT NULL),
 		EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = conversations.org_id),
+		coalesce((SELECT o.budget_version FROM organizations o WHERE o.id = conversations.org_id), 0),
 		EXISTS (SELECT 1 FROM turns WHERE id = conversations.turn_id AND state = 'awaiting'),
 		EXISTS (SELECT 1 FROM outbound_messages WHERE ` + unsentOf + `), `
 	openedRow = ` OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
@@ -363,8 +366,8 @@ func (r *reading) arguments(lease Lease) []any {
 
 // scan scans their row.
 func (r *reading) scan(q *Queue, row store.Row) (err error) {
-	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels, &r.asking, &r.unsent,
-		&r.earlier, &r.work.RecentReplies)
+	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels, &r.work.BudgetVersion, &r.asking,
+		&r.unsent, &r.earlier, &r.work.RecentReplies)
 	return err
 }
 

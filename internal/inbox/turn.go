@@ -248,7 +248,7 @@ type Standing struct {
 	MessageIDs      []string
 	// Code is the reason; it selects the policy, see [codes.Reason].
 	Code string
-	// BalanceMicros is the wallet's free balance, nil when that doesn't matter.
+	// BalanceMicros is the wallet's free balance, or the room of budgets. It is nil when that doesn't matter.
 	BalanceMicros *int64
 	// Final: another try would fail in the same way, whatever the policy says.
 	Final bool

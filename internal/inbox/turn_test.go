@@ -84,7 +84,7 @@ func TestAttentionAndResume(t *testing.T) {
 		list := q.attentions(t)
 		require.Equal(t, []StandingTurn{{
 			TurnID: turnID, OrgID: "org_1", ConversationID: lease.ConversationID, ChannelID: "chn_1",
-			Code: "insufficient_credits", BalanceMicros: &balance, HasAgent: true, ChannelState: "active",
+			Code: "insufficient_credits", BalanceMicros: &balance, AgentID: "agt_chn_1", HasAgent: true, ChannelState: "active",
 		}}, list)
 		depth, err := q.Depth(ctx)
 		require.NoError(t, err)

@@ -34,6 +34,8 @@ type Organization struct {
 	SuspensionReason string
 	// TimeZone is the IANA name of the zone in which the organization's days and months begin, [DefaultTimeZone] in a new organization.
 	TimeZone string
+	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
+	BudgetVersion int64
 }
 
 var organizations = newTable("organizations o", func(o *Organization) []field {
@@ -54,7 +56,7 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 	return execQueued(ctx, o.db, func(tx Tx) {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
-		organization.FirstPlan, organization.TimeZone = organization.Plan, DefaultTimeZone
+		organization.FirstPlan, organization.TimeZone, organization.BudgetVersion = organization.Plan, DefaultTimeZone, 0
 		organizations.queueInsert(tx, &organization)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,

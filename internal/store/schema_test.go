@@ -253,7 +253,7 @@ func TestConstraints(t *testing.T) {
 		write(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
 		write(t, db, `INSERT INTO wallets (org_id, env, balance_micros, held_micros) VALUES ('org_1', 'live', 100, 100)`)
 		write(t, db, hold+`VALUES ('org_1', 'live', 'call_0', 1, 2)`)
-		write(t, db, `INSERT INTO tranches VALUES ('org_1', 'live', 'trc_1', 'own_1', 0, FALSE, 1)`)
+		write(t, db, `INSERT INTO tranches VALUES ('org_1', 'live', 'trc_1', 'own_1', 0, FALSE, 1, '')`)
 		const told = `'req_1', 'org_1', 'live', 'key_1', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 1, 1`
 		write(t, db, call+`VALUES ('call_1', `+told+`, 5, 5, 0, 1, 10)`)
 		write(t, db, call+`VALUES ('call_2', `+told+`, 5, 0, 0, NULL, NULL)`) // a void may change
@@ -261,6 +261,10 @@ func TestConstraints(t *testing.T) {
 		write(t, db, running+`VALUES ('org_1', 'live', $1, $1, 'call_1', 5, 1)`, hash)
 		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'call_2', 0, 1)`, hash)
 		write(t, db, tx+`VALUES ('txn_1', 'org_1', 'live', 2, 'topup', 'sys:cash', 'r', '', 1, 1, 1, 'aud_1')`)
+		const budget = `INSERT INTO budgets (id, org_id, env, owner_kind, owner_id, name, period, limit_micros, thresholds, created_at, ended_at) `
+		write(t, db, budget+`VALUES ('bud_1', 'org_1', 'live', 'api_key', 'key_1', 'n', 'day', 0, '', 1, NULL)`)
+		write(t, db, budget+`VALUES ('bud_2', 'org_1', 'live', 'api_key', 'key_1', 'n', 'day', 0, '', 1, 2)`) // it has ended
+		write(t, db, `INSERT INTO budget_spend VALUES ('org_1', 'live', 1, 'bud_1', 1, 0, 2, 3, 5, 0, 0, 0)`)
 
 		for statement, arguments := range map[string][]any{
 			`UPDATE wallets SET balance_micros = 99`:                        nil, // below what is held
@@ -279,40 +283,52 @@ func TestConstraints(t *testing.T) {
 			hold + `VALUES ('org_1', 'staging', 'call_9', 1, 2)`: nil,
 			`UPDATE tranches SET left_micros = -1`:               nil,
 
-			`UPDATE calls SET charged_micros = -1 WHERE id = 'call_2'`:                              nil,
-			`UPDATE calls SET shortfall_micros = -1 WHERE id = 'call_2'`:                            nil,
-			`UPDATE calls SET reserved_micros = -1 WHERE id = 'call_2'`:                             nil,
-			`UPDATE calls SET byok = TRUE WHERE id = 'call_2'`:                                      nil, // and something was reserved
-			`UPDATE calls SET usage_source = 'guess' WHERE id = 'call_2'`:                           nil,
-			`UPDATE calls SET wallet_seq = 3, balance_micros = 1 WHERE id = 'call_2'`:               nil, // it wasn't charged
-			call + `VALUES ('call_3', ` + told + `, 5, 6, 0, 3, 10)`:                                nil, // above its reservation
-			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, NULL, NULL)`:                           nil, // a charge without a number
-			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, NULL)`:                              nil, // and without a balance
-			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, -1)`:                                nil,
-			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 1, 10)`:                                nil, // the number of another charge
-			call + `VALUES ('call_1', ` + told + `, 5, 5, 0, 3, 10)`:                                nil,
-			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', 0, 1)`:                            {hash},
-			running + `VALUES ('org_1', 'test', $1, $1, 'call_2', 0, 1)`:                            {hash[:31]},
-			running + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                  {other},
-			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', -1, 1)`:                           {other},
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', 0, 1)`:                                {hash},
-			key + `VALUES ('org_1', 'test', $1, $1, 'call_1', 0, 1)`:                                {hash[:31]},
-			key + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                      {other},
-			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', -1, 1)`:                               {other},
-			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                    {other},
-			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, -1, 1, 1, 1, '', '')`:               nil,
-			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, 1, 1, -1, 1, '', '')`:               nil,
-			`UPDATE calls SET cache_write_tokens = -1 WHERE id = 'call_2'`:                          nil,
-			`INSERT INTO attempts VALUES ('org_1', 'call_2', 0, 'p', '', 'timeout', 0, 0, NULL)`:    nil,
-			`INSERT INTO attempts VALUES ('org_1', 'call_2', 1, 'p', '', 'timeout', 0, 0, -1)`:      nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 'r', '', 1, 1, 1, '')`:  nil, // the reference of another
-			tx + `VALUES ('txn_2', 'org_1', 'live', 2, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil, // its number
-			tx + `VALUES ('txn_2', 'org_1', 'live', 0, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:  nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', '', '', 1, 1, 1, '')`:   nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'gift', 'sys:cash', 's', '', 1, 1, 1, '')`:   nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:other', 's', '', 1, 1, 1, '')`: nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 0, 1, 1, '')`:  nil,
-			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 1, -1, 1, '')`: nil,
+			`UPDATE calls SET charged_micros = -1 WHERE id = 'call_2'`:                                    nil,
+			`UPDATE calls SET shortfall_micros = -1 WHERE id = 'call_2'`:                                  nil,
+			`UPDATE calls SET reserved_micros = -1 WHERE id = 'call_2'`:                                   nil,
+			`UPDATE calls SET byok = TRUE WHERE id = 'call_2'`:                                            nil, // and something was reserved
+			`UPDATE calls SET usage_source = 'guess' WHERE id = 'call_2'`:                                 nil,
+			`UPDATE calls SET wallet_seq = 3, balance_micros = 1 WHERE id = 'call_2'`:                     nil, // it wasn't charged
+			call + `VALUES ('call_3', ` + told + `, 5, 6, 0, 3, 10)`:                                      nil, // above its reservation
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, NULL, NULL)`:                                 nil, // a charge without a number
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, NULL)`:                                    nil, // and without a balance
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 3, -1)`:                                      nil,
+			call + `VALUES ('call_3', ` + told + `, 5, 5, 0, 1, 10)`:                                      nil, // the number of another charge
+			call + `VALUES ('call_1', ` + told + `, 5, 5, 0, 3, 10)`:                                      nil,
+			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', 0, 1)`:                                  {hash},
+			running + `VALUES ('org_1', 'test', $1, $1, 'call_2', 0, 1)`:                                  {hash[:31]},
+			running + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                        {other},
+			running + `VALUES ('org_1', 'live', $1, $1, 'call_2', -1, 1)`:                                 {other},
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', 0, 1)`:                                      {hash},
+			key + `VALUES ('org_1', 'test', $1, $1, 'call_1', 0, 1)`:                                      {hash[:31]},
+			key + `VALUES ('org_1', 'live', $1, $1, '', 0, 1)`:                                            {other},
+			key + `VALUES ('org_1', 'live', $1, $1, 'call_1', -1, 1)`:                                     {other},
+			budget + `VALUES ('bud_3', 'org_1', 'live', 'api_key', 'key_1', 'n', 'day', 1, '', 1, NULL)`:  nil, // a second one
+			budget + `VALUES ('bud_3', 'org_1', 'live', 'api_key', '', 'n', 'day', 1, '', 1, NULL)`:       nil,
+			budget + `VALUES ('bud_3', 'org_1', 'live', 'organization', 'x', 'n', 'day', 1, '', 1, NULL)`: nil,
+			`UPDATE budgets SET limit_micros = -1`:                                                        nil,
+			`UPDATE budgets SET period = 'year'`:                                                          nil,
+			`UPDATE budget_spend SET reserved_micros = -1`:                                                nil,
+			`UPDATE budget_spend SET reserved_micros = 3`:                                                 nil, // above the limit
+			`UPDATE budget_spend SET spent_micros = -1`:                                                   nil,
+			`UPDATE budget_spend SET spent_micros = 9223372036854775807`:                                  nil,
+			`INSERT INTO budget_spend VALUES ('org_1', 'live', 2, 'bud_1', 1, 0, 0, 0, 0, 0, 0, 0)`:       nil, // the same period
+			`INSERT INTO budget_rises VALUES ('r', 'org_1', 'bud_1', 0, 1, 'r', '', 1, FALSE)`:            nil,
+			`UPDATE calls SET budgets = '' WHERE id = 'call_2'`:                                           nil,
+			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                          {other},
+			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, -1, 1, 1, 1, '', '')`:                     nil,
+			`INSERT INTO prices VALUES (1, 'm', 'p', '', '', 1, 1, 1, -1, 1, '', '')`:                     nil,
+			`UPDATE calls SET cache_write_tokens = -1 WHERE id = 'call_2'`:                                nil,
+			`INSERT INTO attempts VALUES ('org_1', 'call_2', 0, 'p', '', 'timeout', 0, 0, NULL)`:          nil,
+			`INSERT INTO attempts VALUES ('org_1', 'call_2', 1, 'p', '', 'timeout', 0, 0, -1)`:            nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 'r', '', 1, 1, 1, '')`:        nil, // the reference of another
+			tx + `VALUES ('txn_2', 'org_1', 'live', 2, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:        nil, // its number
+			tx + `VALUES ('txn_2', 'org_1', 'live', 0, 'topup', 'sys:cash', 's', '', 1, 1, 1, '')`:        nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', '', '', 1, 1, 1, '')`:         nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'gift', 'sys:cash', 's', '', 1, 1, 1, '')`:         nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:other', 's', '', 1, 1, 1, '')`:       nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 0, 1, 1, '')`:        nil,
+			tx + `VALUES ('txn_2', 'org_1', 'live', 3, 'topup', 'sys:cash', 's', '', 1, -1, 1, '')`:       nil,
 		} {
 			require.Error(t, tryWrite(db, statement, arguments...), statement)
 		}

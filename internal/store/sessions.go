@@ -57,13 +57,14 @@ type SessionRecord struct {
 	SuspendedAt   sql.NullInt64
 	// SuspensionReason is [Organization].SuspensionReason.
 	SuspensionReason string
-	HasOrgModels     bool // as in [KeyRecord]
+	BudgetVersion    int64 // as in [KeyRecord]
+	HasOrgModels     bool  // as in [KeyRecord]
 }
 
 // ByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
 func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
 	record, err = ReadRow(ctx, s.db, "read a session", ScanFields[SessionRecord](),
-		`SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason,
+		`SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at, o.suspension_reason, o.budget_version,
 			EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = u.org_id)
 		FROM sessions s JOIN users u ON u.id = s.user_id JOIN organizations o ON o.id = u.org_id WHERE s.hash = $1`, hash[:])
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -39,6 +40,24 @@ func TestAttention(t *testing.T) {
 			funds: 3, code: "insufficient_credits",
 			spoil: func(*testing.T, *fixture) {},
 			fix:   func(t *testing.T, h *fixture) { h.credit(t, org, credits) },
+		},
+		"plan_limit_exceeded": {
+			eachEngine: true,
+			funds:      credits,
+			spoil: func(t *testing.T, h *fixture) {
+				_, err := h.book.CreateBudget(t.Context(), "test", billing.Budget{
+					Wallet: billing.WalletID{OrgID: org, Env: store.Live}, Owner: billing.OwnerAssistant, OwnerID: agent, Name: "n",
+					Period: billing.PeriodMonth, LimitMicros: 3,
+				})
+				require.NoError(t, err)
+			},
+			fix: func(t *testing.T, h *fixture) {
+				budgets, err := h.book.Budgets(t.Context(), billing.WalletID{OrgID: org, Env: store.Live})
+				require.NoError(t, err)
+				enough := int64(credits)
+				_, err = h.book.ChangeBudget(t.Context(), "test", org, budgets[0].ID, billing.BudgetChange{LimitMicros: &enough})
+				require.NoError(t, err)
+			},
 		},
 		"organization_suspended": {
 			funds: credits,

@@ -103,7 +103,7 @@ func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedReques
 func (p *pass) gatewayRequest(turn *inbox.Turn, request *storedRequest) *gateway.Request {
 	req := request.call(p.lease.OrgID, turn.ID)
 	req.Conversation = p.lease.ConversationID
-	req.AllModels = !p.work.HasOrgModels
+	req.AllModels, req.BudgetVersion, req.AgentID = !p.work.HasOrgModels, p.work.BudgetVersion, turn.AgentID
 	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
 	if p.live != nil && p.live.turnID == turn.ID && !p.work.Channel.Answers.Drafts {
 		req.Stream = true
@@ -163,8 +163,8 @@ func (p *pass) failed(ctx context.Context, turn *inbox.Turn, request *storedRequ
 	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
 	code := string(failure.Outcome)
 	switch failure.Outcome {
-	case gateway.OutcomeInsufficientCredits:
-		return p.outOfFunds(ctx, turn, request)
+	case gateway.OutcomeInsufficientCredits, gateway.OutcomeBudgetExceeded:
+		return p.outOfFunds(ctx, turn, request, failure.Outcome)
 	case gateway.OutcomeUnsupportedModel, gateway.OutcomeInvalidRequest:
 		return 0, p.stand(ctx, turn, code, nil)
 	case gateway.OutcomeExiting:
@@ -199,11 +199,12 @@ func postponement(failure *gateway.Failure) time.Duration {
 	return 0
 }
 
-// outOfFunds stalls a turn until the wallet has more than it has now. The refusal and the balance are read one after the other,
-// and a top-up may come between: so the model is called once more after the balance was read, and the smaller of the balances
+// outOfFunds stalls a turn until the wallet, or the budget that refused the call, has more than it has now. The refusal and the balance are read
+// one after the other, and a top-up may come between: so the model is called once more after the balance was read, and the smaller of the balances
 // around that refusal counts.
-func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
-	before, err := p.freeBalance(ctx)
+func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *storedRequest, refusal gateway.Outcome) (wait time.Duration, err error) {
+	code := string(refusal)
+	before, err := p.funds(ctx, code, turn.AgentID)
 	if err != nil {
 		return 0, err
 	}
@@ -211,21 +212,29 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 	switch {
 	case end != nil:
 		return end()
-	case failure.Outcome != gateway.OutcomeInsufficientCredits:
+	case failure.Outcome != refusal:
 		return p.failed(ctx, turn, request, failure)
 	}
-	after, err := p.freeBalance(ctx)
+	after, err := p.funds(ctx, code, turn.AgentID)
 	if err != nil {
 		return 0, err
 	}
 	balance := min(before, after)
-	return 0, p.stand(ctx, turn, codes.InsufficientCredits, &balance)
+	return 0, p.stand(ctx, turn, code, &balance)
 }
 
-func (p *pass) freeBalance(ctx context.Context) (int64, error) {
+func (p *pass) funds(ctx context.Context, code, agentID string) (int64, error) {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	return p.Gateway.FreeBalance(ctx, p.lease.OrgID, store.Live)
+	return p.Worker.funds(ctx, code, p.lease.OrgID, agentID)
+}
+
+// funds returns the rest of the funds whose lack a code names: the free balance, or the room of the budgets that count an assistant's calls.
+func (w *Worker) funds(ctx context.Context, code, orgID, agentID string) (int64, error) {
+	if code == codes.BudgetExceeded {
+		return w.Gateway.BudgetRoom(ctx, orgID, agentID, store.Live)
+	}
+	return w.Gateway.FreeBalance(ctx, orgID, store.Live)
 }
 
 // watchPause is about how often a worker looks in which conversations with running model calls a person has taken over or written, in

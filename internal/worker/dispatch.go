@@ -349,7 +349,7 @@ func (w *Worker) resume(ctx context.Context) (standing int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	free := map[string]int64{} // by organization
+	free := map[[3]string]int64{} // by code, organization and assistant
 	for i := range turns {
 		if ctx.Err() != nil {
 			break
@@ -380,7 +380,7 @@ func (w *Worker) resumeTurn(ctx context.Context, t *inbox.StandingTurn) error {
 }
 
 // resumable reports whether the cause of a standing turn has been resolved, or its pause is over.
-func (w *Worker) resumable(ctx context.Context, t *inbox.StandingTurn, free map[string]int64) (bool, error) {
+func (w *Worker) resumable(ctx context.Context, t *inbox.StandingTurn, free map[[3]string]int64) (bool, error) {
 	switch policy := codes.Of(t.Code); {
 	case t.Suspended:
 		return false, nil
@@ -396,16 +396,17 @@ func (w *Worker) resumable(ctx context.Context, t *inbox.StandingTurn, free map[
 		return t.HasAgent, nil
 	case codes.NeedsReauth:
 		return t.ChannelState == store.ChannelActive, nil
-	case codes.InsufficientCredits:
-		balance, known := free[t.OrgID]
+	case codes.InsufficientCredits, codes.BudgetExceeded:
+		key := [3]string{t.Code, t.OrgID, t.AgentID}
+		balance, known := free[key]
 		if !known {
 			bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 			defer cancel()
 			var err error
-			if balance, err = w.Gateway.FreeBalance(bounded, t.OrgID, store.Live); err != nil {
+			if balance, err = w.funds(bounded, t.Code, t.OrgID, t.AgentID); err != nil {
 				return false, err
 			}
-			free[t.OrgID] = balance
+			free[key] = balance
 		}
 		return t.BalanceMicros == nil || balance > *t.BalanceMicros, nil
 	}

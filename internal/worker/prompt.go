@@ -239,7 +239,9 @@ func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 // turn.
 func PlaygroundCall(agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message) *gateway.Request {
 	p := prompt{History: history, Waiting: waiting, Knowledge: snippets}
-	return newRequest(agent, model, p).call(agent.OrgID, "")
+	call := newRequest(agent, model, p).call(agent.OrgID, "")
+	call.AgentID = agent.ID
+	return call
 }
 
 const (

@@ -102,6 +102,7 @@ type Queue interface { //nolint:interfacebloat // a conversation has as many ste
 type Gateway interface {
 	Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error)
 	FreeBalance(ctx context.Context, orgID string, env store.Env) (micros int64, err error)
+	BudgetRoom(ctx context.Context, orgID, agentID string, env store.Env) (micros int64, err error)
 	Model(id string) (*gateway.Model, bool)
 }
 

@@ -39,7 +39,7 @@ func TestDamagedArchives(t *testing.T) {
 	packed := smallArchive(t)
 	rows, err := archive.ReadArchive(bytes.NewReader(packed))
 	require.NoError(t, err)
-	require.Equal(t, 88, rows)
+	require.Equal(t, 94, rows)
 	_, err = archive.ReadArchive(iotest.OneByteReader(bytes.NewReader(packed)))
 	require.NoError(t, err)
 
@@ -113,7 +113,7 @@ func TestArchivesThatNoExportWrote(t *testing.T) {
 	begin := header("1", "1")
 	organizations := archive.TableLine(0)
 	acme := func(name, createdAt string) string {
-		return `["org_1",` + name + `,"p",` + createdAt + `,null,0,0,0,15,null,"","","","UTC"]` + "\n"
+		return `["org_1",` + name + `,"p",` + createdAt + `,null,0,0,0,15,null,"","","","UTC",0]` + "\n"
 	}
 	for name, c := range map[string]struct {
 		packed string
@@ -282,7 +282,7 @@ func TestArchivesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it me
 func FuzzReadArchive(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "{}\n", header("1", "1"), header("1", "1") + "[]\n", header("1", "1") + archive.TableLine(0) + "[\n",
-		wholeArchive(map[string][]string{"organizations": {`["org_1","n","p",1,null,0,0,0,15,null,"","","","UTC"]`}}),
+		wholeArchive(map[string][]string{"organizations": {`["org_1","n","p",1,null,0,0,0,15,null,"","","","UTC",0]`}}),
 		wholeArchive(map[string][]string{"organizations": {`[null,null,null,null,null,null,null,null,null,null,null,null,null,null]`}}),
 		wholeArchive(map[string][]string{"provider_keys": {`["org_1","p","AAE=","",1]`}}),
 		header("1", "1") + `{"end":{},"sha256":""}` + "\n", header("1", "1") + `{"block":1}` + "\n",

@@ -41,13 +41,15 @@ type KeyRecord struct {
 	NowMS        int64 // the database's clock when the key was read
 	// HasOrgModels reports whether the organization has rows in org_models; if not, store.Organizations.Models is empty.
 	HasOrgModels bool
+	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
+	BudgetVersion int64
 	// Permit is set when a request was counted with the look-up, see [Windows].
 	Permit Permit
 }
 
 // The columns of a key lookup, and the tables they come from.
 const (
-	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, o.plan, o.suspended_at,
+	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, o.plan, o.suspended_at, o.budget_version,
 	EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = k.org_id)`
 	KeyTables = ` FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.hash `
 )
@@ -57,7 +59,7 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	columns := append([]any{
 		&hash, &record.KeyID, &record.OrgID, &record.Env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
-		&record.Plan, &record.SuspendedAt, &record.HasOrgModels,
+		&record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
 	}, more...)
 	if err := row.Scan(columns...); err != nil {
 		return err

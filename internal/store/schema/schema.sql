@@ -18,6 +18,7 @@
 -- live wallet below which it runs low, 0 for no bound, and low_balance_since is when it fell below, or 0. waiting_minutes is how long a
 -- customer waits for an answer before people are told; 0 is never. external_id is the operator's own id of the organization, and first_plan the
 -- plan that it began with. search_name is the name in small letters without marks. time_zone is the IANA name of the zone of its days and months.
+-- budget_version counts the changes of its budgets; 0 means that it never had one.
 CREATE TABLE organizations (
 	id                 TEXT   NOT NULL PRIMARY KEY,
 	name               TEXT   NOT NULL UNIQUE,
@@ -32,7 +33,8 @@ CREATE TABLE organizations (
 	first_plan         TEXT   NOT NULL DEFAULT '',
 	suspension_reason  TEXT   NOT NULL DEFAULT '',
 	search_name        TEXT   NOT NULL DEFAULT '',
-	time_zone          TEXT   NOT NULL DEFAULT 'UTC' CHECK (time_zone <> '')
+	time_zone          TEXT   NOT NULL DEFAULT 'UTC' CHECK (time_zone <> ''),
+	budget_version     BIGINT NOT NULL DEFAULT 0
 ) {table};
 CREATE INDEX organizations_search ON organizations (search_name, id);
 CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
@@ -248,18 +250,20 @@ CREATE TABLE wallets (
 	CHECK (held_micros <= balance_micros)
 ) {hot table};
 
--- What is reserved for a running call without an Idempotency-Key; id is the call's. The row ends with its call.
+-- What is reserved for a running call without an Idempotency-Key; id is the call's. The row ends with its call. budgets are the numbers of the
+-- rows in budget_spend in which the amount is also reserved, with spaces between.
 CREATE TABLE holds (
 	org_id        TEXT   NOT NULL,
 	env           TEXT   NOT NULL CHECK (env IN ('live', 'test')),
 	id            TEXT   NOT NULL,
 	amount_micros BIGINT NOT NULL CHECK (amount_micros > 0),
 	expires_at    BIGINT NOT NULL,
+	budgets       TEXT   NOT NULL DEFAULT '',
 	PRIMARY KEY (org_id, env, id)
 ) {hot table};
 
 -- A part of a wallet that one process holds, to hold the amounts of its calls from it without writing. left_micros count as held. spare:
--- some of it may be unused. The row ends when nothing is left or its lease is over; that fences its process.
+-- some of it may be unused. The row ends when nothing is left or its lease is over; that fences its process. budgets are as in holds.
 CREATE TABLE tranches (
 	org_id      TEXT    NOT NULL,
 	env         TEXT    NOT NULL CHECK (env IN ('live', 'test')),
@@ -268,7 +272,62 @@ CREATE TABLE tranches (
 	left_micros BIGINT  NOT NULL CHECK (left_micros >= 0),
 	spare       BOOLEAN NOT NULL,
 	lease_until BIGINT  NOT NULL,
+	budgets     TEXT    NOT NULL DEFAULT '',
 	PRIMARY KEY (org_id, env, id)
+) {hot table};
+
+-- A budget limits what some calls may spend of a wallet in a period. owner_id is the API key or the assistant whose calls count, '' if all calls
+-- of the organization in its environment count. thresholds are the percentages of the limit that an event reports, rising, with spaces between.
+-- Rows of budgets change only under the lock of the wallet.
+CREATE TABLE budgets (
+	id           TEXT   NOT NULL PRIMARY KEY,
+	org_id       TEXT   NOT NULL REFERENCES organizations (id),
+	env          TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	owner_kind   TEXT   NOT NULL CHECK (owner_kind IN ('organization', 'api_key', 'assistant')),
+	owner_id     TEXT   NOT NULL,
+	name         TEXT   NOT NULL CHECK (name <> ''),
+	period       TEXT   NOT NULL CHECK (period IN ('day', 'week', 'month', 'total')),
+	limit_micros BIGINT NOT NULL CHECK (limit_micros >= 0),
+	thresholds   TEXT   NOT NULL,
+	created_at   BIGINT NOT NULL,
+	ended_at     BIGINT,
+	CHECK ((owner_kind = 'organization') = (owner_id = ''))
+) {table};
+CREATE UNIQUE INDEX budgets_open ON budgets (org_id, env, owner_kind, owner_id, period) WHERE ended_at IS NULL;
+
+-- A temporary rise of a budget's limit. past: it had ended when the budget was changed last, so that calls need not read it.
+CREATE TABLE budget_rises (
+	id            TEXT    NOT NULL PRIMARY KEY,
+	org_id        TEXT    NOT NULL REFERENCES organizations (id),
+	budget_id     TEXT    NOT NULL,
+	amount_micros BIGINT  NOT NULL CHECK (amount_micros > 0),
+	ends_at       BIGINT  NOT NULL,
+	reason        TEXT    NOT NULL CHECK (reason <> ''),
+	created_by    TEXT    NOT NULL,
+	created_at    BIGINT  NOT NULL,
+	past          BOOLEAN NOT NULL DEFAULT FALSE
+) {table};
+CREATE INDEX budget_rises_budget ON budget_rises (org_id, budget_id) WHERE NOT past;
+
+-- A period of a budget in which something was reserved, numbered within its wallet. ends_at is 0 for a period without an end. most_micros is the
+-- highest limit, rises included, by which an amount was admitted. told is the highest threshold of which an event was made, in percent. The
+-- charges that are counted have numbers above first_seq in the wallet, up to last_seq.
+CREATE TABLE budget_spend (
+	org_id          TEXT   NOT NULL,
+	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	number          BIGINT NOT NULL CHECK (number > 0),
+	budget_id       TEXT   NOT NULL,
+	period_start    BIGINT NOT NULL,
+	ends_at         BIGINT NOT NULL,
+	reserved_micros BIGINT NOT NULL CHECK (reserved_micros >= 0),
+	spent_micros    BIGINT NOT NULL CHECK (spent_micros >= 0),
+	most_micros     BIGINT NOT NULL CHECK (most_micros >= 0),
+	told            BIGINT NOT NULL,
+	first_seq       BIGINT NOT NULL,
+	last_seq        BIGINT NOT NULL,
+	PRIMARY KEY (org_id, env, number),
+	UNIQUE (org_id, budget_id, period_start),
+	CHECK (reserved_micros <= most_micros - spent_micros)
 ) {hot table};
 
 -- The price of a model's million tokens for calls that one endpoint answered: id is a digest of the other columns. A price is written with its
@@ -316,7 +375,8 @@ CREATE INDEX ledger_tx_corrects ON ledger_tx (org_id, env, corrects) WHERE corre
 -- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and
 -- shortfall_micros together. A charge went from the wallet to sys:revenue: wallet_seq is its number there and balance_micros the balance right
 -- after it; both are null when nothing was charged. The three columns of tokens at the end are parts of the tokens, null for 0. cost_micros is
--- the operator's cost at the endpoint that answered, by the vendor_price of the price. It is null if the cost is unknown.
+-- the operator's cost at the endpoint that answered, by the vendor_price of the price. It is null if the cost is unknown. budgets are the numbers
+-- of the rows in budget_spend in which the charge is counted, as in holds, and null for none.
 CREATE TABLE calls (
 	id                      TEXT    NOT NULL PRIMARY KEY,
 	request_id              TEXT    NOT NULL,
@@ -344,6 +404,7 @@ CREATE TABLE calls (
 	long_cache_write_tokens BIGINT  CHECK (long_cache_write_tokens > 0),
 	reasoning_tokens        BIGINT  CHECK (reasoning_tokens > 0),
 	cost_micros             BIGINT  CHECK (cost_micros >= 0),
+	budgets                 TEXT    CHECK (budgets <> ''),
 	CHECK (charged_micros <= reserved_micros),
 	CHECK (NOT byok OR reserved_micros = 0),
 	CHECK ((charged_micros > 0) = (wallet_seq IS NOT NULL) AND (wallet_seq IS NULL) = (balance_micros IS NULL))
@@ -368,7 +429,7 @@ CREATE TABLE attempts (
 ) {table};
 
 -- An Idempotency-Key while its call runs, with what is reserved for the call; key_hash is the SHA-256 of the client's key. The row ends with
--- its call, so the table is small: a hash may be on any page, and a batch of calls changes few.
+-- its call, so the table is small: a hash may be on any page, and a batch of calls changes few. budgets are as in holds.
 CREATE TABLE running_keys (
 	org_id          TEXT   NOT NULL,
 	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
@@ -377,6 +438,7 @@ CREATE TABLE running_keys (
 	call_id         TEXT   NOT NULL CHECK (call_id <> ''),
 	reserved_micros BIGINT NOT NULL CHECK (reserved_micros >= 0),
 	expires_at      BIGINT NOT NULL,
+	budgets         TEXT   NOT NULL DEFAULT '',
 	PRIMARY KEY (org_id, env, key_hash)
 ) {hot table};
 

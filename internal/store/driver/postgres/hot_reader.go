@@ -94,7 +94,7 @@ const (
 	keyByHash = `
 	CROSS JOIN LATERAL (SELECT hash, id, org_id, env, scopes, expires_at, revoked_at
 		FROM api_keys WHERE api_keys.hash = w.hash LIMIT 1) k
-	CROSS JOIN LATERAL (SELECT plan, suspended_at FROM organizations WHERE organizations.id = k.org_id LIMIT 1) o`
+	CROSS JOIN LATERAL (SELECT plan, suspended_at, budget_version FROM organizations WHERE organizations.id = k.org_id LIMIT 1) o`
 )
 
 func (r *hotReader) fetchModels(orgIDs map[string]int64) (map[string]map[string]bool, error) {

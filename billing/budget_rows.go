@@ -1,0 +1,147 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// The columns of a budget b, of a rise r and of a period p, which may be missing, and the number of the wallet's newest period.
+const (
+	budgetColumns = `b.org_id, b.env, b.id, b.owner_kind, b.owner_id, b.name, b.period, b.limit_micros, b.thresholds, b.created_at,
+		b.ended_at, o.time_zone, coalesce(r.id, ''), coalesce(r.amount_micros, 0), coalesce(r.ends_at, 0),
+		coalesce(p.number, 0), coalesce(p.period_start, 0), coalesce(p.ends_at, 0), coalesce(p.reserved_micros, 0), coalesce(p.spent_micros, 0),
+		coalesce(p.most_micros, 0), coalesce(p.told, 0), coalesce(p.first_seq, 0), coalesce(p.last_seq, 0)`
+	risesOfBudget = ` JOIN organizations o ON o.id = b.org_id
+		LEFT JOIN budget_rises r ON r.org_id = b.org_id AND r.budget_id = b.id AND NOT r.past`
+	// newestPeriod joins the newest period of a budget.
+	newestPeriod = ` LEFT JOIN budget_spend p ON p.org_id = b.org_id AND p.budget_id = b.id AND p.period_start =
+			(SELECT max(n.period_start) FROM budget_spend n WHERE n.org_id = b.org_id AND n.budget_id = b.id)`
+)
+
+var (
+	selectBudgets = listSizes.Statement(`SELECT `+budgetColumns+`,
+			coalesce((SELECT max(number) FROM budget_spend n WHERE n.org_id = b.org_id AND n.env = b.env), 0)
+		FROM budgets b`+risesOfBudget+newestPeriod+`
+		WHERE (b.org_id, b.env, b.owner_kind, b.owner_id) IN ({list}) AND b.ended_at IS NULL`, 4, 0)
+	selectPeriods = listSizes.Rows(`WITH wanted (org_id, env, number) AS ({list}) SELECT `+budgetColumns+`, 0
+		FROM wanted CROSS JOIN budget_spend p JOIN budgets b ON b.id = p.budget_id`+risesOfBudget+`
+		WHERE p.org_id = wanted.org_id AND p.env = wanted.env AND p.number = wanted.number`, "text", "text", "bigint")
+	// Updates of the periods of a batch are one statement, together with new periods.
+	writePeriods = listSizes.Statement(`INSERT INTO budget_spend (org_id, env, number, budget_id, period_start, ends_at, reserved_micros,
+			spent_micros, most_micros, told, first_seq, last_seq) {list}
+		ON CONFLICT (org_id, env, number) DO UPDATE SET reserved_micros = excluded.reserved_micros, spent_micros = excluded.spent_micros,
+			most_micros = excluded.most_micros, told = excluded.told, last_seq = excluded.last_seq`, 12, 0)
+)
+
+// queueBudgets reads the open budgets of owners with their newest periods. The lock of the wallet protects them.
+func queueBudgets(tx store.Tx, owners []budgetOwner, books *books) {
+	arguments := func(values []any, o budgetOwner) []any {
+		return append(listWallet(values, o.wallet), string(o.kind), o.id)
+	}
+	store.QueueListed(tx, listSizes, selectBudgets, "", owners, arguments, books.scanBudget)
+}
+
+// queuePeriods reads periods with their budgets.
+func queuePeriods(tx store.Tx, keys []periodKey, books *books) {
+	if len(keys) == 0 {
+		return
+	}
+	slices.SortFunc(keys, periodKey.compare)
+	keys = slices.Compact(keys)
+	selectPeriods.QueueLookup(tx, books.scanBudget, store.Column(keys, func(k periodKey) string { return k.wallet.OrgID }),
+		store.Column(keys, func(k periodKey) string { return string(k.wallet.Env) }), store.Column(keys, func(k periodKey) int64 { return k.number }))
+}
+
+// scanBudget scans a row of a budget, with one of its rises and one of its periods. Rows may repeat a budget, a rise or a period.
+func (b *books) scanBudget(row store.Row) error {
+	budget, period, newest := &budgetRow{}, &periodRow{stored: true}, int64(0)
+	if err := budget.scan(row, period, &newest); err != nil {
+		return err
+	}
+	if b.budgets == nil {
+		b.budgets, b.open, b.periods = map[string]*budgetRow{}, map[budgetOwner][]*budgetRow{}, map[periodKey]*periodRow{}
+	}
+	known := b.budgets[budget.ID]
+	if known == nil {
+		known = budget
+		b.budgets[budget.ID] = known
+		if budget.EndedAt == 0 {
+			b.open[budget.owner()] = append(b.open[budget.owner()], budget)
+		}
+	} else if !slices.Contains(known.rises, budget.rises[0]) {
+		known.rises = append(known.rises, budget.rises[0])
+	}
+	if wallet := b.wallets[budget.Wallet]; wallet != nil {
+		wallet.periods = max(wallet.periods, newest)
+	}
+	if period.number == 0 || b.periods[period.periodKey] != nil {
+		return nil
+	}
+	period.budget = known
+	b.periods[period.periodKey] = period
+	if known.last == nil || known.last.begin < period.begin {
+		known.last = period
+	}
+	return nil
+}
+
+// scan scans budgetColumns and the columns after them. The budget has one rise, whose amount is 0 if it has none.
+func (r *budgetRow) scan(row store.Row, p *periodRow, more ...any) error {
+	var rise riseRow
+	var kind, every, thresholds string
+	var ended sql.NullInt64
+	err := row.Scan(append([]any{
+		&r.Wallet.OrgID, &r.Wallet.Env, &r.ID, &kind, &r.OwnerID, &r.Name, &every, &r.LimitMicros, &thresholds, &r.CreatedAt,
+		&ended, &r.zone, &rise.id, &rise.micros, &rise.endsAt, &p.number, &p.begin, &p.endAt, &p.reserved, &p.spent,
+		&p.most, &p.told, &p.firstSeq, &p.lastSeq,
+	}, more...)...)
+	r.Owner, r.Period, r.EndedAt = OwnerKind(kind), Period(every), ended.Int64
+	r.Thresholds, r.rises = readThresholds(thresholds), []riseRow{rise}
+	p.wallet, p.read = r.Wallet, p.periodState
+	return err
+}
+
+// readNamed reads the periods that holds, running keys and tranches name and that were not read before. A settlement names the periods of its
+// call, so only an unusual end of a reservation costs this round trip.
+func readNamed(ctx context.Context, tx store.Tx, books *books) error {
+	var missing []periodKey
+	add := func(wallet WalletID, names string) {
+		if names == "" {
+			return
+		}
+		for key := range periodKeys(wallet, names) {
+			if books.periods[key] == nil {
+				missing = append(missing, key)
+			}
+		}
+	}
+	for _, hold := range books.holds {
+		add(hold.wallet, hold.budgets)
+	}
+	for key, claim := range books.claims {
+		add(key.wallet, claim.budgets)
+	}
+	queuePeriods(tx, missing, books)
+	if err := tx.Flush(ctx); err != nil {
+		return fmt.Errorf("read budgets: %w", err)
+	}
+	return nil
+}
+
+// writePeriods writes each changed period once.
+func (b *books) writePeriods(tx store.Tx) {
+	var changed []*periodRow
+	for _, period := range b.periods {
+		if !period.stored || period.periodState != period.read {
+			changed = append(changed, period)
+		}
+	}
+	slices.SortFunc(changed, func(a, b *periodRow) int { return a.compare(b.periodKey) })
+	store.QueueList(tx, listSizes, writePeriods, true, changed, func(values []any, p *periodRow) []any {
+		return append(listWallet(values, p.wallet), p.number, p.budget.ID, p.begin, p.endAt, p.reserved, p.spent, p.most, p.told, p.firstSeq, p.lastSeq)
+	})
+}

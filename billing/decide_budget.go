@@ -1,0 +1,216 @@
+package billing
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// budgetRow is a budget under the lock of its wallet.
+type budgetRow struct {
+	Budget
+
+	zone  string
+	rises []riseRow
+	last  *periodRow // the newest period that was read or made; nil if there is none
+}
+
+type riseRow struct {
+	id     string
+	micros int64
+	endsAt int64
+}
+
+// limitAt returns the limit with the rises that have not ended.
+func (r *budgetRow) limitAt(now int64) int64 {
+	limit := r.LimitMicros
+	for _, rise := range r.rises {
+		if rise.endsAt > now {
+			limit += min(rise.micros, math.MaxInt64-limit)
+		}
+	}
+	return limit
+}
+
+// periodRow is a period of a budget: as read, and as the batch leaves it.
+type periodRow struct {
+	periodKey
+
+	budget       *budgetRow
+	begin, endAt int64 // endAt is 0 for a period without an end
+	firstSeq     int64
+	periodState
+
+	read   periodState
+	stored bool // the row was read
+}
+
+// periodKey names a period: the number of its row within the wallet.
+type periodKey struct {
+	wallet WalletID
+	number int64
+}
+
+func (k periodKey) compare(other periodKey) int {
+	return cmp.Or(k.wallet.compare(other.wallet), cmp.Compare(k.number, other.number))
+}
+
+type periodState struct {
+	reserved, spent int64
+	most            int64 // the highest limit by which an amount was admitted
+	told            int64 // the highest threshold of which an event was made, in percent
+	lastSeq         int64 // of the last charge that is counted
+}
+
+// room returns the amount that can still be reserved or spent. It is negative after the limit was lowered below the sum of both.
+func (p *periodRow) room(now int64) int64 { return p.budget.limitAt(now) - p.spent - p.reserved }
+
+// budgetOwner names the calls that a budget counts.
+type budgetOwner struct {
+	wallet WalletID
+	kind   OwnerKind
+	id     string
+}
+
+// owners returns the owners of all budgets that count a call of a wallet.
+func (c *Budgeted) owners(wallet WalletID) []budgetOwner {
+	if c == nil {
+		return nil
+	}
+	owners := []budgetOwner{{wallet, OwnerOrganization, ""}}
+	if c.KeyID != "" {
+		owners = append(owners, budgetOwner{wallet, OwnerAPIKey, c.KeyID})
+	}
+	if c.AgentID != "" {
+		owners = append(owners, budgetOwner{wallet, OwnerAssistant, c.AgentID})
+	}
+	return owners
+}
+
+// admit returns the periods in which a hold's amount must be reserved, one of each open budget that counts the call. If one has too little room,
+// it returns the [BudgetError] of the budget with the least.
+func (b *books) admit(h Hold) (periods []*periodRow, err error) {
+	var refusal *BudgetError
+	for _, owner := range h.Budgets.owners(h.Wallet) {
+		for _, budget := range b.open[owner] {
+			period := b.present(budget)
+			periods = append(periods, period)
+			room := period.room(b.now)
+			if room < h.AmountMicros && (refusal == nil || room < refusal.RoomMicros) {
+				refusal = &BudgetError{
+					Budget: budget.Budget, LimitMicros: budget.limitAt(b.now), SpentMicros: period.spent, ReservedMicros: period.reserved,
+					RoomMicros: room, EndsAt: period.endAt,
+				}
+			}
+		}
+	}
+	if refusal != nil {
+		return nil, refusal
+	}
+	return periods, nil
+}
+
+// present returns the period of a budget at the time of the batch. A new one has no number until an amount is reserved in it.
+func (b *books) present(budget *budgetRow) *periodRow {
+	begins := budget.CreatedAt
+	if last := budget.last; last != nil {
+		if last.endAt == 0 || b.now < last.endAt {
+			return last
+		}
+		begins = last.endAt
+	}
+	begin, end := budget.Period.follow(begins, b.now, budget.zone)
+	return &periodRow{periodKey: periodKey{wallet: budget.Wallet}, budget: budget, begin: begin, endAt: end}
+}
+
+// reserveIn reserves an amount in periods that have admitted it, and returns their names.
+func (b *books) reserveIn(periods []*periodRow, micros int64) (names string) {
+	if len(periods) == 0 {
+		return ""
+	}
+	var text []byte
+	for _, period := range periods {
+		if period.number == 0 {
+			wallet := b.wallets[period.wallet]
+			wallet.periods++
+			period.number, period.firstSeq, period.lastSeq = wallet.periods, wallet.seq, wallet.seq
+			b.periods[period.periodKey], period.budget.last = period, period
+		}
+		period.reserved += micros
+		period.most = max(period.most, period.budget.limitAt(b.now))
+		text = strconv.AppendInt(append(text, ' '), period.number, 10)
+	}
+	return string(text[1:])
+}
+
+// reservedIn returns the names of the periods in which a hold's amount is reserved.
+func (b *books) reservedIn(h Hold) string {
+	if h.Budgets == nil {
+		return ""
+	}
+	if h.Claim != nil {
+		if claim := b.claims[claimKey{h.Wallet, h.Claim.KeyHash}]; claim != nil && claim.callID == h.CallID {
+			return claim.budgets
+		}
+		return ""
+	}
+	if hold := b.holds[h.CallID]; hold != nil && hold.open {
+		return hold.budgets
+	}
+	return ""
+}
+
+// named returns the periods of a wallet that a reservation or a call names.
+func (b *books) named(wallet WalletID, names string) iter.Seq[*periodRow] {
+	return func(yield func(*periodRow) bool) {
+		for key := range periodKeys(wallet, names) {
+			if period := b.periods[key]; period != nil && !yield(period) {
+				return
+			}
+		}
+	}
+}
+
+// periodKeys returns the keys of periods by their names: their numbers, with spaces between.
+func periodKeys(wallet WalletID, names string) iter.Seq[periodKey] {
+	return func(yield func(periodKey) bool) {
+		for word := range strings.FieldsSeq(names) {
+			number, _ := strconv.ParseInt(word, 10, 64) // no row has the number 0
+			if !yield(periodKey{wallet, number}) {
+				return
+			}
+		}
+	}
+}
+
+// change adds an amount to the held amount of a wallet and to the reserved amounts of periods of its budgets. A negative amount is released.
+func (b *books) change(wallet WalletID, names string, micros int64) {
+	b.wallets[wallet].held += micros
+	for period := range b.named(wallet, names) {
+		period.reserved += micros
+	}
+}
+
+// payable returns the largest charge of a call that the periods of its hold allow, after an amount that was reserved for the call was released. A
+// call has at least this amount, whatever the limits are now. More than it, such as the charge of a call that has lost its reservation, must
+// fit under the present limits beside all that is reserved. So no charge is ever above the limit that admitted it.
+func (b *books) payable(wallet WalletID, names string, released int64) int64 {
+	most := int64(math.MaxInt64)
+	for period := range b.named(wallet, names) {
+		most = min(most, max(released, period.room(b.now)))
+	}
+	return most
+}
+
+// count counts a charge in the periods of its call's hold.
+func (b *books) count(wallet WalletID, names string, micros, seq int64) {
+	for period := range b.named(wallet, names) {
+		if period.spent+period.reserved+micros > period.most {
+			period.most = max(period.most, period.budget.limitAt(b.now))
+		}
+		period.spent += micros
+		period.lastSeq = seq
+	}
+}
