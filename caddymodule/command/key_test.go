@@ -29,6 +29,13 @@ func TestKeyCommands(t *testing.T) {
 	past := c.json("key", "create", "--org", org, "--expires-at", "2020-01-02T03:04:05+07:00")
 	require.Equal(t, "2020-01-01T20:04:05.000Z", past["expiresAt"], "may lie in the past")
 
+	set := func(models string) any {
+		return c.json("key", "set", strOf(t, full, "id"), "--models", models)["models"]
+	}
+	require.Equal(t, []any{"local/echo"}, set("local/echo"))
+	require.Equal(t, []any{}, set(""))
+	require.Nil(t, set("null"))
+
 	text := c.run("", "key", "create", "--org", org)
 	require.NoError(t, text.err)
 	require.Regexp(t, `key +ck_live_\w{49}\n`, text.stdout)
@@ -53,8 +60,8 @@ func TestKeyCommands(t *testing.T) {
 	}
 	table := c.run("", "key", "list", "--org", org)
 	require.NoError(t, table.err)
-	require.Regexp(t, `(?m)^ID +HINT +NAME +ENVIRONMENT +SCOPES +CREATED AT +EXPIRES AT +REVOKED AT\n`, table.stdout)
-	require.Regexp(t, `(?m)^key_\w+ +ck_test_\w+… +shop +test +wallet:read,chat:write +\S+Z +\S+Z +-$`, table.stdout)
+	require.Regexp(t, `(?m)^ID +HINT +NAME +ENVIRONMENT +SCOPES +MODELS +CREATED AT +EXPIRES AT +REVOKED AT\n`, table.stdout)
+	require.Regexp(t, `(?m)^key_\w+ +ck_test_\w+… +shop +test +wallet:read,chat:write +- +\S+Z +\S+Z +-$`, table.stdout)
 	require.Empty(t, c.json("key", "list", "--org", c.newOrg("Other"))["data"])
 }
 
@@ -76,6 +83,7 @@ func TestKeyCommandsRefuse(t *testing.T) {
 	c.refused("--expires-at must be a time such as", create("--expires-at", "tomorrow")...)
 	c.refused("can't be given beside", create("--expires-at", "2030-01-01T00:00:00Z", "--expires-in-days", "1")...)
 	c.refused(`no key has the id "key_x"`, "key", "revoke", "key_x")
+	c.refused("is no model of the service", create("--models", "local/echo,none")...)
 	c.refused("takes exactly one argument, the key's id; 0 were given", "key", "revoke")
 
 	done := c.run("", "key", "revoke", raw)

@@ -24,7 +24,7 @@ var workingCommands = []string{
 	"operator reset-second-factor opr_1", "operator key list",
 	"user invite --org org_1 --email a@b.vn --role owner", "user reset --org org_1 --email a@b.vn", "user list --org org_1",
 	"user set --org org_1 --email a@b.vn --role owner", "user remove --org org_1 --email a@b.vn",
-	"key create --org org_1", "key list --org org_1", "key revoke key_1",
+	"key create --org org_1", "key list --org org_1", "key set key_1", "key revoke key_1",
 	"wallet credit --org org_1 --micros 1 --ref a", "wallet adjust --org org_1 --micros 1 --reason b --ref a", "wallet refund call_1", "wallet calls --org org_1",
 	"wallet show --org org_1",
 	"model enable --org org_1 local/echo", "model disable --org org_1 local/echo",

@@ -71,7 +71,7 @@ can't be removed.`,
 }
 
 func keyCommand(f *commandFlags) *cobra.Command {
-	return f.noun("key", "Creates, lists and revokes the API keys of an organization", nil,
+	return f.noun("key", "Creates, lists, changes and revokes the API keys of an organization", nil,
 		operation{
 			Operation: api.CreateAPIKey, verb: "create", flags: map[string]string{"environment": "env"},
 			long: "Creates an API key and shows it, only this once: the store has its SHA-256 hash.\n\nScopes: " +
@@ -82,7 +82,11 @@ func keyCommand(f *commandFlags) *cobra.Command {
 		},
 		operation{
 			Operation: api.ListAPIKeys, verb: "list",
-			columns: []string{"id", "hint", "name", "environment", "scopes", "createdAt", "expiresAt", "revokedAt"},
+			columns: []string{"id", "hint", "name", "environment", "scopes", "models", "createdAt", "expiresAt", "revokedAt"},
+		},
+		operation{
+			Operation: api.UpdateAPIKey, verb: "set",
+			example: "  $ caddy svc key set key_… --models openai/gpt-6-luna\n  $ caddy svc key set key_… --models null",
 		},
 		operation{
 			Operation: api.RevokeAPIKey, verb: "revoke", example: "  $ caddy svc key revoke key_…", done: "API key %s is revoked.",

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
-	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -113,14 +112,14 @@ func (d *Deps) checkModel(ctx context.Context, principal *identity.Principal, id
 	if !ok {
 		return unsupported
 	}
-	if !principal.HasOrgModels {
-		return nil
+	var exceptions map[string]bool
+	if principal.HasOrgModels {
+		var err error
+		if exceptions, err = d.DB.Organizations.Models(ctx, principal.OrgID); err != nil {
+			return handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
+		}
 	}
-	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
-	if err != nil {
-		return handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
-	}
-	if !v1.Enabled(model, exceptions, principal) {
+	if !model.Enabled(exceptions, principal.Env, principal.KeyModels) {
 		return unsupported
 	}
 	return nil
@@ -367,7 +366,7 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 	}
 	models := agentModelsObject{Data: []AgentModelObject{}}
 	for _, model := range d.Models.Models() {
-		if v1.Enabled(&model, exceptions, principal) {
+		if model.Enabled(exceptions, principal.Env, principal.KeyModels) {
 			models.Data = append(models.Data, showAgentModel(&model))
 		}
 	}
@@ -420,7 +419,8 @@ func (d *Deps) tryAgent(ctx context.Context, principal *identity.Principal, in *
 	}
 	call := d.PlaygroundCall(&agent, model, snippets, history, waiting)
 	call.RequestID, call.KeyID, call.Env = handlers.RequestIDFrom(ctx), principal.KeyID, principal.Env
-	call.AllModels, call.BudgetVersion, call.Stream = !principal.HasOrgModels, principal.BudgetVersion, true
+	call.KeyModels, call.AllModels, call.BudgetVersion = principal.KeyModels, !principal.HasOrgModels, principal.BudgetVersion
+	call.Stream = true
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return d.Chat.Answer(w, r, call) }), nil
 }
 

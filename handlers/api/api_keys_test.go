@@ -31,7 +31,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
 		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
-		"createdBy": "usr_administrator", "createdByName": "administrator@example.com",
+		"createdBy": "usr_administrator", "createdByName": "administrator@example.com", "models": nil,
 	}, shown)
 	principal, err := identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
@@ -117,6 +117,50 @@ func TestProviderKeys(t *testing.T) {
 	// A provider that was taken out of the configuration: its key can still be deleted.
 	require.NoError(t, o.DB.ProviderKeys.Put(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
+}
+
+// The models of a key hold from the next request on. A key gives no other key more models than it has.
+func TestModelsOfAPIKeys(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	o.withRealKeys()
+	o.Now = time.Now
+	owner := o.realKey(t, store.Live, identity.AllScopes()...)
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", owner,
+		`{"scopes":["api_keys:read","api_keys:write","agents:read","agents:write"],"models":["echo/b","echo/b"]}`)
+	one, key := "/api-keys/"+made["id"].(string), made["key"].(string)
+	require.Equal(t, []any{"echo/b"}, made["models"])
+	models := func() (ids []any) {
+		for _, model := range o.ask(t, http.StatusOK, http.MethodGet, "/agents/models", key, "")["data"].([]any) {
+			ids = append(ids, model.(map[string]any)["id"])
+		}
+		return ids
+	}
+	require.Equal(t, []any{"echo/b"}, models())
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", key, `{"name":"x","model":"echo/a"}`)
+
+	// What the key makes is within its own models.
+	inherits := `{"scopes":["api_keys:read"]}`
+	require.Equal(t, []any{"echo/b"}, o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", key, inherits)["models"])
+	require.Equal(t, []any{}, o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", key, `{"scopes":["api_keys:read"],"models":[]}`)["models"])
+	o.refused(t, errcode.Forbidden, "models", http.MethodPost, "/api-keys", key, `{"scopes":["api_keys:read"],"models":["echo/a"]}`)
+	o.refused(t, errcode.Forbidden, "models", http.MethodPatch, one, key, `{"models":null}`)
+	o.refused(t, errcode.Forbidden, "models", http.MethodPatch, one, key, `{"models":["echo/b","echo/a"]}`)
+	require.Equal(t, []any{"echo/b"}, o.ask(t, http.StatusOK, http.MethodPatch, one, key, `{}`)["models"])
+
+	for body, field := range map[string]string{
+		`{"models":["echo/a","none"]}`: "models[1]", `{"models":[""]}`: "models[0]", `{"models":"echo/a"}`: "models", `{"models":[1]}`: "models[0]",
+	} {
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPatch, one, owner, body)
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPost, "/api-keys", owner, body)
+	}
+	require.Equal(t, []any{}, o.ask(t, http.StatusOK, http.MethodPatch, one, owner, `{"models":[]}`)["models"])
+	require.Empty(t, models())
+	require.Nil(t, o.ask(t, http.StatusOK, http.MethodPatch, one, "user:owner", `{"models":null}`)["models"])
+	require.Contains(t, models(), "echo/a")
+	o.refused(t, errcode.Forbidden, "", http.MethodPatch, one, "user:member", `{"models":[]}`)
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, owner, "")
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, one, owner, `{"models":[]}`)
 }
 
 // A key that was made with an API key expires with that one at the latest, and every key names its maker.

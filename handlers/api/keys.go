@@ -29,12 +29,17 @@ type APIKeyObject struct { //nolint:revive // KeyObject could be any key
 	ExpiresAt     *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
 	RevokedAt     *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
 	CreatedBy     *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
+	Models        *[]string `json:"models"      doc:"The models that it may use; null: all; empty: none"`
 	CreatedByName *string   `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
 }
 
 func showAPIKey(key *store.APIKey) APIKeyObject {
+	var models *[]string
+	if key.Models.Valid {
+		models = new(key.Models.List())
+	}
 	return APIKeyObject{
-		ID: key.ID, Name: endpoint.TextOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint,
+		ID: key.ID, Name: endpoint.TextOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint, Models: models,
 		CreatedAt: endpoint.Timestamp(key.CreatedAt), ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt),
 		CreatedBy: endpoint.TextOrNull(shownActor(key.CreatedBy)), CreatedByName: endpoint.TextOrNull(key.CreatedByName),
 	}
@@ -61,7 +66,13 @@ type apiKeyCreation struct {
 	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
 	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
 	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
-	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"` //nolint:lll // as above
+	Models        *[]string  `json:"models,omitempty"        maxItems:"500" doc:"The ids of the models that it may use; null or absent: all, or those of the key that asks; empty: none"` //nolint:lll // as above
+	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"`                    //nolint:lll // as above
+}
+
+// apiKeyChange is the body of PATCH /api-keys/{id}.
+type apiKeyChange struct {
+	Models clearable[[]string] `json:"models,omitzero" maxItems:"500" doc:"The ids of the models that it may use; null: all; empty: none"`
 }
 
 // The operations on API keys.
@@ -72,11 +83,13 @@ var (
 		"List the API keys, revoked ones too, oldest first"))), (*Deps).listAPIKeys)
 	GetAPIKey = operation(operated("api_keys:read", testKeys(administrators("getAPIKey", "GET /api-keys/{id}", identity.APIKeysRead,
 		"Get an API key"))), (*Deps).getAPIKey)
+	UpdateAPIKey = operation(operated("api_keys:write", testKeys(administrators("updateAPIKey", "PATCH /api-keys/{id}", identity.APIKeysWrite,
+		"Change what an API key may use, from the next request on"))), (*Deps).updateAPIKey)
 	RevokeAPIKey = operationOf(operated("api_keys:write", testKeys(administrators("revokeAPIKey", "DELETE /api-keys/{id}", identity.APIKeysWrite,
 		"Revoke an API key for good, from the next request on"))), (*Deps).revokeAPIKey)
 )
 
-var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey}
+var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, UpdateAPIKey, RevokeAPIKey}
 
 func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation }) (*issuedKey, error) {
 	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
@@ -86,7 +99,12 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 	if err != nil {
 		return nil, err
 	}
-	request.ExpiresAt = expiresAt
+	request.ExpiresAt, request.Models = expiresAt, principal.KeyModels
+	if in.Body.Models != nil {
+		if request.Models, err = d.keyModels(principal, *in.Body.Models); err != nil {
+			return nil, err
+		}
+	}
 	if err := withinRights(principal, request); err != nil {
 		return nil, err
 	}
@@ -159,6 +177,63 @@ func (d *Deps) listAPIKeys(ctx context.Context, principal *identity.Principal, i
 
 func (d *Deps) getAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*APIKeyObject, error) {
 	return getRow(ctx, d, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.ByID, showAPIKey)
+}
+
+// keyModels returns the models of a key that the principal makes or changes. Nil means all models.
+func (d *Deps) keyModels(principal *identity.Principal, ids []string) (store.KeyModels, error) {
+	wider := &handlers.Error{
+		Code: errcode.Forbidden, Field: "models", Message: "This API key may use some models only, so it can't let a key use others.",
+	}
+	if ids == nil && principal.KeyModels.Valid {
+		return store.KeyModels{}, wider
+	}
+	var distinct []string
+	if ids != nil {
+		distinct = []string{}
+	}
+	for i, id := range ids {
+		if _, configured := d.Models.Model(id); !configured {
+			return store.KeyModels{}, handlers.InvalidRequest(fmt.Sprintf("models[%d]", i),
+				"models[%d] is no model of the service. GET %s lists the models.", i, handlers.ModelsPath)
+		}
+		if !principal.KeyModels.Allow(id) {
+			return store.KeyModels{}, wider
+		}
+		if !slices.Contains(distinct, id) {
+			distinct = append(distinct, id)
+		}
+	}
+	return store.NewKeyModels(distinct), nil
+}
+
+func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, in *idAndBody[apiKeyChange]) (*APIKeyObject, error) {
+	var models []string
+	if in.Body.Models.value != nil {
+		models = *in.Body.Models.value
+	}
+	allowed, err := d.keyModels(principal, models)
+	if err != nil && in.Body.Models.given {
+		return nil, err
+	}
+	err = d.DB.APIKeys.Update(ctx, principal.Actor(), principal.OrgID, in.ID, func(key *store.APIKey) error {
+		if principal.Env == store.Test && key.Env != store.Test {
+			return handlers.LiveOnly()
+		}
+		if in.Body.Models.given {
+			key.Models = allowed
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrRevoked) {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The API key is revoked. Make another one.", Cause: err}
+	}
+	if refused, ok := errors.AsType[*handlers.Error](err); ok {
+		return nil, refused
+	}
+	if err != nil {
+		return nil, d.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
+	}
+	return d.getAPIKey(ctx, principal, &in.PathID)
 }
 
 func (d *Deps) revokeAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {

@@ -169,8 +169,7 @@ func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.P
 	}
 	var states []modelState
 	for _, model := range d.Models.Models() {
-		enabled, excepted := exceptions[model.ID]
-		states = append(states, modelState{model.ID, enabled || !excepted})
+		states = append(states, modelState{model.ID, model.Enabled(exceptions, store.Live, store.KeyModels{})})
 	}
 	return onePage(states), nil
 }

@@ -18,7 +18,7 @@ import (
 // forTestKeys are all operations that a key of the test environment may use. An operation belongs here if it changes only what has
 // an environment, and there only test, or if it reads neither what customers wrote nor what opens another system.
 var forTestKeys = []string{
-	"POST /api-keys", "GET /api-keys", "GET /api-keys/{id}", "DELETE /api-keys/{id}",
+	"POST /api-keys", "GET /api-keys", "GET /api-keys/{id}", "PATCH /api-keys/{id}", "DELETE /api-keys/{id}",
 	"GET /wallet", "GET /wallet/transactions", "GET /wallet/calls", "GET /wallet/spend",
 	"GET /agents", "GET /agents/models", "GET /agents/{id}", "POST /agents/{id}/playground",
 	"GET /knowledge-bases", "GET /knowledge-bases/{id}", "GET /knowledge-bases/{id}/search",
@@ -153,8 +153,11 @@ func TestTestKeysRevokeTestKeys(t *testing.T) {
 
 	o.refused(t, errcode.Forbidden, "", http.MethodDelete, "/api-keys/"+liveMade["id"].(string), test, "")
 	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/api-keys/key_unknown", test, "")
+	o.refused(t, errcode.Forbidden, "", http.MethodPatch, "/api-keys/"+liveMade["id"].(string), test, `{"models":[]}`)
+	o.ask(t, http.StatusOK, http.MethodPatch, "/api-keys/"+testMade["id"].(string), test, `{"models":[]}`)
 	kept := o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/"+liveMade["id"].(string), test, "")
 	require.Nil(t, kept["revokedAt"])
+	require.Nil(t, kept["models"])
 
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/api-keys/"+testMade["id"].(string), test, "")
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/api-keys/"+liveMade["id"].(string), live, "")

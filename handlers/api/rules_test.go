@@ -67,6 +67,8 @@ func bodyFor(route handlers.Route) string {
 		return `{"text":"hello"}`
 	case "POST /api-keys":
 		return `{"name":"new"}`
+	case "PATCH /api-keys/{id}":
+		return `{"models":[]}`
 	case "PUT /provider-keys/{provider}":
 		return `{"key":"sk-new"}`
 	case "POST /event-endpoints", "PATCH /event-endpoints/{id}":

@@ -83,7 +83,7 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if rest == "" {
 		text := m.all
-		if len(exceptions) > 0 || text == nil {
+		if len(exceptions) > 0 || principal.KeyModels.Valid || text == nil {
 			text = m.list(exceptions, &principal)
 		}
 		handlers.WriteJSON(w, http.StatusOK, text)
@@ -91,7 +91,7 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The id contains a slash, which clients send plain or as %2F; the path is decoded in both cases.
 	i, ok := m.position[rest[1:]]
-	if !ok || !Enabled(&m.models[i], exceptions, &principal) {
+	if !ok || !m.models[i].Enabled(exceptions, principal.Env, principal.KeyModels) {
 		return handlers.NotFound("The model does not exist or is not enabled for the organization. GET %s lists those that are.", handlers.ModelsPath)
 	}
 	handlers.WriteJSON(w, http.StatusOK, m.rendered[i])
@@ -103,7 +103,7 @@ func (m *Models) list(exceptions map[string]bool, principal *identity.Principal)
 	text := []byte(`{"object":"list","data":[`)
 	comma := false
 	for i := range m.models {
-		if !Enabled(&m.models[i], exceptions, principal) {
+		if !m.models[i].Enabled(exceptions, principal.Env, principal.KeyModels) {
 			continue
 		}
 		if comma {
@@ -113,11 +113,4 @@ func (m *Models) list(exceptions map[string]bool, principal *identity.Principal)
 		comma = true
 	}
 	return append(text, "]}"...)
-}
-
-// Enabled reports whether a model is enabled for a principal, given the models for which its organization has an exception: every model
-// that is open to the principal's environment is, unless an exception switches it off.
-func Enabled(model *gateway.Model, exceptions map[string]bool, principal *identity.Principal) bool {
-	on, exception := exceptions[model.ID]
-	return (on || !exception) && model.OpenTo(principal.Env)
 }

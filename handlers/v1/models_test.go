@@ -80,6 +80,25 @@ func TestModelsHonoursExceptions(t *testing.T) {
 }
 
 // A model that is closed to test keys is unknown to them, with exceptions and without.
+// The models of a key are those that it names, as far as its organization may use them.
+func TestModelsOfAKey(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), without(map[string]bool{"acme/std": false}))
+	for _, c := range []struct{ key, seen []string }{
+		{nil, []string{"acme/pro", "local/a/b"}},
+		{[]string{}, []string{}},
+		{[]string{"local/a/b", "acme/std", "gone/x"}, []string{"local/a/b"}},
+		{[]string{"acme", "local/a/b\nacme"}, []string{"local/a/b"}},
+	} {
+		key := handlertest.Someone()
+		key.KeyModels = store.NewKeyModels(c.key)
+		require.Equal(t, c.seen, ids(t, handlertest.OkText(t, m.Serve, handlertest.As(handlertest.Get("/v1/models"), key))))
+		if !key.KeyModels.Allow("acme/pro") {
+			handlertest.RefusedWith(t, errcode.NotFound, m.Serve, handlertest.As(handlertest.Get("/v1/models/acme/pro"), key))
+		}
+	}
+}
+
 func TestModelsForTestKeys(t *testing.T) {
 	t.Parallel()
 	models := testModels()

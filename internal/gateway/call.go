@@ -64,7 +64,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 		return nil, err
 	}
 	model, known := c.Catalog.Model(c.req.Model)
-	if !known || !model.OpenTo(c.req.Env) {
+	if !known || !model.Enabled(nil, c.req.Env, c.req.KeyModels) {
 		return nil, unsupportedModel()
 	}
 	c.price = model.priceAt(c.started)
@@ -75,7 +75,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the organization's models: %w", err)
 		}
-		if enabled, excepted := exceptions[c.model.ID]; excepted && !enabled {
+		if !model.Enabled(exceptions, c.req.Env, c.req.KeyModels) {
 			return nil, unsupportedModel()
 		}
 	}

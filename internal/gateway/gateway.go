@@ -188,6 +188,13 @@ type Model struct {
 	maxDuration time.Duration
 }
 
+// Enabled reports whether a caller can use the model. exceptions are the models for which its organization has an exception: a model without one is
+// enabled. keyModels are the models of the caller's key.
+func (m *Model) Enabled(exceptions map[string]bool, env store.Env, keyModels store.KeyModels) bool {
+	on, exception := exceptions[m.ID]
+	return (on || !exception) && m.OpenTo(env) && keyModels.Allow(m.ID)
+}
+
 // OpenTo reports whether calls of an environment can use the model. A closed model isn't listed and counts as unknown.
 func (m *Model) OpenTo(env store.Env) bool { return !m.LiveOnly || env != store.Test }
 

@@ -482,6 +482,22 @@ func TestLiveOnlyModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestModelsOfAKey: a model that the key may not use is unknown.
+func TestModelsOfAKey(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()})
+	_, unknown := f.Call(t.Context(), request(func(r *gateway.Request) { r.Model = "acme/none" }), nil)
+	for _, models := range [][]string{{}, {"acme/none", "acme"}} {
+		for _, change := range []func(*gateway.Request){func(*gateway.Request) {}, keyed, func(r *gateway.Request) { r.AllModels = true }} {
+			_, err := f.Call(t.Context(), request(change, func(r *gateway.Request) { r.KeyModels = store.NewKeyModels(models) }), nil)
+			require.Equal(t, unknown, err)
+		}
+	}
+	require.Empty(t, f.script.seen())
+	_, err := f.Call(t.Context(), request(func(r *gateway.Request) { r.KeyModels = store.NewKeyModels([]string{"acme/none", r.Model}) }), nil)
+	require.NoError(t, err)
+}
+
 // TestWallet: the hold is for the worst case by bytes, then by counted tokens; without enough nothing is called.
 func TestWallet(t *testing.T) {
 	t.Parallel()

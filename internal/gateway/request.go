@@ -21,6 +21,8 @@ type Request struct {
 	// Env decides which of the organization's wallets pays.
 	Env store.Env
 
+	// KeyModels are the models that the key may use.
+	KeyModels store.KeyModels
 	// AllModels means that the organization has no exceptions from the catalog, so they need not be read.
 	AllModels bool
 	// AgentID is the assistant that the call is for. It may be empty. BudgetVersion is the organization's when the call began: 0 means that it has

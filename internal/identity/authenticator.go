@@ -73,6 +73,8 @@ type Principal struct {
 	SuspensionReason string
 	// Scopes are the key's scopes, or the scopes that the user may give to a key.
 	Scopes Scopes
+	// KeyModels are the models that the key may use; a person may use all.
+	KeyModels store.KeyModels
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
@@ -143,6 +145,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		Plan:         record.Plan,
 		Suspended:    record.SuspendedAt.Valid,
 		Scopes:       storedScopes(record.Scopes),
+		KeyModels:    record.Models,
 		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
 		Permit: record.Permit,
 	}, nil

@@ -116,6 +116,8 @@ type KeyRequest struct {
 	Env store.Env
 	// Scopes are names of scopes. Empty means DefaultScopes.
 	Scopes []string
+	// Models are the models that the key may use.
+	Models store.KeyModels
 	// ExpiresAt may be in the past. A key without it never expires.
 	ExpiresAt *time.Time
 }
@@ -150,7 +152,7 @@ func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRe
 
 // key validates the request and returns the row without its hash.
 func (r KeyRequest) key() (store.APIKey, error) {
-	key := store.APIKey{OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live)}
+	key := store.APIKey{OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live), Models: r.Models}
 	if strings.TrimSpace(r.Name) != "" {
 		name, err := CleanName("name", r.Name)
 		if err != nil {

@@ -21,6 +21,7 @@ type APIKey struct {
 	CreatedAt int64    // epoch milliseconds; 0 when it is written: the transaction's clock
 	ExpiresAt sql.NullInt64
 	RevokedAt sql.NullInt64
+	Models    KeyModels
 	CreatedBy string // the actor that made the key
 	// CreatedByName is the user's e-mail address, or the name or hint of the key that made the key; it is only read. Empty means unknown.
 	CreatedByName string `db:"-"`
@@ -91,6 +92,40 @@ func (k APIKeys) List(ctx context.Context, orgID string, page Page) ([]APIKey, e
 // ByID reads an organization's key, also a revoked one. It returns [ErrNotFound] if there is none.
 func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
 	return ReadRow(ctx, k.db, "read an API key", apiKeys.scan, apiKeys.selected+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// NewKeyModels returns the models with some ids; nil means all models.
+func NewKeyModels(ids []string) KeyModels { return driver.NewKeyModels(ids) }
+
+// ErrRevoked is returned for a change of a revoked key.
+var ErrRevoked = errors.New("the key is revoked")
+
+// Update changes an organization's key from the next request on. edit changes the key as the transaction has read it. It may run more than once and
+// must not wait; Update returns its error. Update returns [ErrNotFound] if there is no such key, and [ErrRevoked] for a revoked one.
+func (k APIKeys) Update(ctx context.Context, actor, orgID, id string, edit func(*APIKey) error) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		key, err := apiKeys.lock(ctx, tx, orgID, id)
+		if err != nil {
+			return err
+		}
+		if key.RevokedAt.Valid {
+			return ErrRevoked
+		}
+		if err := edit(&key); err != nil {
+			return err
+		}
+		apiKeys.queueUpdate(tx, &key, orgID, id)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "api_key.update", Target: id, OrgID: orgID, Detail: key.bounds()})
+		return nil
+	})
+}
+
+// bounds describes the bounds of a key.
+func (k *APIKey) bounds() string {
+	if !k.Models.Valid {
+		return "models: all"
+	}
+	return "models: " + strings.Join(k.Models.List(), " ")
 }
 
 // Revoke revokes an organization's key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a

@@ -113,14 +113,33 @@ func TestAPIKeys(t *testing.T) {
 		_, err = db.OwnerOf(ctx, store.OwnedAPIKeys, "key_none")
 		require.ErrorIs(t, err, store.ErrNotFound)
 
+		for _, models := range [][]string{{"a/b", "c/d"}, {}, nil} { // from the next request on, for both ways to read a key
+			change := func(k *store.APIKey) error { k.Models = store.NewKeyModels(models); return nil }
+			require.NoError(t, db.APIKeys.Update(ctx, "cli", "org_1", "key_1", change))
+			records := map[bool]store.KeyRecord{}
+			records[false], _, err = db.APIKeys.ByHash(ctx, key.Hash)
+			require.NoError(t, err)
+			if windows := db.Windows(); windows != nil {
+				records[true], _, err = windows.Key(ctx, key.Hash, &store.KeyTerms{Plans: []string{"free"}, PerMinute: []int64{9}})
+				require.NoError(t, err)
+			}
+			for _, record := range records {
+				require.Equal(t, models, record.Models.List())
+				require.Equal(t, models == nil || len(models) == 2, record.Models.Allow("c/d"))
+				require.Equal(t, models == nil, record.Models.Allow("c"))
+			}
+		}
+		require.ErrorIs(t, db.APIKeys.Update(ctx, "cli", "org_2", "key_1", nil), store.ErrNotFound, "another organization's key")
 		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "cli", "org_2", "key_1"), store.ErrNotFound, "another organization's key")
 		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_none"), store.ErrNotFound)
 		require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
 		require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
+		require.ErrorIs(t, db.APIKeys.Update(ctx, "cli", "org_1", "key_1", nil), store.ErrRevoked)
 		require.NoError(t, db.APIKeys.Create(ctx, "cli", sameName), "a revoked key's name is free again")
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "cli api_key.create key_1",
-			"cli api_key.create key_2", "cli api_key.create key_3", "cli api_key.revoke key_1", "cli api_key.create key_4",
+			"cli api_key.create key_2", "cli api_key.create key_3",
+			"cli api_key.update key_1", "cli api_key.update key_1", "cli api_key.update key_1", "cli api_key.revoke key_1", "cli api_key.create key_4",
 		}, actions(t, db))
 	})
 }

@@ -99,6 +99,8 @@ func (m member) field(item reflect.Value) field {
 	switch into := value.Interface().(type) {
 	case *[]string:
 		return field{m.column, separated(into, m.separator)}
+	case *KeyModels:
+		return field{m.column, &into.NullString}
 	case *[32]byte:
 		return field{m.column, convert(func() []byte { return into[:] }, func(column []byte) { copy(into[:], column) })}
 	}

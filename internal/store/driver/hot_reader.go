@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,7 @@ type KeyRecord struct {
 	RevokedAt    sql.NullInt64
 	Plan         string
 	SuspendedAt  sql.NullInt64
+	Models       KeyModels
 	NowMS        int64 // the database's clock when the key was read
 	// HasOrgModels reports whether the organization has rows in org_models; if not, store.Organizations.Models is empty.
 	HasOrgModels bool
@@ -47,9 +49,42 @@ type KeyRecord struct {
 	Permit Permit
 }
 
+// KeyModels are the models that a key may use, a line for each. NULL, as in the zero value, means all models.
+type KeyModels struct{ sql.NullString }
+
+// NewKeyModels returns the models with some ids; nil means all models.
+func NewKeyModels(ids []string) KeyModels {
+	return KeyModels{sql.NullString{String: strings.Join(ids, "\n"), Valid: ids != nil}}
+}
+
+// List returns the ids of the models, or nil for all models.
+func (m KeyModels) List() []string {
+	switch {
+	case !m.Valid:
+		return nil
+	case m.String == "":
+		return []string{}
+	default:
+		return strings.Split(m.String, "\n")
+	}
+}
+
+// Allow reports whether a model is among the models.
+func (m KeyModels) Allow(id string) bool {
+	if !m.Valid {
+		return true
+	}
+	for one := range strings.SplitSeq(m.String, "\n") {
+		if one == id {
+			return true
+		}
+	}
+	return false
+}
+
 // The columns of a key lookup, and the tables they come from.
 const (
-	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, o.plan, o.suspended_at, o.budget_version,
+	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, k.models, o.plan, o.suspended_at, o.budget_version,
 	EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = k.org_id)`
 	KeyTables = ` FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.hash `
 )
@@ -59,7 +94,7 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	columns := append([]any{
 		&hash, &record.KeyID, &record.OrgID, &record.Env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
-		&record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
+		&record.Models.NullString, &record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
 	}, more...)
 	if err := row.Scan(columns...); err != nil {
 		return err

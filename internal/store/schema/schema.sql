@@ -132,7 +132,8 @@ CREATE TABLE login_windows (
 CREATE INDEX login_windows_start ON login_windows (window_start);
 
 -- hash is the SHA-256 of the key. created_by is the key, user or account that made it. A revoked key gives its name back, so that a rotated
--- key can keep it; keys without a name don't collide.
+-- key can keep it; keys without a name don't collide. models are the ids of the models that it may use, a line for each; null
+-- is all.
 CREATE TABLE api_keys (
 	id         TEXT   NOT NULL PRIMARY KEY,
 	org_id     TEXT   NOT NULL REFERENCES organizations (id),
@@ -144,7 +145,8 @@ CREATE TABLE api_keys (
 	created_by TEXT   NOT NULL DEFAULT '',
 	created_at BIGINT NOT NULL,
 	expires_at BIGINT,
-	revoked_at BIGINT
+	revoked_at BIGINT,
+	models     TEXT
 ) {table};
 CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
 CREATE INDEX api_keys_org ON api_keys (org_id);

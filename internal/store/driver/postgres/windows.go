@@ -138,7 +138,7 @@ found AS (SELECT ` + driver.KeyColumns + ` AS has_models, ms, start, w.asks, CAS
 asked AS (SELECT org_id, start, sum(asks)::bigint AS asks, max(per_minute) AS per_minute
 	FROM found WHERE per_minute > 0 GROUP BY org_id, start),
 ` + countAsked + `
-SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.plan, f.suspended_at, f.budget_version,
+SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.models, f.plan, f.suspended_at, f.budget_version,
 	f.has_models, f.ms, t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
 FROM found f LEFT JOIN taken t ON t.org_id = f.org_id AND f.per_minute > 0`
 	// giveBack has names, windows, and the number of permits of each to give back. It has the phases of countAsked.
