@@ -24,6 +24,12 @@
 // process when the operation is decided, under the lock of the wallet. If another process needs more of a wallet, its tranches
 // are recalled for the time of a lease, in which each settlement and renewal returns the unused part.
 //
+// # Budgets
+//
+// A hold is also reserved in each budget that counts its call, in the present period of the budget. The reservation names these periods, and so
+// does the row of a charged call. Every change of a reservation changes its periods by the same amount, and a charge moves from reserved to spent. A
+// tranche is reserved in budgets like a hold.
+//
 // # A call's key
 //
 // A hold may carry an Idempotency-Key as a [Claim], which is written in the same transaction, even for a free call. A key counts
@@ -46,6 +52,8 @@
 //
 //   - No debt: 0 <= held <= balance. It is decided under the wallet's lock, written by a statement that names the values on which
 //     the decision was based, and checked by the database. A refused hold doesn't block a later, smaller one.
+//   - No budget is exceeded: spent and reserved together are never above the limit that admitted them. A call that has lost its reservation pays
+//     at most what its periods have left under the present limits.
 //   - Nothing twice: a hold and its charge are identified by the call's id, a credit or adjustment by its reference, a refund by
 //     its call. A caller whose commit wasn't confirmed repeats the operation.
 //   - Order is a number: charges and postings of a wallet are numbered without a gap, and each records the balance after it.
@@ -63,11 +71,11 @@
 //
 // # Files
 //
-// price.go is arithmetic. decide.go contains every rule about money in plain Go, without SQL, decide_claim.go every rule about
-// keys, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the wallets of a batch, then
-// its claims (each in key order), reads, decides and writes, with few statements for any number of operations; rows.go has the
-// statements. tranches.go is the memory of a process about its tranches, with their regular renewal. book.go, posting.go,
-// history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them. check.go, invariants.go and
+// price.go is arithmetic, and period.go the calendar. decide.go contains every rule about money and keys in plain Go, without SQL,
+// decide_budget.go every rule about budgets, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the wallets of a batch, then
+// its claims (each in key order), reads, decides and writes, with few statements for any number of operations; rows.go and
+// budget_rows.go have the statements. tranches.go is the memory of a process about its tranches, with their regular renewal. book.go, budget.go,
+// posting.go, history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them. check.go, invariants.go and
 // usage_check.go are the doctor.
 //
 // # Outside of the package
@@ -82,6 +90,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -127,7 +136,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 		return nil, err
 	}
 	op := &holdOp{Hold: hold}
-	if hold.With == nil && hold.Budgets == nil { // otherwise there is a transaction anyway
+	if hold.With == nil { // otherwise there is a transaction anyway
 		granted, ride, err := b.tranches.hold(hold)
 		if granted || err != nil {
 			return nil, err
@@ -144,8 +153,8 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 				return replay, err
 			}
-		case errors.Is(op.refused, ErrInsufficientCredits) && !hold.Rough:
-			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.retry(b)); err != nil || op.finished == "" {
+		case isShort(op.refused) && !hold.Rough:
+			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.refused, op.Budgets, op.retry(b)); err != nil || op.finished == "" {
 				return nil, err
 			}
 		default:
@@ -157,7 +166,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 // retry returns a function that repeats the hold for [Book.recall].
 func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error) {
 	return func(ctx context.Context) (bool, error) {
-		op.recalls, op.ride = true, b.tranches.returning(op.Wallet)
+		op.recalls, op.ride, op.returns = true, nil, b.tranches.returning(op.Wallet)
 		if err := b.doHold(ctx, op); err != nil {
 			return false, err
 		}
@@ -167,7 +176,11 @@ func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error)
 
 // doHold has a hold decided and written.
 func (b *Book) doHold(ctx context.Context, op *holdOp) error {
-	if err := b.do(ctx, op, op.ride); err != nil {
+	err := b.do(ctx, op, op.ride)
+	for _, r := range op.returns {
+		r.answer(err)
+	}
+	if err != nil {
 		return fmt.Errorf("hold credits: %w", err)
 	}
 	if op.Budgets != nil {
@@ -344,26 +357,43 @@ const (
 	recallWait = trancheLease + 5*time.Second
 )
 
-// recall retries an operation that found too little in the free balance of its wallet, after asking all processes for their unused credits. try
-// reports with [ErrInsufficientCredits] whether some processes may still return credits. recall returns try's last error. It returns
-// ErrInsufficientCredits without a try if the wallet and all its tranches have too little, and [ErrCreditsInTranches] if they have enough but it
-// isn't returned in time.
-func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64, try func(context.Context) (pending bool, err error)) error {
+// isShort reports whether an operation was refused because the free balance or a budget has too little.
+func isShort(refused error) bool {
+	_, budget := errors.AsType[*BudgetError](refused)
+	return budget || errors.Is(refused, ErrInsufficientCredits)
+}
+
+// recall retries an operation that was refused because its wallet or a budget has too little, after asking all processes for their unused credits.
+// try reports with such a refusal whether some processes may still return credits. recall returns try's last error. It returns refused without a
+// try if the wallet or a budget has too little together with all tranches, and [ErrCreditsInTranches] if they have enough but it isn't returned in
+// time.
+func (b *Book) recall(
+	ctx context.Context, wallet WalletID, micros int64, refused error, call *Budgeted, try func(context.Context) (pending bool, err error),
+) error {
 	most, err := b.Spendable(ctx, wallet)
+	if err == nil && call != nil {
+		var room int64
+		room, err = b.BudgetRoom(ctx, wallet, call)
+		most = min(most, room)
+	}
 	if err != nil {
 		return err
 	}
 	if most < micros {
-		return ErrInsufficientCredits
+		return refused
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, recallWait, ErrCreditsInTranches)
 	defer cancel()
 	for {
 		pending, err := try(ctx)
-		if !pending || !errors.Is(err, ErrInsufficientCredits) {
+		if !pending || !isShort(err) {
 			return err
 		}
-		if err := b.awaitReturn(ctx, wallet, micros); err != nil {
+		wanted := micros
+		if !errors.Is(err, ErrInsufficientCredits) {
+			wanted = math.MaxInt64 // the wallet has enough, but the budget hasn't
+		}
+		if err := b.awaitReturn(ctx, wallet, wanted); err != nil {
 			return err
 		}
 	}

@@ -372,16 +372,26 @@ func (b *Book) readBudgets(ctx context.Context, query string, arguments ...any) 
 	return books, err
 }
 
-// BudgetRoom returns the largest hold of a call that the open budgets of a wallet allow. Without a budget it is the largest number. The error is an
-// error of reading.
+// BudgetRoom returns the largest hold of a call that the open budgets of a wallet allow, with the amounts of tranches, which may be in use. Without a
+// budget it is the largest number. The error is an error of reading.
 func (b *Book) BudgetRoom(ctx context.Context, wallet WalletID, call *Budgeted) (micros int64, err error) {
+	// Tranches are read first: credits that are returned in between count twice, and are not missed.
+	tranches, err := store.ReadRows(ctx, b.db, "read tranches", func(row store.Row) (*trancheRow, error) {
+		t := &trancheRow{}
+		return t, row.Scan(&t.left, &t.budgets)
+	}, `SELECT left_micros, budgets FROM tranches WHERE org_id = $1 AND env = $2 AND budgets <> ''`, wallet.OrgID, string(wallet.Env))
+	if err != nil {
+		return 0, err
+	}
+	of := walletRow{tranches: tranches}
 	books, err := b.readBudgets(ctx, selectBudgetsOf, wallet.OrgID, string(wallet.Env), call.KeyID, call.AgentID)
 	if err != nil {
 		return 0, err
 	}
 	micros = math.MaxInt64
 	for _, budget := range books.budgets {
-		micros = min(micros, max(0, books.present(budget).room(books.now)))
+		period := books.present(budget)
+		micros = min(micros, max(0, period.room(books.now)+of.leftIn(period.number)))
 	}
 	return micros, nil
 }

@@ -125,6 +125,13 @@ func readNamed(ctx context.Context, tx store.Tx, books *books) error {
 	for key, claim := range books.claims {
 		add(key.wallet, claim.budgets)
 	}
+	for id, wallet := range books.wallets {
+		for _, tranche := range wallet.tranches {
+			if tranche.budgets != "" && tranche.leaseUntil < tx.Now() { // it may lapse
+				add(id, tranche.budgets)
+			}
+		}
+	}
 	queuePeriods(tx, missing, books)
 	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("read budgets: %w", err)

@@ -361,7 +361,7 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			const price, atOnce = 7, 16
-			calls := int64(long(500, 5000))
+			calls := int64(long(2000, 5000))
 			location := storetest.Location(t, engine)
 			var books []*Book
 			for range 3 {
@@ -378,7 +378,7 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 			tight := b.budget("key_1", PeriodTotal, calls*price+price-1)
 			wide := b.budget("", PeriodMonth, 900_000)
 
-			var held atomic.Int64
+			var held, granted atomic.Int64
 			var callers sync.WaitGroup
 			for i, book := range books {
 				for j := range atOnce {
@@ -394,6 +394,9 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 							settlement.Budgets = hold.Budgets
 							if err == nil {
 								held.Add(1)
+								if isGranted(book, hold.CallID) {
+									granted.Add(1)
+								}
 								_, err = book.Settle(t.Context(), settlement)
 							}
 							if err != nil {
@@ -406,6 +409,7 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 			}
 			callers.Wait()
 			require.Equal(t, calls, held.Load())
+			require.Greater(t, granted.Load(), calls/4, "calls from tranches")
 			b.requireSpent(tight.ID, calls*price, 0)
 			b.requireSpent(wide.ID, calls*price, 0)
 			requireWallet(t, books[0], 1_000_000-calls*price, 0)
@@ -433,5 +437,111 @@ func TestChangesOfBudgetsReachTheNextCall(t *testing.T) {
 		require.EqualValues(b, 2, version())
 		require.NoError(b, b.book.EndBudget(b.Context(), "test", acme.OrgID, budget.ID))
 		require.EqualValues(b, 3, version())
+	})
+}
+
+// grantedTo is a book with a tranche of key_1, from which call_3 is held, and its clock.
+func (b *budgeted) grantedTo() (holder *Book, clock *time.Time) {
+	b.Helper()
+	holder, clock = tendedBook(b.db)
+	b.book = holder
+	for _, id := range []string{"call_1", "call_2", "call_3"} {
+		b.holds(id, "key_1", 10)
+	}
+	require.True(b, isGranted(holder, "call_3"))
+	return holder, clock
+}
+
+// TestTranchesOfBudgets: a tranche is reserved in the budgets of its calls as in the wallet. It is for one key, for one version of the budgets, and
+// for the periods in which it was opened.
+func TestTranchesOfBudgets(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		all, key := b.budget("", PeriodTotal, 100_000), b.budget("key_1", PeriodDay, 20_000)
+		holder, clock := b.grantedTo()
+		b.requireSpent(all.ID, 0, 20+trancheCalls*10)
+		b.requireSpent(key.ID, 0, 20+trancheCalls*10)
+		requireWallet(t, holder, 1_000_000, 20+trancheCalls*10)
+		require.Equal(b, Settled{ChargedMicros: 4, ShortfallMicros: 0}, b.settles("call_3", 10, 4))
+		b.requireSpent(key.ID, 4, 20+trancheCalls*10-4)
+
+		b.holds("call_4", "key_2", 10)
+		require.False(b, isGranted(holder, "call_4"), "of another key")
+		b.calls["call_5"] = &Budgeted{KeyID: "key_1", Version: 2}
+		hold := holdOf("call_5", 10)
+		hold.Budgets = b.calls["call_5"]
+		require.NoError(b, refusal(holder.Hold(b.Context(), hold)))
+		require.False(b, isGranted(holder, "call_5"), "after a change of a budget")
+		b.holds("call_6", "key_1", 10)
+		require.True(b, isGranted(holder, "call_6"), "before it")
+
+		known := holder.tranches.wallets[trancheKey{acme, "key_1", "", 1}]
+		*clock = known.until.Add(-time.Second)
+		known.usedAt, known.leasedAt = *clock, *clock
+		b.holds("call_7", "key_1", 10)
+		require.True(b, isGranted(holder, "call_7"), "in the last second of the day")
+		*clock = known.until
+		known.usedAt, known.leasedAt = *clock, *clock
+		b.holds("call_8", "key_1", 10)
+		require.False(b, isGranted(holder, "call_8"), "on the next day")
+		b.endPeriod(key.ID)
+		holder.tranches.tend(b.Context())
+		require.Equal(b, memory{inUse: 10}, memoryOf(known), "what no call uses is returned when the day ends; call_6 should have ended")
+		for _, id := range []string{"call_1", "call_2", "call_4", "call_5", "call_6", "call_7", "call_8"} {
+			require.Equal(b, int64(3), b.settles(id, 10, 3).ChargedMicros)
+		}
+		b.requireSpent(all.ID, 4+7*3, 0)
+		b.requireSpent(key.ID, 0, 0)
+		require.Equal(b, 4+6*3, count(b.T, b.db, `SELECT spent_micros FROM budget_spend WHERE budget_id = $1`, key.ID), "each on the day of its hold")
+		stop(t, holder)
+	})
+}
+
+// TestRisesEndTranches: no call is held from a tranche after the end of a rise by which it was opened.
+func TestRisesEndTranches(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		budget := b.budget("key_1", PeriodTotal, 50)
+		now, err := b.db.Now(b.Context())
+		require.NoError(b, err)
+		_, err = b.book.RaiseBudget(b.Context(), "test", acme.OrgID, budget.ID,
+			BudgetRise{AmountMicros: 100_000, EndsAt: now + time.Hour.Milliseconds(), Reason: "a sale"})
+		require.NoError(b, err)
+		holder, clock := b.grantedTo()
+		known := holder.tranches.wallets[trancheKey{acme, "key_1", "", 1}]
+		*clock = clock.Add(time.Hour)
+		known.usedAt, known.leasedAt = *clock, *clock
+		execute(b.T, b.db, `UPDATE budget_rises SET ends_at = $1`, now)
+		b.holds("call_4", "key_1", 10)
+		require.False(b, isGranted(holder, "call_4"))
+		b.refused("call_5", "key_1", 11)
+		for _, id := range []string{"call_1", "call_2", "call_3", "call_4"} {
+			b.settles(id, 10, 10)
+		}
+		b.requireSpent(budget.ID, 40, 0)
+		stop(t, holder)
+	})
+}
+
+// TestKilledProcessKeepsNoBudget: the tranche of a process that was killed is free in its budgets when its lease ends, and a call of a process that
+// hung until then pays at most what the budgets have left.
+func TestKilledProcessKeepsNoBudget(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		budget := b.budget("key_1", PeriodMonth, 10_000)
+		other := b.book
+		b.grantedTo()
+		hung := b.book
+		b.book = other
+		require.NotNil(b, b.refused("call_4", "key_1", 9_981), "two calls hold by themselves, and a tranche can't give more than its rest back")
+		execute(b.T, b.db, `UPDATE tranches SET lease_until = 1`)
+		b.requireSpent(budget.ID, 0, 20+trancheCalls*10)
+		b.holds("call_4", "key_1", 9_975)
+		b.requireSpent(budget.ID, 0, 20+9_975)
+		require.Zero(b, count(b.T, b.db, `SELECT count(*) FROM tranches`))
+		b.book = hung
+		require.Equal(b, Settled{ChargedMicros: 5, ShortfallMicros: 5}, b.settles("call_3", 10, 10), "late")
+		b.requireSpent(budget.ID, 5, 20+9_975)
+		for id, micros := range map[string]int64{"call_1": 10, "call_2": 10, "call_4": 9_975} {
+			require.Equal(b, micros, b.settles(id, micros, micros).ChargedMicros)
+		}
+		b.requireSpent(budget.ID, 10_000, 0)
 	})
 }

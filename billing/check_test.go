@@ -171,10 +171,10 @@ func TestCheckFinds(t *testing.T) {
 			do(`UPDATE wallets SET held_micros = held_micros - 60`)
 		}, []string{"L4"}},
 		"a tranche that nobody holds": {func(do statement) {
-			do(insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(5), true, int64(9_999_999_999_999))
+			do(insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(5), true, int64(9_999_999_999_999), "")
 		}, []string{"L4"}},
 		"a tranche without a process": {func(do statement) {
-			do(insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(5), true, int64(1))
+			do(insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(5), true, int64(1), "")
 			do(`UPDATE wallets SET held_micros = held_micros + 5`)
 		}, []string{"L6"}},
 		"a late hold": {func(do statement) {

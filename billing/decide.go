@@ -246,7 +246,7 @@ func (b *books) settle(op *settleOp) (Settled, error) {
 			row.seq, row.endedAt = wallet.move(row.balance, b.now)
 			b.count(s.Call.Wallet, budgets, paid, row.seq)
 		}
-		restore(op.ride, wallet, tranche, released-paid)
+		b.restore(op.ride, tranche, released-paid)
 	}
 	row.settled = Settled{ChargedMicros: paid, ShortfallMicros: cost - paid}
 	b.calls[s.Call.ID] = callFigures{s.Call.Wallet, row.settled}
@@ -266,13 +266,16 @@ func (b *books) release(op *settleOp, wallet *walletRow, claim *claimRow, first 
 	}
 	switch {
 	case op.ride != nil:
+		if op.ride.tranche.version > 0 {
+			budgets = op.ride.names()
+		}
 		tranche = wallet.tranche(op.ride.tranche.id)
 		if tranche == nil || !first {
 			return nil, budgets, 0
 		}
 		released = min(op.ride.grant.micros, tranche.left)
 		tranche.left -= released
-		wallet.held -= released
+		b.change(tranche.wallet, tranche.budgets, -released)
 	case op.Claim != nil:
 		if claim.callID == op.Call.ID && claim.reserved > 0 {
 			budgets, released = claim.budgets, claim.reserved

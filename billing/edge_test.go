@@ -109,7 +109,7 @@ func TestLargestTranche(t *testing.T) {
 		holder.tranches.tend(t.Context())
 		requireWallet(t, book, math.MaxInt64-20-3*huge, 0)
 
-		execute(t, db, insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(math.MaxInt64), true, int64(math.MaxInt64))
+		execute(t, db, insertTranche, acme.OrgID, "live", "trc_x", "own_x", int64(math.MaxInt64), true, int64(math.MaxInt64), "")
 		_, err := book.Spendable(t.Context(), acme)
 		require.ErrorIs(t, err, ErrOverflow, "books that are broken")
 		execute(t, db, `DELETE FROM tranches WHERE id = 'trc_x'`)

@@ -171,12 +171,12 @@ func TestFaultInTheMiddleOfTranches(t *testing.T) {
 			}
 			*now = now.Add(trancheIdle)
 			for _, i := range []int{0, 2} { // not idle
-				book.tranches.wallets[wallets[i]].usedAt = now.Add(time.Hour)
+				book.tranches.wallets[trancheKey{wallet: wallets[i]}].usedAt = now.Add(time.Hour)
 			}
 			*now = now.Add(1)
 			state := func() (state []string) {
 				for _, wallet := range wallets {
-					known, row := book.tranches.wallets[wallet], [2]int{
+					known, row := book.tranches.wallets[trancheKey{wallet: wallet}], [2]int{
 						count(t, db, `SELECT coalesce(sum(left_micros), -1) FROM tranches WHERE org_id = $1`, wallet.OrgID),
 						count(t, db, `SELECT held_micros FROM wallets WHERE org_id = $1`, wallet.OrgID),
 					}

@@ -24,6 +24,7 @@ type (
 
 		ride    *ride // may be nil
 		recalls bool
+		returns []*ride // of all tranches of the wallet, if it recalls
 
 		// finished is the finished call with the same key and content. If it is set, nothing was held.
 		finished string
@@ -67,7 +68,12 @@ type (
 func (op *settleOp) Urgent() bool { return op.ReservedMicros > 0 || op.Claim != nil }
 
 // Undo implements [store.Undoer].
-func (op *holdOp) Undo() { op.ride.undo() }
+func (op *holdOp) Undo() {
+	op.ride.undo()
+	for _, r := range op.returns {
+		r.undo()
+	}
+}
 
 // Undo implements [store.Undoer].
 func (op *settleOp) Undo() { op.ride.undo() }
@@ -243,6 +249,8 @@ func (b *batch) add(op store.Op) error {
 		}
 		if op.ride != nil || op.recalls {
 			b.tranched = append(b.tranched, op.Wallet)
+			b.addPeriods(op.ride)
+			b.addPeriods(op.returns...)
 		}
 	case *settleOp:
 		if op.recorded {
@@ -252,6 +260,7 @@ func (b *batch) add(op store.Op) error {
 		if op.Budgets != nil {
 			b.periods = slices.AppendSeq(b.periods, periodKeys(op.Call.Wallet, op.Budgets.periods))
 		}
+		b.addPeriods(op.ride)
 		switch {
 		case op.ride != nil:
 			b.tranched = append(b.tranched, op.Call.Wallet)
@@ -281,12 +290,22 @@ func (b *batch) add(op store.Op) error {
 			b.wallets = append(b.wallets, r.tranche.wallet)
 			b.tranched = append(b.tranched, r.tranche.wallet)
 		}
+		b.addPeriods(op.rides...)
 	case *sweepOp:
 		b.sweep = true
 	default:
 		return fmt.Errorf("the ledger has no operation %T", op)
 	}
 	return nil
+}
+
+// addPeriods adds the periods of the tranches of rides.
+func (b *batch) addPeriods(rides ...*ride) {
+	for _, r := range rides {
+		if r != nil && r.tranche.version > 0 {
+			b.periods = slices.AppendSeq(b.periods, periodKeys(r.tranche.wallet, r.names()))
+		}
+	}
 }
 
 // read loads the books of the batch. Rows that lead to a wallet are read first, without locks, because they can't change (a call) or are read
@@ -452,7 +471,10 @@ func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:
 		if op.recalls {
-			op.pending = books.recall(op.Wallet, op.AmountMicros, op.ride)
+			op.pending = books.recall(op.Wallet, op.returns, func() bool {
+				_, err := books.admit(op.Hold)
+				return err != nil || books.wallets[op.Wallet].free() < op.AmountMicros
+			})
 		}
 		op.finished, op.refused = books.hold(op.Hold)
 		op.periods = books.reservedIn(op.Hold)
@@ -471,7 +493,7 @@ func (b *batch) decide(books *books, op store.Op) {
 		books.carry(op.ride, op.refused)
 	case *postOp:
 		if op.recalls {
-			op.pending = books.recall(op.wallet, -op.micros, nil)
+			op.pending = books.recall(op.wallet, nil, func() bool { return books.wallets[op.wallet].free() < -op.micros })
 		}
 		op.entry, op.refused = books.post(op.posting)
 	case *tendOp:

@@ -151,7 +151,7 @@ func (b *Book) post(ctx context.Context, p posting) (Entry, error) {
 	}
 	_, err := try(ctx)
 	if errors.Is(err, ErrInsufficientCredits) {
-		err = b.recall(ctx, p.wallet, -p.micros, try)
+		err = b.recall(ctx, p.wallet, -p.micros, err, nil, try)
 	}
 	return op.entry, err
 }

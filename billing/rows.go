@@ -343,11 +343,12 @@ func (c *claimRow) delete(tx store.Tx) {
 	}
 }
 
-var selectTranches = listSizes.Statement(`SELECT id, org_id, env, owner, left_micros, spare, lease_until
+var selectTranches = listSizes.Statement(`SELECT id, org_id, env, owner, left_micros, spare, lease_until, budgets
 	FROM tranches WHERE (org_id, env) IN ({list}) ORDER BY id`, 2, 0)
 
 const (
-	insertTranche = `INSERT INTO tranches (org_id, env, id, owner, left_micros, spare, lease_until) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	insertTranche = `INSERT INTO tranches (org_id, env, id, owner, left_micros, spare, lease_until, budgets)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 	// The statement names the value that was read, so that a writer without the lock of the wallet is detected and not overwritten.
 	updateTranche = `UPDATE tranches SET left_micros = $1, spare = $2, lease_until = $3
 		WHERE org_id = $4 AND env = $5 AND id = $6 AND left_micros = $7`
@@ -367,7 +368,7 @@ const (
 func queueTranches(tx store.Tx, wallets []WalletID, books *books) {
 	store.QueueListed(tx, listSizes, selectTranches, "", wallets, listWallet, func(row store.Row) error {
 		t := &trancheRow{stored: true}
-		err := row.Scan(&t.id, &t.wallet.OrgID, &t.wallet.Env, &t.owner, &t.left, &t.spare, &t.leaseUntil)
+		err := row.Scan(&t.id, &t.wallet.OrgID, &t.wallet.Env, &t.owner, &t.left, &t.spare, &t.leaseUntil, &t.budgets)
 		if err != nil {
 			return err
 		}
@@ -395,7 +396,7 @@ func (b *books) writeTranches(tx store.Tx) {
 		org, env := t.wallet.OrgID, string(t.wallet.Env)
 		switch {
 		case !t.stored:
-			tx.Queue(store.AnyRows, insertTranche, org, env, t.id, t.owner, t.left, t.spare, t.leaseUntil)
+			tx.Queue(store.AnyRows, insertTranche, org, env, t.id, t.owner, t.left, t.spare, t.leaseUntil, t.budgets)
 		case t.ended:
 			tx.Queue(1, deleteTranche, org, env, t.id, t.read.left)
 		default:

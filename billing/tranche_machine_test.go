@@ -29,12 +29,15 @@ type trancheBank struct {
 	// dead are the owners of processes that were killed and whose leases are not over.
 	dead    map[string]bool
 	balance int64
-	running map[string]*runningCall
-	ended   map[string]Settled
-	flights []*flight
-	calls   int
-	posts   int
-	steps   clockSteps // of the database's clock
+	// limit is that of a budget which counts all calls, and spent what they were charged; it is above what is in the wallet for none.
+	limit, spent int64
+	budget       *Budgeted
+	running      map[string]*runningCall
+	ended        map[string]Settled
+	flights      []*flight
+	calls        int
+	posts        int
+	steps        clockSteps // of the database's clock
 }
 
 type trancheProcess struct {
@@ -47,6 +50,7 @@ type runningCall struct {
 	process *trancheProcess // nil: it was killed
 	owner   string
 	micros  int64
+	budgets *Budgeted
 	granted bool
 	// fenced: nothing is reserved for it any more. Its tranche ended before it did, or a settlement failed with an unknown outcome.
 	fenced bool
@@ -142,7 +146,23 @@ func (m *trancheBank) newHold(micros int64) Hold {
 	m.calls++
 	hold := holdOf(fmt.Sprintf("call_%s_%d", m.wallet.OrgID, m.calls), micros)
 	hold.Wallet, hold.ExpiresIn = m.wallet, 10_000*time.Hour
+	if m.budget != nil {
+		hold.Budgets = new(*m.budget)
+	}
 	return hold
+}
+
+// left returns what the wallet and the budget have beside the calls that run.
+func (m *trancheBank) fits() int64 { return min(m.balance, m.limit-m.spent) - m.uses() }
+
+// budgetRoom returns what the budget has beside all that is reserved in it.
+func (m *trancheBank) budgetRoom() int64 {
+	if m.budget == nil {
+		return m.limit
+	}
+	states, err := NewBook(m.db).Budgets(m.t.Context(), m.wallet)
+	require.NoError(m.t, err)
+	return states[0].LimitMicros - states[0].SpentMicros - states[0].ReservedMicros
 }
 
 // call begins a call and requires that it is refused exactly when the wallet can't carry it beside the calls that run.
@@ -152,8 +172,8 @@ func (m *trancheBank) call(r *rapid.T, p *trancheProcess, micros int64) (id stri
 	switch {
 	case errors.Is(err, ErrCreditsInTranches):
 		return ""
-	case errors.Is(err, ErrInsufficientCredits):
-		require.Less(r, m.balance-m.uses(), micros, "a call that fits is refused")
+	case isShort(err):
+		require.Less(r, m.fits(), micros, "a call that fits is refused")
 		return ""
 	}
 	require.NoError(r, err)
@@ -164,14 +184,14 @@ func (m *trancheBank) call(r *rapid.T, p *trancheProcess, micros int64) (id stri
 // begin notes a call that is held. It may be held from a tranche that ended unnoticed, when the database's clock was set forward: then
 // nothing is reserved for it.
 func (m *trancheBank) begin(r *rapid.T, p *trancheProcess, hold Hold) {
-	call := &runningCall{process: p, owner: p.name, micros: hold.AmountMicros}
+	call := &runningCall{process: p, owner: p.name, micros: hold.AmountMicros, budgets: hold.Budgets}
 	if g := p.book.tranches.grants[hold.CallID]; g != nil {
 		call.granted = true
 		_, call.fenced = m.left(g.tranche)
 		call.fenced = !call.fenced
 	}
 	if !call.fenced {
-		require.GreaterOrEqual(r, m.balance-m.uses(), hold.AmountMicros, "a call that doesn't fit is held")
+		require.GreaterOrEqual(r, m.fits(), hold.AmountMicros, "a call that doesn't fit is held")
 	}
 	m.running[hold.CallID] = call
 }
@@ -190,7 +210,7 @@ func (m *trancheBank) left(t *tranche) (left int64, found bool) {
 func (m *trancheBank) payable(id string) int64 {
 	wallet, err := NewBook(m.db).Wallet(m.t.Context(), m.wallet)
 	require.NoError(m.t, err)
-	free := wallet.BalanceMicros - wallet.HeldMicros
+	free := min(wallet.BalanceMicros-wallet.HeldMicros, m.budgetRoom())
 	call := m.running[id]
 	if !call.granted {
 		return free + call.micros
@@ -204,7 +224,7 @@ func (m *trancheBank) payable(id string) int64 {
 
 func (m *trancheBank) settlement(id string, charge int64, void bool) Settlement {
 	settlement := chargeOf(id, m.running[id].micros, charge)
-	settlement.Call.Wallet, settlement.Void = m.wallet, void
+	settlement.Call.Wallet, settlement.Void, settlement.Budgets = m.wallet, void, m.running[id].budgets
 	return settlement
 }
 
@@ -236,6 +256,7 @@ func (m *trancheBank) charge(r *rapid.T, id string, cost int64, void bool, payab
 		require.Equal(r, min(cost, call.micros), settled.ChargedMicros, "what was held for the call is there for it")
 	}
 	m.balance -= settled.ChargedMicros
+	m.spent += settled.ChargedMicros
 }
 
 // send has a batch decided, and written or rolled back, and leaves its answer on the way.
@@ -309,6 +330,7 @@ func (m *trancheBank) settled(r *rapid.T, f *flight) {
 				require.Equal(r, paid, settled.ChargedMicros, "what was held for the call is there for it")
 			}
 			m.balance -= settled.ChargedMicros
+			m.spent += settled.ChargedMicros
 			call.decided = &settled
 		}
 	}
@@ -420,15 +442,13 @@ func (m *trancheBank) of() (ids []string) {
 // requireCover requires that what a process may grant, and what its calls use, is in its tranche.
 func (m *trancheBank) requireCover(r *rapid.T) {
 	for _, p := range m.processes {
-		t := p.book.tranches.wallets[m.wallet]
-		if t == nil {
-			continue
-		}
-		require.GreaterOrEqual(r, t.coming, int64(0))
-		require.GreaterOrEqual(r, t.unused, int64(0))
-		require.GreaterOrEqual(r, t.inUse, int64(0))
-		if left, found := m.left(t); found {
-			require.GreaterOrEqual(r, left, t.unused+t.inUse, "granted without cover")
+		for _, t := range p.book.tranches.wallets {
+			require.GreaterOrEqual(r, t.coming, int64(0))
+			require.GreaterOrEqual(r, t.unused, int64(0))
+			require.GreaterOrEqual(r, t.inUse, int64(0))
+			if left, found := m.left(t); found {
+				require.GreaterOrEqual(r, left, t.unused+t.inUse, "granted without cover")
+			}
 		}
 	}
 }
@@ -443,6 +463,10 @@ func TestRandomTranches(t *testing.T) {
 			m := newTrancheBank(t, db, fmt.Sprintf("org_%d", organizations.Add(1)))
 			makeOrganization(t, db, m.wallet.OrgID)
 			m.credit(r, 100_000)
+			m.limit = 1 << 40
+			if rapid.Bool().Draw(r, "with a budget") {
+				m.budgets(r, rapid.SampledFrom([]int64{300, 20_000, 90_000}).Draw(r, "limit"))
+			}
 			process := rapid.Custom(func(r *rapid.T) *trancheProcess { return m.processes[rapid.IntRange(0, 2).Draw(r, "process")] })
 			micros := rapid.Int64Range(1, 60)
 			calls := func(r *rapid.T) {
@@ -495,7 +519,7 @@ func TestRandomTranches(t *testing.T) {
 					}
 				},
 				"everything": func(r *rapid.T) {
-					free := m.balance - m.uses()
+					free := m.fits()
 					p := process.Draw(r, "by")
 					if id := m.call(r, p, free+1); id != "" {
 						r.Fatal("more than there is")
@@ -523,6 +547,24 @@ func TestRandomTranches(t *testing.T) {
 					}
 					require.NoError(r, err)
 					m.balance -= amount
+				},
+				"another budget": func(r *rapid.T) {
+					if m.budget == nil || rapid.IntRange(0, 3).Draw(r, "change") > 0 {
+						return
+					}
+					limit := m.limit + rapid.Int64Range(-100, 5000).Draw(r, "more")
+					if limit < m.spent { // a lower one than what is reserved is for calls, not for tranches
+						return
+					}
+					states, err := NewBook(db).Budgets(t.Context(), m.wallet)
+					require.NoError(r, err)
+					if limit < states[0].SpentMicros+states[0].ReservedMicros {
+						return
+					}
+					_, err = NewBook(db).ChangeBudget(t.Context(), "test", m.wallet.OrgID, states[0].ID, BudgetChange{LimitMicros: &limit})
+					require.NoError(r, err)
+					m.limit = limit
+					m.budget = &Budgeted{Version: m.budget.Version + 1}
 				},
 				"time": func(r *rapid.T) {
 					m.advance(time.Duration(rapid.IntRange(1, 12_000).Draw(r, "milliseconds")) * time.Millisecond)
@@ -561,12 +603,21 @@ func TestRandomTranches(t *testing.T) {
 					require.NoError(r, err)
 					require.Equal(r, m.balance, wallet.BalanceMicros)
 					require.GreaterOrEqual(r, wallet.HeldMicros, m.uses())
+					require.GreaterOrEqual(r, m.limit, m.spent, "more is spent than the budget allows")
 					m.requireCover(r)
 				},
 			})
 			m.end(r)
 		})
 	})
+}
+
+// budgets gives the wallet a budget.
+func (m *trancheBank) budgets(r *rapid.T, limit int64) {
+	m.limit, m.budget = limit, &Budgeted{Version: 1}
+	_, err := NewBook(m.db).CreateBudget(m.t.Context(), "test",
+		Budget{Wallet: m.wallet, Owner: OwnerOrganization, Name: "n", Period: PeriodTotal, LimitMicros: limit})
+	require.NoError(r, err)
 }
 
 func (m *trancheBank) credit(r *rapid.T, micros int64) {
@@ -595,6 +646,9 @@ func (m *trancheBank) end(r *rapid.T) {
 	require.NoError(r, err)
 	require.Equal(r, Wallet{BalanceMicros: m.balance, HeldMicros: m.uses()}, wallet)
 	require.Zero(r, count(m.t, m.db, `SELECT count(*) FROM tranches WHERE org_id = $1`, m.wallet.OrgID))
+	if m.budget != nil {
+		require.Equal(r, m.limit-m.spent-m.uses(), m.budgetRoom())
+	}
 	requireStatement(m.t, m.db, m.wallet, m.balance)
 	requireSoundBooks(r, m.db)
 }

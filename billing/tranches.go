@@ -65,17 +65,30 @@ type Tranches struct {
 	// faulty means that the last write for a tranche failed. Calls have holds of their own until a write succeeds, so that a store
 	// that can't write refuses them before a provider works for nothing.
 	faulty  bool
-	wallets map[WalletID]*tranche
+	wallets map[trancheKey]*tranche
 	grants  map[string]*grant // by call id
 	took    time.Duration     // duration of the last written settlement of a grant, or of a renewal
+}
+
+// trancheKey names the calls that a tranche is for: the calls of an organization without budgets that spend a wallet, or those of an API key or an
+// assistant while no budget has been changed.
+type trancheKey struct {
+	wallet         WalletID
+	keyID, agentID string
+	version        int64
 }
 
 // tranche is a tranche in the memory of its process. Its row contains unused and inUse or more: a commit of unknown outcome
 // leaves more in the row, which the next return releases.
 type tranche struct {
-	id     string
-	wallet WalletID
-	open   bool // its row exists or may exist
+	trancheKey
+
+	id   string
+	open bool // its row exists or may exist
+	// budgets are the names of the periods in which it is reserved. No call is held from it from the moment until on, when one of them or a rise
+	// ends. It is zero if none ends.
+	budgets string
+	until   time.Time
 
 	// unused, inUse and coming are amounts in micros. coming was added by decisions that aren't known to be written.
 	unused, inUse, coming int64
@@ -124,7 +137,7 @@ func (b *Book) StartTranches(log *slog.Logger) *Tranches {
 
 func newTranches(db *store.DB, log *slog.Logger) *Tranches {
 	return &Tranches{
-		db: db, owner: store.NewID("own"), log: log, now: time.Now, wallets: map[WalletID]*tranche{}, grants: map[string]*grant{},
+		db: db, owner: store.NewID("own"), log: log, now: time.Now, wallets: map[trancheKey]*tranche{}, grants: map[string]*grant{},
 		begun: make(chan struct{}, 1),
 	}
 }
@@ -168,9 +181,13 @@ func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 	if t.off {
 		return false, nil, nil
 	}
-	known := t.wallets[h.Wallet]
+	key := trancheKey{wallet: h.Wallet}
+	if h.Budgets != nil {
+		key.keyID, key.agentID, key.version = h.Budgets.KeyID, h.Budgets.AgentID, h.Budgets.Version
+	}
+	known := t.wallets[key]
 	if known == nil {
-		t.wallets[h.Wallet] = &tranche{id: store.NewID("trc"), wallet: h.Wallet, usedAt: now}
+		t.wallets[key] = &tranche{id: store.NewID("trc"), trancheKey: key, usedAt: now}
 		select {
 		case t.begun <- struct{}{}:
 		default:
@@ -179,25 +196,39 @@ func (t *Tranches) hold(h Hold) (granted bool, r *ride, err error) {
 	}
 	known.usedAt = now
 	slow := t.took > trancheSlow && len(t.grants) >= slowCalls
-	if known.unused < h.AmountMicros || now.Sub(known.leasedAt) > trancheGood || t.faulty || slow {
+	if known.unused < h.AmountMicros || now.Sub(known.leasedAt) > trancheGood || known.isOver(now) || t.faulty || slow {
 		return false, &ride{of: t, tranche: known, sentAt: now, asks: h.AmountMicros}, nil
 	}
 	known.unused -= h.AmountMicros
 	known.inUse += h.AmountMicros
 	known.grants++
+	if h.Budgets != nil {
+		h.Budgets.periods = known.budgets
+	}
 	t.grants[h.CallID] = &grant{call: h.CallID, tranche: known, micros: h.AmountMicros, until: now.Add(h.ExpiresIn + trancheGrace)}
 	return true, nil, nil
 }
 
-// returning returns a ride that gives this process's unused credits back to a wallet, or nil if the process has no tranche of the wallet.
-func (t *Tranches) returning(wallet WalletID) *ride {
+// isOver reports whether a period or a rise of the tranche has ended.
+func (t *tranche) isOver(now time.Time) bool { return !t.until.IsZero() && !now.Before(t.until) }
+
+// returning returns rides that give this process's unused credits back to a wallet, one of each tranche.
+func (t *Tranches) returning(wallet WalletID) (rides []*ride) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.wallets[wallet]
-	if known == nil {
-		return nil
+	for key, known := range t.wallets {
+		if key.wallet == wallet {
+			rides = append(rides, &ride{of: t, tranche: known, sentAt: t.now(), returns: true})
+		}
 	}
-	return &ride{of: t, tranche: known, sentAt: t.now(), returns: true}
+	return rides
+}
+
+// names returns the names of the periods of the ride's tranche.
+func (r *ride) names() string {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	return r.tranche.budgets
 }
 
 // settle returns the ride of a call's settlement, or nil if the call isn't held from a tranche. The ride requests credits for a tranche with less
@@ -301,8 +332,8 @@ func (r *ride) written() {
 	if r.grant != nil || r.asks == 0 {
 		t.took = t.now().Sub(r.sentAt)
 	}
-	if r.gone && t.wallets[known.wallet] == known {
-		delete(t.wallets, known.wallet)
+	if r.gone && t.wallets[known.trancheKey] == known {
+		delete(t.wallets, known.trancheKey)
 	}
 }
 
@@ -374,12 +405,12 @@ func (t *Tranches) due(now time.Time) (due []*ride) {
 		}
 		t.forget(g)
 	}
-	for id, known := range t.wallets {
-		idle := t.off || now.Sub(known.usedAt) > trancheIdle
+	for key, known := range t.wallets {
+		idle := t.off || now.Sub(known.usedAt) > trancheIdle || known.isOver(now)
 		switch {
 		case !known.open:
 			if idle && known.coming == 0 {
-				delete(t.wallets, id)
+				delete(t.wallets, key)
 			}
 		case idle && (known.unused > 0 || known.inUse == 0):
 			due = append(due, &ride{of: t, tranche: known, sentAt: now, returns: true})

@@ -215,7 +215,7 @@ func memoryOf(t *tranche) memory {
 
 func requireMemory(t *testing.T, book *Book, want memory) {
 	t.Helper()
-	known := book.tranches.wallets[acme]
+	known := book.tranches.wallets[trancheKey{wallet: acme}]
 	require.NotNil(t, known)
 	require.Equal(t, want, memoryOf(known))
 }
@@ -358,7 +358,7 @@ func TestRecallIsAnswered(t *testing.T) {
 			holder.tranches.tend(t.Context())
 			requireTranche(t, holder.db, trancheCalls*10, true)
 			for range 2 { // not idle either
-				holder.tranches.wallets[acme].usedAt = now.Add(trancheRenewal)
+				holder.tranches.wallets[trancheKey{wallet: acme}].usedAt = now.Add(trancheRenewal)
 				*now = now.Add(trancheRenewal - trancheIdle + 1)
 				holder.tranches.tend(t.Context())
 			}
@@ -438,12 +438,12 @@ func TestLeaseIsRenewed(t *testing.T) {
 		charges(t, holder, "call_3", 1)
 		requireRenewed()
 		*now = now.Add(trancheRenewal + 1)
-		holder.tranches.wallets[acme].usedAt = *now // not idle
+		holder.tranches.wallets[trancheKey{wallet: acme}].usedAt = *now // not idle
 		holder.tranches.tend(t.Context())
 		requireRenewed()
-		require.Equal(t, *now, holder.tranches.wallets[acme].leasedAt)
+		require.Equal(t, *now, holder.tranches.wallets[trancheKey{wallet: acme}].leasedAt)
 		*now = now.Add(trancheRenewal)
-		holder.tranches.wallets[acme].usedAt = *now
+		holder.tranches.wallets[trancheKey{wallet: acme}].usedAt = *now
 		require.Empty(t, holder.tranches.due(*now), "young")
 	})
 }
@@ -482,10 +482,10 @@ func TestTrancheShare(t *testing.T) {
 	w := b.wallets[acme]
 	owners := []*Tranches{newTranches(nil, nil), newTranches(nil, nil)}
 	for _, owner := range owners {
-		owner.wallets[acme] = &tranche{id: store.NewID("trc"), wallet: acme}
+		owner.wallets[trancheKey{wallet: acme}] = &tranche{id: store.NewID("trc"), trancheKey: trancheKey{wallet: acme}}
 	}
 	ask := func(of int, amount int64, refused error) int64 {
-		r := &ride{of: owners[of], tranche: owners[of].wallets[acme], asks: amount}
+		r := &ride{of: owners[of], tranche: owners[of].wallets[trancheKey{wallet: acme}], asks: amount}
 		b.carry(r, refused)
 		return r.got
 	}
@@ -500,7 +500,7 @@ func TestTrancheShare(t *testing.T) {
 	require.EqualValues(t, 100, w.held)
 	require.Equal(t, int64(1000)+trancheLease.Milliseconds(), w.tranches[0].leaseUntil)
 
-	require.True(t, b.recall(acme, 9_901, nil))
+	require.True(t, b.recall(acme, nil, func() bool { return w.free() < 9_901 }))
 	require.Equal(t, b.now+trancheLease.Milliseconds(), w.recallUntil)
 	w.balance += 10_000
 	require.Zero(t, ask(0, 20, nil), "recalled")
@@ -512,11 +512,11 @@ func TestTrancheShare(t *testing.T) {
 	require.Zero(t, w.held)
 
 	b.now++
-	known := owners[0].wallets[acme]
+	known := owners[0].wallets[trancheKey{wallet: acme}]
 	known.id, known.open, known.coming = store.NewID("trc"), false, 0
 	require.EqualValues(t, 160, ask(0, 20, nil))
-	owners[0].wallets = map[WalletID]*tranche{}
-	r := &ride{of: owners[0], tranche: &tranche{id: "trc_idle", wallet: acme}, asks: 1}
+	owners[0].wallets = map[trancheKey]*tranche{}
+	r := &ride{of: owners[0], tranche: &tranche{id: "trc_idle", trancheKey: trancheKey{wallet: acme}}, asks: 1}
 	b.carry(r, nil)
 	require.Zero(t, r.got, "a tranche that was forgotten as idle, while the hold waited: nobody would return it")
 }
@@ -623,7 +623,7 @@ func TestSlowStoreHasFewGrants(t *testing.T) {
 		}
 		require.Equal(t, slowCalls, holder.tranches.Calls())
 		*now = now.Add(trancheRenewal + 1)
-		holder.tranches.wallets[acme].usedAt = *now // not idle
+		holder.tranches.wallets[trancheKey{wallet: acme}].usedAt = *now // not idle
 		holder.tranches.tend(t.Context())
 		for i := range 2 {
 			hold(fmt.Sprintf("quick_%d", i))
@@ -645,7 +645,7 @@ func TestLeaseNeverGoesBack(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, now := grantingBook(t, db, book)
 		holds(t, holder, "call_4")
-		known := holder.tranches.wallets[acme]
+		known := holder.tranches.wallets[trancheKey{wallet: acme}]
 		*now = now.Add(time.Second)
 		early := settlementOf(t, holder, chargeOf("call_3", 10, 1))
 		*now = now.Add(time.Second)
@@ -920,7 +920,7 @@ func TestFailedReturnIsUndone(t *testing.T) {
 func TestAnsweredRideIsNotUndone(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		holder, now := grantingBook(t, db, book)
-		r := holder.tranches.returning(acme)
+		r := holder.tranches.returning(acme)[0]
 		for range 2 {
 			err := db.Do(t.Context(), Ledger, &tendOp{[]*ride{r}})
 			r.answer(err)
