@@ -53,7 +53,7 @@
 //   - No debt: 0 <= held <= balance. It is decided under the wallet's lock, written by a statement that names the values on which
 //     the decision was based, and checked by the database. A refused hold doesn't block a later, smaller one.
 //   - No budget is exceeded: spent and reserved together are never above the limit that admitted them. A call that has lost its reservation pays
-//     at most what its periods have left under the present limits.
+//     no more than the room of its periods under the present limits.
 //   - Nothing twice: a hold and its charge are identified by the call's id, a credit or adjustment by its reference, a refund by
 //     its call. A caller whose commit wasn't confirmed repeats the operation.
 //   - Order is a number: charges and postings of a wallet are numbered without a gap, and each records the balance after it.
@@ -364,7 +364,7 @@ func isShort(refused error) bool {
 }
 
 // recall retries an operation that was refused because its wallet or a budget has too little, after asking all processes for their unused credits.
-// try reports with such a refusal whether some processes may still return credits. recall returns try's last error. It returns refused without a
+// try reports with this kind of refusal whether some processes may still return credits. recall returns try's last error. It returns refused without a
 // try if the wallet or a budget has too little together with all tranches, and [ErrCreditsInTranches] if they have enough but it isn't returned in
 // time.
 func (b *Book) recall(

@@ -2,6 +2,7 @@ package billing
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -361,7 +362,7 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			const price, atOnce = 7, 16
-			calls := int64(long(2000, 5000))
+			calls := int64(long(1000, 5000))
 			location := storetest.Location(t, engine)
 			var books []*Book
 			for range 3 {
@@ -544,4 +545,66 @@ func TestKilledProcessKeepsNoBudget(t *testing.T) {
 		}
 		b.requireSpent(budget.ID, 10_000, 0)
 	})
+}
+
+// TestThresholds: each threshold makes one event in each period, in the transaction of the charge that reaches it.
+func TestThresholds(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		execute(b.T, b.db, `INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at,
+			updated_at) VALUES ('evep_1', $1, 'https://e.com', ' budget.threshold_reached ', $2, 0, 'active', '', 0, 1, 1)`, acme.OrgID, []byte{1})
+		events := func() (all []string) {
+			payloads, err := store.ReadRows(b.Context(), b.db, "read events", store.ScanValue[string],
+				`SELECT payload FROM event_deliveries WHERE type = 'budget.threshold_reached' ORDER BY event_id`)
+			require.NoError(b, err)
+			for _, payload := range payloads {
+				var event struct {
+					Data struct {
+						BudgetID, SpentMicros, LimitMicros, ExpiresAt string
+						Percent                                       int
+					}
+				}
+				require.NoError(b, json.Unmarshal([]byte(payload), &event))
+				d := event.Data
+				all = append(all, fmt.Sprintf("%s %d%%: %s of %s, ends %t", strings.Repeat("x", len(d.BudgetID)-29), d.Percent, d.SpentMicros, d.LimitMicros,
+					d.ExpiresAt != ""))
+			}
+			return all
+		}
+		budget := b.budget("key_1", PeriodDay, 1000)
+		spend := func(id string, micros int64) {
+			b.holds(id, "key_1", micros)
+			b.settles(id, micros, micros)
+		}
+		spend("call_1", 499)
+		require.Empty(b, events())
+		spend("call_2", 1)
+		first := "x 50%: 500 of 1000, ends true"
+		require.Equal(b, []string{first}, events())
+		spend("call_3", 100)
+		require.Len(b, events(), 1)
+		spend("call_4", 400)
+		require.Equal(b, []string{first, "x 80%: 1000 of 1000, ends true", "x 100%: 1000 of 1000, ends true"}, events())
+		b.endPeriod(budget.ID)
+		spend("call_5", 799)
+		require.Len(b, events(), 4)
+		_, err := b.book.ChangeBudget(b.Context(), "test", acme.OrgID, budget.ID, BudgetChange{Thresholds: []int64{}})
+		require.NoError(b, err)
+		spend("call_6", 201)
+		require.Len(b, events(), 4)
+	})
+}
+
+// TestReaches: thresholds are exact, also of limits beyond any sum.
+func TestReaches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		spent, limit, percent int64
+		want                  bool
+	}{
+		{49, 99, 50, false}, {50, 99, 50, true}, {50, 100, 50, true}, {0, 0, 50, true}, {1, 1, 100, true}, {0, 1, 1, false}, {1, 101, 1, false}, {2, 101, 1, true},
+		{math.MaxInt64, math.MaxInt64, 100, true}, {math.MaxInt64 - 1, math.MaxInt64, 100, false}, {math.MaxInt64/2 + 1, math.MaxInt64, 50, true},
+		{math.MaxInt64 / 2, math.MaxInt64, 50, false},
+	} {
+		require.Equal(t, c.want, reaches(c.spent, c.limit, c.percent), "%+v", c)
+	}
 }

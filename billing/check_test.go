@@ -286,13 +286,62 @@ func TestCheckFindsChargeAboveItsReservation(t *testing.T) {
 	})
 }
 
+// TestCheckFindsInBudgets breaks the books of a budget with a charge, a hold and a key, one way at a time.
+func TestCheckFindsInBudgets(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		b.budget("", PeriodTotal, 500)
+		require.NoError(b, refusal(b.book.Hold(b.Context(), holdOf("call_before", 5))))
+		b.settles("call_before", 5, 5)
+		b.holds("call_last", "", 60)
+		b.settles("call_last", 60, 7)
+		b.holds("call_open", "", 60)
+		keyed := holdOf("call_keyed", 60)
+		keyed.Claim, keyed.Budgets = claimOf("key", ""), part("")
+		require.NoError(b, refusal(b.book.Hold(b.Context(), keyed)))
+		now, err := b.db.Now(b.Context())
+		require.NoError(b, err)
+		for name, c := range map[string]struct {
+			damage string
+			want   []string
+		}{
+			"nothing":                            {`UPDATE wallets SET seq = seq`, nil},
+			"reserved by hand":                   {`UPDATE budget_spend SET reserved_micros = reserved_micros + 1`, []string{"B1"}},
+			"a hold that names no period":        {`UPDATE holds SET budgets = ''`, []string{"B1"}},
+			"a key that names another period":    {`UPDATE running_keys SET budgets = '9'`, []string{"B1"}},
+			"spent by hand":                      {`UPDATE budget_spend SET spent_micros = spent_micros + 1`, []string{"B2"}},
+			"a charge that no period counts":     {`UPDATE calls SET budgets = NULL`, []string{"B2"}},
+			"a charge of another period":         {`UPDATE calls SET budgets = '9' WHERE id = 'call_last'`, []string{"B2"}},
+			"a charge that a period counts late": {`UPDATE budget_spend SET last_seq = last_seq - 1`, []string{"B2"}},
+			"a charge that began before":         {`UPDATE budget_spend SET first_seq = first_seq + 1`, []string{"B2"}},
+			"a charge that was not counted":      {`UPDATE budget_spend SET first_seq = 0, last_seq = 9, spent_micros = 12`, []string{"B2"}},
+			"a period that is missing":           {`DELETE FROM budget_spend`, []string{"B1"}},
+			"more than the limit":                {`UPDATE budget_spend SET most_micros = spent_micros + reserved_micros - 1`, []string{"B3"}},
+			"a negative amount":                  {`UPDATE budget_spend SET spent_micros = -7`, []string{"B2", "B3"}},
+		} {
+			inBrokenBooks(b.T, b.db, func(do statement) {
+				do(withoutChecks(b.db.Engine()))
+				do(c.damage)
+			}, func(broken reader) {
+				for _, rows := range []int{1, 0} {
+					report, err := Checker{pageRows: rows}.examine(b.Context(), broken, now)
+					require.NoError(b, err, name)
+					require.Equal(b, c.want, brokenInvariants(report), "%s: %s", name, report)
+				}
+				recent, err := Checker{Recent: time.Hour}.examine(b.Context(), broken, now)
+				require.NoError(b, err, name)
+				require.Equal(b, c.want, brokenInvariants(recent), "%s: %s", name, recent)
+			})
+		}
+	})
+}
+
 // withoutChecks lets a damage write what the CHECK constraints of wallets and calls refuse.
 func withoutChecks(engine store.Engine) string {
 	if engine == store.SQLite {
 		return `PRAGMA ignore_check_constraints = 1`
 	}
 	return `ALTER TABLE wallets DROP CONSTRAINT wallets_check, DROP CONSTRAINT wallets_held_micros_check;
-		ALTER TABLE calls DROP CONSTRAINT calls_check`
+		ALTER TABLE calls DROP CONSTRAINT calls_check; ALTER TABLE budget_spend DROP CONSTRAINT budget_spend_check, DROP CONSTRAINT budget_spend_spent_micros_check`
 }
 
 // busyReader is a database too busy to read the first page of a table at once.

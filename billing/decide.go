@@ -32,6 +32,7 @@ type books struct {
 	records    []callRow // of calls without money and key; an existing row with the same id remains
 	newEntries []Entry
 	audits     []store.AuditEntry
+	events     []*store.Event
 	lost       Lost // of calls that were not settled in time, and of abandoned tranches
 }
 

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"iter"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // budgetRow is a budget under the lock of its wallet.
@@ -212,5 +215,33 @@ func (b *books) count(wallet WalletID, names string, micros, seq int64) {
 		}
 		period.spent += micros
 		period.lastSeq = seq
+		b.tell(period)
 	}
+}
+
+// tell makes an event of each threshold that a period has reached, once. A budget that has ended makes none.
+func (b *books) tell(period *periodRow) {
+	budget := period.budget
+	limit := budget.limitAt(b.now)
+	for _, percent := range budget.Thresholds {
+		if budget.EndedAt > 0 || percent <= period.told || !reaches(period.spent, limit, percent) {
+			continue
+		}
+		period.told = percent
+		event := &store.Event{
+			OrgID: budget.Wallet.OrgID, Type: store.EventBudget, BudgetID: budget.ID, Percent: percent,
+			SpentMicros: FormatMicros(period.spent), LimitMicros: FormatMicros(limit),
+		}
+		if period.endAt > 0 {
+			event.ExpiresAt = store.EventTime(period.endAt)
+		}
+		b.events = append(b.events, event)
+	}
+}
+
+// reaches reports whether spending has reached a threshold of a limit.
+func reaches(spent, limit, percent int64) bool {
+	high, low := bits.Mul64(uint64(limit), uint64(percent)) //nolint:gosec // neither is negative
+	quotient, rest := bits.Div64(high, low, 100)
+	return uint64(spent) > quotient || uint64(spent) == quotient && rest == 0 //nolint:gosec // nor is this
 }

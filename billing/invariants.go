@@ -95,6 +95,21 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", miscountedAnswers) },
 	},
 	{
+		"B1", "what is reserved in a budget is what running calls and tranches have reserved in it",
+		"the wallet's rows in budget_spend (reserved_micros), holds, running_keys and tranches (budgets)",
+		searchReserved,
+	},
+	{
+		"B2", "what a budget has spent in a period is the charges of the calls that are counted in it",
+		"the wallet's rows in budget_spend (spent_micros, first_seq, last_seq) and calls (budgets, charged_micros)",
+		searchSpent,
+	},
+	{
+		"B3", "no budget has spent and reserved more than the limit that admitted it",
+		"whether the CHECK constraints of budget_spend are in place",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", overspentPeriods) },
+	},
+	{
 		"U1", "the usage of today and yesterday is that of the calls which are counted in it",
 		"the wallet's calls, and its rows in usage_days and usage_wallets; a clock that was set back hides calls without a charge from the usage",
 		searchUsage,

@@ -154,6 +154,9 @@ func (b *books) write(tx store.Tx) {
 	for _, audit := range b.audits {
 		store.QueueAudit(tx, audit)
 	}
+	for _, event := range b.events {
+		store.QueueEvent(tx, event)
+	}
 }
 
 // writeWallets updates each changed wallet once.

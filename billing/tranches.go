@@ -70,7 +70,7 @@ type Tranches struct {
 	took    time.Duration     // duration of the last written settlement of a grant, or of a renewal
 }
 
-// trancheKey names the calls that a tranche is for: the calls of an organization without budgets that spend a wallet, or those of an API key or an
+// trancheKey names the calls that a tranche is for: the calls of an organization without budgets that spend a wallet, or the calls of an API key or an
 // assistant while no budget has been changed.
 type trancheKey struct {
 	wallet         WalletID

@@ -28,6 +28,7 @@ func TestEventEndpoints(t *testing.T) {
 		"id": made["id"], "url": url, "state": "active", "disabledReason": nil, "failingSince": nil, "oldSecretUntil": nil,
 		"events": []any{
 			"conversation.handover", "conversation.attention", "conversation.waiting", "channel.needs_reauth", "channel.expiring", "wallet.low",
+			"budget.threshold_reached",
 		},
 		"createdAt": made["createdAt"], "updatedAt": made["updatedAt"],
 	}, shown)

@@ -13,13 +13,14 @@ type EventType string
 
 // All types of events but [EventTest].
 const (
-	EventHandover         EventType = "conversation.handover"  // a person has the conversation from now on; Reason says why
-	EventAttention        EventType = "conversation.attention" // a message can't be answered or delivered; Code says why
-	EventWaiting          EventType = "conversation.waiting"   // the customer has waited longer than the organization's bound since Since
-	EventChannelReauth    EventType = "channel.needs_reauth"   // the platform refuses the channel's credentials
-	EventChannelExpiring  EventType = "channel.expiring"       // the channel's token ends at ExpiresAt, and the platform doesn't renew it
-	EventWalletLow        EventType = "wallet.low"             // the live wallet has less than the organization's bound
-	EventTest             EventType = "endpoint.test"          // somebody tries the endpoint; it needs no subscription
+	EventHandover         EventType = "conversation.handover"    // a person has the conversation from now on; Reason says why
+	EventAttention        EventType = "conversation.attention"   // a message can't be answered or delivered; Code says why
+	EventWaiting          EventType = "conversation.waiting"     // the customer has waited longer than the organization's bound since Since
+	EventChannelReauth    EventType = "channel.needs_reauth"     // the platform refuses the channel's credentials
+	EventChannelExpiring  EventType = "channel.expiring"         // the channel's token ends at ExpiresAt, and the platform doesn't renew it
+	EventWalletLow        EventType = "wallet.low"               // the live wallet has less than the organization's bound
+	EventBudget           EventType = "budget.threshold_reached" // a budget's spending has reached Percent of its limit
+	EventTest             EventType = "endpoint.test"            // somebody tries the endpoint; it needs no subscription
 	eventTimestampAsISO             = "2006-01-02T15:04:05.000Z07:00"
 	insertEventDeliveries           = `INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at,
 		outcome, status, created_at, updated_at)
@@ -30,7 +31,7 @@ const (
 
 // EventTypes returns the types that an endpoint may ask for.
 func EventTypes() []EventType {
-	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow}
+	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventBudget}
 }
 
 // Event is a message to an organization's own systems. It has only ids, codes, times and amounts: no text of a message, no name and no
@@ -49,6 +50,11 @@ type Event struct {
 	// BalanceMicros and BelowMicros are decimal numbers, as amounts are everywhere in the API.
 	BalanceMicros string `json:"balanceMicros,omitempty"`
 	BelowMicros   string `json:"belowMicros,omitempty"`
+
+	BudgetID    string `json:"budgetId,omitempty"`
+	Percent     int64  `json:"percent,omitempty"`
+	SpentMicros string `json:"spentMicros,omitempty"`
+	LimitMicros string `json:"limitMicros,omitempty"`
 }
 
 // EventTime writes a time in epoch milliseconds as events have it.
