@@ -191,7 +191,7 @@ var pagedTables = map[string]struct {
 	share          int
 }{
 	"calls": {"id", "call", 1}, "ledger_tx": {"id", "txn", 1}, "wallets": {"org_id", "", 4}, "attempts": {"call_id", "call", 1},
-	"usage_wallets": {"org_id", "", 4},
+	"usage_wallets": {"org_id", "", 4}, "statements": {"org_id", "", 40},
 }
 
 // recentMargin is how far a recent check begins before its period, because ids are made by the clocks of processes.
@@ -238,6 +238,13 @@ func (s *search) pagedRows(ctx context.Context, table, query string) error {
 // value reads the single value of a statement.
 func (s *search) value(ctx context.Context, value any, query string, args ...any) error {
 	return s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(value) }, query, args...)
+}
+
+// rowReader returns read for rows of any source.
+func (s *search) rowReader() rowReader {
+	return func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error {
+		return s.read(ctx, func(rows *sql.Rows) error { return each(rows) }, query, arguments...)
+	}
 }
 
 // read calls each for every row of a statement, within readTimeout.

@@ -110,6 +110,21 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", overspentPeriods) },
 	},
 	{
+		"S1", "a closed month is as it was written, and its sums are those of its charges and postings",
+		"the wallet's row in statements, and its rows in calls and ledger_tx with the month's numbers: somebody has changed one of them by hand",
+		searchClosedMonths,
+	},
+	{
+		"S2", "the closed months of a wallet follow each other without a gap, in time and in numbers",
+		"the wallet's rows in statements by month, which somebody may have deleted by hand",
+		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).joins) },
+	},
+	{
+		"S3", "the opening balance of a closed month, with what it got and without what it gave, is its closing balance, and both are the wallet's",
+		"the wallet's row in statements, and its rows in calls and ledger_tx with first_seq - 1 and last_seq",
+		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).balances) },
+	},
+	{
 		"U1", "the usage of today and yesterday is that of the calls which are counted in it",
 		"the wallet's calls, and its rows in usage_days and usage_wallets; a clock that was set back hides calls without a charge from the usage",
 		searchUsage,

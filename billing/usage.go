@@ -195,12 +195,7 @@ func (r *usageRun) wallets(ctx context.Context, after, through string) ([]usageW
 
 // count reads the new calls of a wallet.
 func (r *usageRun) count(ctx context.Context, w *usageWallet) error {
-	read := func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error {
-		_, err := store.ReadRows(ctx, r.db, "read the usage of a wallet", func(row store.Row) (struct{}, error) {
-			return struct{}{}, each(row)
-		}, query, arguments...)
-		return err
-	}
+	read := readerOf(r.db, "read the usage of a wallet")
 	for w.seq < w.last || w.free || w.stale {
 		w.stale = false
 		if err := nextUsage(ctx, read, w, r.until, r.add); err != nil {
@@ -216,11 +211,8 @@ func (r *usageRun) count(ctx context.Context, w *usageWallet) error {
 	return nil
 }
 
-// usageReader runs each for every row of a query.
-type usageReader func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error
-
 // nextUsage reads the next part of a wallet's history, not beyond a moment, and moves the position behind it.
-func nextUsage(ctx context.Context, read usageReader, w *usageWallet, until int64, add func(minute int64, key usageKey, figures *Figures)) error {
+func nextUsage(ctx context.Context, read rowReader, w *usageWallet, until int64, add func(minute int64, key usageKey, figures *Figures)) error {
 	from, through := *w, int64(0)
 	w.seq = min(w.seq+usageCalls, w.last)
 	if w.free {

@@ -59,9 +59,7 @@ func (s *search) searchDays(ctx context.Context, counted *countedWallet, first i
 	if err := s.value(ctx, &w.seq, store.SelectSeqBefore, w.id.OrgID, string(w.id.Env), first*dayMillis); err != nil {
 		return err
 	}
-	read := func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error {
-		return s.read(ctx, func(rows *sql.Rows) error { return each(rows) }, query, arguments...)
-	}
+	read := s.rowReader()
 	for w.endedAt, w.free = first*dayMillis-1, true; w.seq < w.last || w.free; {
 		err := nextUsage(ctx, read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
 		if err != nil {

@@ -80,9 +80,9 @@ type sharedStore struct {
 	configurations []*App
 	sweeper        *repeat.Task
 	sweeping       time.Duration
-	// retention and callRetention delete old conversations and old free calls, and usage sums up calls.
-	retention, callRetention, usage *repeat.Task
-	tranches                        *billing.Tranches
+	// retention and callRetention delete old conversations and old free calls, usage sums up calls, and closing closes months.
+	retention, callRetention, usage, closing *repeat.Task
+	tranches                                 *billing.Tranches
 	// process describes this process in the store; announcing writes it at intervals.
 	process       store.Process
 	announcing    *repeat.Task
@@ -174,7 +174,7 @@ func (s *sharedStore) apply(a *App) {
 	s.sweeper.Stop()
 	if s.retention == nil {
 		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
-		s.usage = billing.StartUsageSums(s.db, s.log)
+		s.usage, s.closing = billing.StartUsageSums(s.db, s.log), billing.StartClosing(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(a.SweepInterval(), s.log), a.SweepInterval()
 }
@@ -265,7 +265,7 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention, s.usage, s.announcing}
+	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention, s.usage, s.closing, s.announcing}
 	s.mu.Unlock()
 	for _, task := range tasks {
 		task.Stop()

@@ -189,6 +189,7 @@ type commandEnv struct {
 	actor         string
 	args          []string
 	stdin         io.Reader
+	stdout        io.Writer
 	stderr        io.Writer
 	// remote runs operations elsewhere. Nil means here; otherwise there is no configuration and no store.
 	remote *remote
@@ -198,7 +199,7 @@ type commandEnv struct {
 func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []string, opens opening) (*commandEnv, error) {
 	if f.server != "" {
 		elsewhere, err := f.remote()
-		return &commandEnv{remote: elsewhere, args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr()}, err
+		return &commandEnv{remote: elsewhere, args: args, stdin: cmd.InOrStdin(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}, err
 	}
 	adapted, err := f.read()
 	if err != nil {
@@ -210,7 +211,7 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 	}
 	e := &commandEnv{
 		configuration: adapted, app: app, repl: caddy.NewReplacer(), actor: operator(),
-		args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr(),
+		args: args, stdin: cmd.InOrStdin(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
 	}
 	if e.location, err = app.Store.Location(e.repl); err != nil {
 		return nil, err

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"unicode"
@@ -277,6 +279,9 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 		if err != nil {
 			return nil, o.explain(err)
 		}
+		if file, ok := body.(endpoint.File); ok {
+			return nil, e.writeFile(ctx, file)
+		}
 		if o.columns == nil && o.one == nil {
 			return o.answer(body, values), nil
 		}
@@ -302,6 +307,46 @@ func (o *operation) run(ctx context.Context, e *commandEnv, orgID string, values
 			return list, nil
 		}
 	}
+}
+
+// fileWriter writes the body of a file to standard output.
+type fileWriter struct {
+	io.Writer
+
+	err error
+}
+
+// Header implements [http.ResponseWriter].
+func (*fileWriter) Header() http.Header { return http.Header{} }
+
+// WriteHeader implements [http.ResponseWriter].
+func (*fileWriter) WriteHeader(int) {}
+
+// Write keeps the first error.
+func (w *fileWriter) Write(text []byte) (n int, err error) {
+	n, err = w.Writer.Write(text)
+	w.err = cmp.Or(w.err, err)
+	return n, err
+}
+
+// writeFile writes a file to standard output. A file that can't be read to its end panics as it would for HTTP.
+func (e *commandEnv) writeFile(ctx context.Context, file endpoint.File) (err error) {
+	defer func() {
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler:
+			err = errors.New("reading the rest failed, so the file is not complete")
+		default:
+			panic(cause)
+		}
+	}()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		return err
+	}
+	w := &fileWriter{Writer: e.stdout}
+	file(w, r)
+	return w.err
 }
 
 // explain puts the flag of a field in the place of the field.

@@ -148,6 +148,15 @@ The command can be repeated safely: the same reference with the same amount is b
 			example: "  $ caddy svc wallet calls --org org_… --key-id key_… --from 2026-11-01 --limit 20",
 		},
 		operation{
+			Operation: api.ListStatements, verb: "statements", flags: flags,
+			columns: []string{"month", "closed", "openingMicros", "creditsMicros", "chargesMicros", "refundsMicros", "correctionsMicros", "closingMicros", "calls"},
+			example: "  $ caddy svc wallet statements --org org_…",
+		},
+		operation{
+			Operation: api.GetStatement, verb: "statement", flags: flags,
+			example: "  $ caddy svc wallet statement --org org_… --month 2026-10 --format csv >october.csv",
+		},
+		operation{
 			Operation: api.GetWallet, verb: "show", flags: flags,
 			long: `Shows a wallet's balance and what of it is held: for running calls and, while a wallet is busy and for two seconds after its
 last call, for the next calls (docs/billing.md, "Tranches").`,

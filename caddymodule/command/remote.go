@@ -107,13 +107,25 @@ func (r *remote) run(ctx context.Context, o api.Operation, orgID string, values 
 	}
 	request.Header.Set("Authorization", "Bearer "+r.key)
 	request.Header.Set("X-Actor", r.actor)
-	return r.send(request)
+	client := r.client
+	if values["format"] != nil {
+		client.Timeout = 0 // a file may be long
+	}
+	return r.send(&client, request)
 }
 
-func (r *remote) send(request *http.Request) (any, error) {
-	response, err := r.client.Do(request)
+func (r *remote) send(client *http.Client, request *http.Request) (any, error) {
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", r.url, errors.Unwrap(err)) // without the path, which has ids
+	}
+	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); response.StatusCode == http.StatusOK && kind != "application/json" {
+		return endpoint.File(func(w http.ResponseWriter, _ *http.Request) {
+			defer response.Body.Close() //nolint:errcheck // it was only read
+			if _, err := io.Copy(w, response.Body); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}), nil
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	text, err := io.ReadAll(io.LimitReader(response.Body, remoteAnswer))

@@ -1,6 +1,8 @@
 package command_test
 
 import (
+	"encoding/csv"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +46,16 @@ func TestWalletCommands(t *testing.T) {
 	text := c.run("", "wallet", "show", "--org", org, "--env", "test")
 	require.NoError(t, text.err)
 	require.Regexp(t, `balanceMicros +15100005\n`, text.stdout)
+
+	month := wallet("statements", "--env", "test")["data"].([]any)[0].(map[string]any)["month"].(string)
+	require.Equal(t, "15100005", wallet("statement", "--env", "test", "--month", month)["closingMicros"])
+	file := c.run("", "wallet", "statement", "--org", org, "--env", "test", "--month", month, "--format", "csv")
+	require.NoError(t, file.err)
+	rows, err := csv.NewReader(strings.NewReader(file.stdout)).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"line", "opening", "credit"}, []string{rows[0][0], rows[1][0], rows[2][0]})
+	require.Equal(t, "15100005", rows[len(rows)-1][13])
+	c.refused("The wallet has no statement of this month", "wallet", "statement", "--org", org, "--month", "2020-01")
 
 	require.Equal(t, true, c.json("doctor")["ok"])
 }

@@ -101,7 +101,7 @@ func TestOperatorsRights(t *testing.T) {
 		}
 		a := handlertest.Served(o.Serve, request(route.Method, path, with[route.OperatorScope], operatorBodies[ending]))
 		require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, a.Code, "%s %s: %s", route.Method, path, a.Body)
-		if !strings.Contains(route.Path, "{id}") {
+		if !strings.Contains(route.Path, "{id}") && !strings.Contains(route.Path, "{month}") {
 			require.Less(t, a.Code, http.StatusMultipleChoices, "%s %s: %s", route.Method, path, a.Body)
 		}
 	}

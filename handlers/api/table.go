@@ -36,7 +36,12 @@ type table[Row, T any] struct {
 
 // tableOf describes an operation that answers with a page of T, or with the whole list as CSV.
 func tableOf[T any](o endpoint.Operation) endpoint.Operation {
-	o.Table = reflect.TypeFor[endpoint.ListObject[T]]()
+	return fileOf[endpoint.ListObject[T]](o)
+}
+
+// fileOf describes an operation that answers with T, or with CSV.
+func fileOf[T any](o endpoint.Operation) endpoint.Operation {
+	o.Table = reflect.TypeFor[T]()
 	return o
 }
 
@@ -49,36 +54,44 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 		}
 		return list
 	}
-	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
-		asCSV := in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
+	return fileOrJSON(bodies, in.Format, func(ctx context.Context, asCSV bool) (*pageOf[T], endpoint.File, error) {
 		if asCSV {
-			stretch.Rows = billing.MaxHistoryRows
-		}
-		rows, next, err := t.read(r.Context(), stretch)
-		if err != nil {
-			return nil, err
-		}
-		if asCSV {
-			return func() error {
-				t.writeCSV(w, r, stretch, rows, next)
-				return nil
-			}, nil
-		}
-		body := handlers.Marshal(page(rows, next))
-		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
-	})
-	return stream.Or(func(ctx context.Context) (any, error) {
-		if in.Format == "csv" {
 			stretch.Rows = billing.MaxHistoryRows
 		}
 		rows, next, err := t.read(ctx, stretch)
+		if err != nil || asCSV {
+			return nil, func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }, err
+		}
+		return page(rows, next), nil, nil
+	})
+}
+
+// fileOrJSON returns an answer of JSON, or of CSV if that is the format in the query or, without one, in the header Accept. read returns the
+// object, or a file.
+func fileOrJSON[T any](
+	bodies *handlers.ByteBudget, format string, read func(ctx context.Context, asCSV bool) (*T, endpoint.File, error),
+) *endpoint.Stream {
+	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+		asCSV := format == "csv" || format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
+		object, file, err := read(r.Context(), asCSV)
 		if err != nil {
 			return nil, err
 		}
-		if in.Format == "csv" {
-			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }), nil
+		if asCSV {
+			return func() error { file(w, r); return nil }, nil
 		}
-		return endpoint.Answer(*page(rows, next)), nil
+		body := handlers.Marshal(object)
+		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
+	})
+	return stream.Or(func(ctx context.Context) (any, error) {
+		object, file, err := read(ctx, format == "csv")
+		if err != nil {
+			return nil, err
+		}
+		if format == "csv" {
+			return file, nil
+		}
+		return endpoint.Answer(*object), nil
 	})
 }
 

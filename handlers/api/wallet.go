@@ -21,6 +21,9 @@ type Wallets interface {
 	Entries(ctx context.Context, id billing.WalletID, stretch billing.Stretch) ([]billing.Entry, error)
 	Calls(ctx context.Context, id billing.WalletID, stretch billing.Stretch) ([]billing.EndedCall, error)
 	Spend(ctx context.Context, id billing.WalletID, from, until int64) ([]billing.Spend, error)
+	Statements(ctx context.Context, id billing.WalletID, before string, rows int) ([]billing.Statement, error)
+	Statement(ctx context.Context, id billing.WalletID, month string) (*billing.Statement, error)
+	Postings(ctx context.Context, id billing.WalletID, from, through int64) ([]billing.Entry, error)
 }
 
 // WalletObject is the answer of GET /wallet. Amounts are decimal strings of micros.
@@ -43,7 +46,7 @@ var (
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
 
-var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetSpend}
+var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetSpend, ListStatements, GetStatement}
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {

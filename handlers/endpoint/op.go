@@ -36,7 +36,8 @@ type Any[D any] interface {
 	Spec() Operation
 	// Fields are the members of its input.
 	Fields() []Field
-	// Run runs the operation for a principal, as a request with the values would be, and returns the body of the answer, nil if it has none.
+	// Run runs the operation for a principal, as a request with the values would be, and returns the body of the answer, nil if it has none,
+	// or a [File].
 	// Its errors are the same as for a request.
 	Run(ctx context.Context, d D, principal *identity.Principal, values Values) (body any, err error)
 }
@@ -85,8 +86,11 @@ func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal
 	if err != nil {
 		return nil, err
 	}
-	if answer, ok := answer.(interface{ content() any }); ok {
+	switch answer := answer.(type) {
+	case interface{ content() any }:
 		return answer.content(), nil
+	case File:
+		return answer, nil
 	}
 	return nil, nil
 }

@@ -92,6 +92,21 @@ func (WalletsFunc) Spend(context.Context, billing.WalletID, int64, int64) ([]bil
 	return nil, errors.New("no history")
 }
 
+// Statements returns an error.
+func (WalletsFunc) Statements(context.Context, billing.WalletID, string, int) ([]billing.Statement, error) {
+	return nil, errors.New("no history")
+}
+
+// Statement returns an error.
+func (WalletsFunc) Statement(context.Context, billing.WalletID, string) (*billing.Statement, error) {
+	return nil, errors.New("no history")
+}
+
+// Postings returns an error.
+func (WalletsFunc) Postings(context.Context, billing.WalletID, int64, int64) ([]billing.Entry, error) {
+	return nil, errors.New("no history")
+}
+
 // PingFunc is a store made of one function.
 type PingFunc func(ctx context.Context) error
 

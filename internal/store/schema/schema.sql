@@ -467,6 +467,31 @@ CREATE TABLE kept_answers (
 	PRIMARY KEY (org_id, env, call_id)
 ) {long table};
 
+-- The closed months of a wallet. A month is the range of numbers first_seq to last_seq, empty if last_seq is the number before. zone is the
+-- organization's time zone when the month was closed, in which it began at begins_at, when the month before ended, and ended at ends_at. calls
+-- counts the charges, charge_micros is their sum, and charges are the sums by model, key and agent as JSON. hash is the SHA-256 of all of
+-- these and of the postings in the range.
+CREATE TABLE statements (
+	org_id         TEXT   NOT NULL,
+	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	month          TEXT   NOT NULL CHECK (length(month) = 7),
+	zone           TEXT   NOT NULL,
+	begins_at      BIGINT NOT NULL,
+	ends_at        BIGINT NOT NULL CHECK (ends_at > begins_at),
+	first_seq      BIGINT NOT NULL CHECK (first_seq > 0),
+	last_seq       BIGINT NOT NULL CHECK (last_seq >= first_seq - 1),
+	opening_micros BIGINT NOT NULL CHECK (opening_micros >= 0),
+	credit_micros  BIGINT NOT NULL CHECK (credit_micros >= 0),
+	charge_micros  BIGINT NOT NULL CHECK (charge_micros >= 0),
+	refund_micros  BIGINT NOT NULL CHECK (refund_micros >= 0),
+	adjust_micros  BIGINT NOT NULL,
+	closing_micros BIGINT NOT NULL CHECK (closing_micros >= 0),
+	calls          BIGINT NOT NULL CHECK (calls >= 0),
+	charges        TEXT   NOT NULL,
+	hash           BYTEA  NOT NULL CHECK (length(hash) = 32),
+	PRIMARY KEY (org_id, env, month)
+) {table};
+
 -- Sums of calls, which package billing's UsageSums keeps behind the calls. A day is a UTC day, in days since 1970.
 
 -- calls ended on the day; answered and client_gone are parts of them. A refund counts on its own day, for the model and the key of its call.
@@ -1053,6 +1078,8 @@ CREATE TABLE marks (
 -- sqlite
 CREATE TRIGGER ledger_tx_no_update BEFORE UPDATE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
 CREATE TRIGGER ledger_tx_no_delete BEFORE DELETE ON ledger_tx BEGIN SELECT RAISE(ABORT, 'ledger_tx is append-only'); END;
+CREATE TRIGGER statements_no_update BEFORE UPDATE ON statements BEGIN SELECT RAISE(ABORT, 'statements is append-only'); END;
+CREATE TRIGGER statements_no_delete BEFORE DELETE ON statements BEGIN SELECT RAISE(ABORT, 'statements is append-only'); END;
 CREATE TRIGGER calls_no_update BEFORE UPDATE ON calls WHEN OLD.charged_micros > 0 BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
 CREATE TRIGGER calls_no_delete BEFORE DELETE ON calls WHEN OLD.charged_micros > 0 BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
 -- postgres
@@ -1061,6 +1088,8 @@ BEGIN
 	RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
 END $$;
 CREATE TRIGGER ledger_tx_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_tx
+	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER statements_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON statements
 	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER calls_append_only BEFORE UPDATE OR DELETE ON calls FOR EACH ROW WHEN (OLD.charged_micros > 0) EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER calls_no_truncate BEFORE TRUNCATE ON calls FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
