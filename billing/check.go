@@ -191,7 +191,7 @@ var pagedTables = map[string]struct {
 	share          int
 }{
 	"calls": {"id", "call", 1}, "ledger_tx": {"id", "txn", 1}, "wallets": {"org_id", "", 4}, "attempts": {"call_id", "call", 1},
-	"usage_wallets": {"org_id", "", 4}, "statements": {"org_id", "", 40},
+	"usage_wallets": {"org_id", "", 4}, "statements": {"org_id", "", 16},
 }
 
 // recentMargin is how far a recent check begins before its period, because ids are made by the clocks of processes.

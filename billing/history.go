@@ -119,18 +119,19 @@ const (
 	endedColumns = `id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens, cached_tokens,
 		cache_write_tokens, long_cache_write_tokens, reasoning_tokens, usage_source, price_id, reserved_micros, charged_micros, shortfall_micros,
 		ended_at, duration_ms, wallet_seq `
-	selectEndedCalls = `SELECT history.id, request_id, key_id, history.model, history.provider, byok, stream, outcome, prompt_tokens,
+	endedFields = `SELECT history.id, request_id, key_id, history.model, history.provider, byok, stream, outcome, prompt_tokens,
 			completion_tokens, cached_tokens, coalesce(cache_write_tokens, 0), coalesce(long_cache_write_tokens, 0),
 			coalesce(reasoning_tokens, 0), usage_source,
 			reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, coalesce(upstream_model, ''), coalesce(answering_model, ''),
-			` + ratesOrZero + `
-		FROM (SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
+			` + ratesOrZero + ` FROM `
+	selectEndedCalls = endedFields + `(SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
 				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4 ORDER BY wallet_seq DESC LIMIT $8) AS charged
 			UNION ALL SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
 				WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND (ended_at, id) < ($5, $6) AND ended_at >= $7
 				ORDER BY ended_at DESC, id DESC LIMIT $8) AS uncharged
 		) AS history LEFT JOIN prices p ON p.id = price_id
 		ORDER BY ended_at DESC, wallet_seq DESC NULLS LAST, history.id DESC LIMIT $8`
+	selectEndedCall  = endedFields + `calls history LEFT JOIN prices p ON p.id = price_id WHERE history.id = $1 AND org_id = $2 AND env = $3`
 	selectCallNumber = `SELECT coalesce((SELECT wallet_seq FROM calls WHERE id = $1 AND org_id = $2 AND env = $3), 0)`
 )
 
@@ -153,7 +154,18 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	if err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
+	return store.ReadRows(ctx, b.db, "list calls", scanEndedCall(id),
+		selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
+}
+
+// Call reads an ended call of a wallet. It returns [store.ErrNotFound] if the wallet has none with this id.
+func (b *Book) Call(ctx context.Context, id WalletID, callID string) (EndedCall, error) {
+	return store.ReadRow(ctx, b.db, "read a call", scanEndedCall(id), selectEndedCall, callID, id.OrgID, string(id.Env))
+}
+
+// scanEndedCall returns a function that scans the row of a call of a wallet.
+func scanEndedCall(id WalletID) func(row store.Row) (EndedCall, error) {
+	return func(row store.Row) (c EndedCall, err error) {
 		var tiers string
 		c.Wallet = id
 		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
@@ -162,7 +174,7 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 			&c.UpstreamModel, &c.AnsweringModel, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput, &c.Price.CacheWrite,
 			&c.Price.LongCacheWrite, &tiers)
 		return c, errors.Join(err, c.Price.readTiers(tiers))
-	}, selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
+	}
 }
 
 // after returns the number of the next charge after a place in the list of calls, and the place after which the next call without

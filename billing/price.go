@@ -149,17 +149,59 @@ func (p *Price) Cost(u Usage) (micros int64, err error) {
 	if rates.Input < 0 || rates.Output < 0 || u.negative() {
 		return 0, ErrInvalidUsage
 	}
-	u = u.Bounded()
 
 	// The parts of the prompt sum up to an int64, so their products stay below 2^126, and so does the last product: neither the sum nor the
 	// rounding can carry out of 128 bits.
 	var sum wide
-	sum.addProduct(u.PromptTokens-u.CachedPromptTokens-u.CacheWriteTokens-u.LongCacheWriteTokens, rates.Input)
-	sum.addProduct(u.CachedPromptTokens, rates.CachedInput)
-	sum.addProduct(u.CacheWriteTokens, rates.CacheWrite)
-	sum.addProduct(u.LongCacheWriteTokens, rates.LongCacheWrite)
-	sum.addProduct(u.CompletionTokens, rates.Output)
+	for _, line := range rates.lines(u.Bounded()) {
+		sum.addProduct(line.Tokens, line.PriceMicros)
+	}
 	return sum.ceilDiv(tokensPerPrice)
+}
+
+// CostLine is the part of a cost that tokens of one kind have.
+type CostLine struct {
+	// Kind is input, cachedInput, cacheWrite, longCacheWrite or output.
+	Kind   string
+	Tokens int64
+	// PriceMicros is the price of a million tokens.
+	PriceMicros int64
+	Micros      int64
+}
+
+// lines returns the kinds of tokens of a bounded usage with their prices.
+func (r *Rates) lines(u Usage) [5]CostLine {
+	return [...]CostLine{
+		{Kind: "input", Tokens: u.PromptTokens - u.CachedPromptTokens - u.CacheWriteTokens - u.LongCacheWriteTokens, PriceMicros: r.Input},
+		{Kind: "cachedInput", Tokens: u.CachedPromptTokens, PriceMicros: r.CachedInput},
+		{Kind: "cacheWrite", Tokens: u.CacheWriteTokens, PriceMicros: r.CacheWrite},
+		{Kind: "longCacheWrite", Tokens: u.LongCacheWriteTokens, PriceMicros: r.LongCacheWrite},
+		{Kind: "output", Tokens: u.CompletionTokens, PriceMicros: r.Output},
+	}
+}
+
+// Lines returns the parts of a cost that have tokens. Together they are [Price.Cost] to the micro, because the running sum is rounded up after
+// each of them. So each part is less than one micro from its exact amount. Lines returns the same errors as Cost.
+func (p *Price) Lines(u Usage) (lines []CostLine, err error) {
+	if _, err := p.Cost(u); err != nil {
+		return nil, err
+	}
+	var sum wide
+	var before int64
+	rates := p.Rates(u.PromptTokens)
+	for _, line := range rates.lines(u.Bounded()) {
+		if line.Tokens == 0 {
+			continue
+		}
+		sum.addProduct(line.Tokens, line.PriceMicros)
+		through, err := sum.ceilDiv(tokensPerPrice)
+		if err != nil {
+			return nil, err
+		}
+		line.Micros, before = through-before, through
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 // Bound returns the highest cost of any call with up to these numbers of tokens, whatever the parts of its prompt are and whichever tier it

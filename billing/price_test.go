@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -255,4 +256,37 @@ func TestVendorPricesThatCannotBeRead(t *testing.T) {
 	cost, err := prices.cost(true, `[{"above":0,"input":2000000,"output":0}]`, Usage{PromptTokens: 3})
 	require.NoError(t, err)
 	require.EqualValues(t, 6, cost.Int64)
+}
+
+// TestLines: the lines of a cost are together the cost, whatever is rounded, and each is within a micro of its exact amount.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(37, 3)) //nolint:gosec // a test's
+	for range 5000 {
+		price := Price{
+			Input: random.Int64N(3_000_000), Output: random.Int64N(9_000_000), CachedInput: random.Int64N(2_000_000) - 500_000,
+			CacheWrite: random.Int64N(2_000_000), LongCacheWrite: -1,
+			Tiers: NewTiers([MaxTiers]Tier{{Above: 500, Rates: Rates{Input: 1, Output: 7, CachedInput: -1, CacheWrite: -1}}}),
+		}
+		usage := Usage{
+			PromptTokens: random.Int64N(1000), CompletionTokens: random.Int64N(50), CachedPromptTokens: random.Int64N(400),
+			CacheWriteTokens: random.Int64N(9), LongCacheWriteTokens: random.Int64N(9),
+		}
+		cost, err := price.Cost(usage)
+		require.NoError(t, err)
+		lines, err := price.Lines(usage)
+		require.NoError(t, err)
+		var sum, tokens int64
+		for _, line := range lines {
+			require.Positive(t, line.Tokens)
+			exact := float64(line.Tokens) * float64(line.PriceMicros) / tokensPerPrice
+			require.Less(t, math.Abs(float64(line.Micros)-exact), 1., "%+v", line)
+			sum, tokens = sum+line.Micros, tokens+line.Tokens
+		}
+		require.Equal(t, []int64{cost, usage.PromptTokens + usage.CompletionTokens}, []int64{sum, tokens})
+	}
+	_, err := new(Price).Lines(Usage{PromptTokens: -1})
+	require.ErrorIs(t, err, ErrInvalidUsage)
+	_, err = (&Price{Input: math.MaxInt64}).Lines(Usage{PromptTokens: math.MaxInt64})
+	require.ErrorIs(t, err, ErrOverflow)
 }

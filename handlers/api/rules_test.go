@@ -41,10 +41,13 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 		tx.Queue(1, `INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token,
 			attempts, paused_until, last_customer_at, created_at, updated_at) VALUES ($1, $2, $3, 'a', 'a', 'assistant', '', 0, 0, 0, 0, 0, 0, 0)`,
 			"cnv_theirs", "org_2", channel["id"])
+		tx.Queue(1, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+			cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros)
+			VALUES ('call_theirs', '', 'org_2', 'test', '', 'echo/a', '', FALSE, FALSE, 'completed', 0, 0, 0, 'none', 1, 0, 0, 0, 0)`)
 		return nil
 	}))
 	return o, map[string]string{
-		"/agents": agent["id"].(string), "/channels": channel["id"].(string), "/conversations": "cnv_theirs",
+		"/agents": agent["id"].(string), "/channels": channel["id"].(string), "/conversations": "cnv_theirs", "/wallet": "call_theirs",
 		"/api-keys": key["id"].(string), "/members": "usr_stranger", "/knowledge-bases": base["id"].(string),
 		"/event-endpoints": endpoint["id"].(string), "{docId}": document["id"].(string),
 	}

@@ -20,6 +20,7 @@ type Wallets interface {
 	Wallet(ctx context.Context, id billing.WalletID) (billing.Wallet, error)
 	Entries(ctx context.Context, id billing.WalletID, stretch billing.Stretch) ([]billing.Entry, error)
 	Calls(ctx context.Context, id billing.WalletID, stretch billing.Stretch) ([]billing.EndedCall, error)
+	Call(ctx context.Context, id billing.WalletID, callID string) (billing.EndedCall, error)
 	Spend(ctx context.Context, id billing.WalletID, from, until int64) ([]billing.Spend, error)
 	Statements(ctx context.Context, id billing.WalletID, before string, rows int) ([]billing.Statement, error)
 	Statement(ctx context.Context, id billing.WalletID, month string) (*billing.Statement, error)
@@ -46,7 +47,7 @@ var (
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
 
-var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetSpend, ListStatements, GetStatement}
+var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetCall, GetSpend, ListStatements, GetStatement}
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {

@@ -198,6 +198,27 @@ func TestCalls(t *testing.T) {
 	require.NotContains(t, o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/calls", "owner", "").Text, "disk")
 }
 
+// TestCall: the lines of a call are its cost, of which the charge is all that was reserved.
+func TestCall(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	shown := o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls/call_1", "owner", "")
+	require.Equal(t, []any{
+		map[string]any{"kind": "input", "tokens": 5., "priceMicros": "12000000", "micros": "60"},
+		map[string]any{"kind": "cachedInput", "tokens": 5., "priceMicros": "8000000", "micros": "40"},
+		map[string]any{"kind": "output", "tokens": 20., "priceMicros": "10000000", "micros": "200"},
+	}, shown["lines"])
+	require.Equal(t, []any{"300", "0", "300"}, []any{shown["costMicros"], shown["unchargedMicros"], shown["chargedMicros"]})
+	o.charge(t, apiNow(), billing.Call{ID: "call_3", Model: "echo/a", Wallet: liveWallet, Usage: billing.Usage{CompletionTokens: 60}})
+	shown = o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls/call_3", "owner", "")
+	require.Equal(t, []any{"600", "100", "500"}, []any{shown["costMicros"], shown["unchargedMicros"], shown["chargedMicros"]})
+	o.refused(t, errcode.NotFound, "", http.MethodGet, "/wallet/calls/call_9", "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, "/wallet/calls/call_1?environment=test", "user:owner", "")
+	o.refused(t, errcode.Forbidden, "", http.MethodGet, "/wallet/calls/call_1", "stranger", "")
+	o.Wallets = handlertest.WalletsFunc(nil)
+	o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/calls/call_1", "owner", "")
+}
+
 func TestDaysOfHistory(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)

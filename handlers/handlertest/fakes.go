@@ -92,6 +92,11 @@ func (WalletsFunc) Spend(context.Context, billing.WalletID, int64, int64) ([]bil
 	return nil, errors.New("no history")
 }
 
+// Call returns an error.
+func (WalletsFunc) Call(context.Context, billing.WalletID, string) (billing.EndedCall, error) {
+	return billing.EndedCall{}, errors.New("no history")
+}
+
 // Statements returns an error.
 func (WalletsFunc) Statements(context.Context, billing.WalletID, string, int) ([]billing.Statement, error) {
 	return nil, errors.New("no history")
