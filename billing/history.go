@@ -123,15 +123,15 @@ const (
 			completion_tokens, cached_tokens, coalesce(cache_write_tokens, 0), coalesce(long_cache_write_tokens, 0),
 			coalesce(reasoning_tokens, 0), usage_source,
 			reserved_micros, charged_micros, shortfall_micros, ended_at, duration_ms, coalesce(upstream_model, ''), coalesce(answering_model, ''),
-			` + ratesOrZero + ` FROM `
-	selectEndedCalls = endedFields + `(SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
+			` + ratesOrZero
+	selectEndedCalls = endedFields + ` FROM (SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
 				WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4 ORDER BY wallet_seq DESC LIMIT $8) AS charged
 			UNION ALL SELECT ` + endedColumns + `FROM (SELECT ` + endedColumns + `FROM calls
 				WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND (ended_at, id) < ($5, $6) AND ended_at >= $7
 				ORDER BY ended_at DESC, id DESC LIMIT $8) AS uncharged
 		) AS history LEFT JOIN prices p ON p.id = price_id
 		ORDER BY ended_at DESC, wallet_seq DESC NULLS LAST, history.id DESC LIMIT $8`
-	selectEndedCall  = endedFields + `calls history LEFT JOIN prices p ON p.id = price_id WHERE history.id = $1 AND org_id = $2 AND env = $3`
+	selectEndedCall  = endedFields + ` FROM calls history LEFT JOIN prices p ON p.id = price_id WHERE history.id = $1 AND org_id = $2 AND env = $3`
 	selectCallNumber = `SELECT coalesce((SELECT wallet_seq FROM calls WHERE id = $1 AND org_id = $2 AND env = $3), 0)`
 )
 

@@ -157,6 +157,11 @@ The command can be repeated safely: the same reference with the same amount is b
 			example: "  $ caddy svc wallet statement --org org_… --month 2026-10 --format csv >october.csv",
 		},
 		operation{
+			Operation: api.ListUsageEvents, verb: "export", flags: flags,
+			long:    "Exports the charges of a wallet's calls and their refunds, as `caddy svc usage export` does for all organizations.",
+			example: "  $ caddy svc wallet export --org org_… --format csv >usage.csv",
+		},
+		operation{
 			Operation: api.GetWallet, verb: "show", flags: flags,
 			long: `Shows a wallet's balance and what of it is held: for running calls and, while a wallet is busy and for two seconds after its
 last call, for the next calls (docs/billing.md, "Tranches").`,
@@ -167,6 +172,19 @@ last call, for the next calls (docs/billing.md, "Tranches").`,
 Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
 ledger and a row of the audit log.`
 	return command
+}
+
+func usageCommand(f *commandFlags) *cobra.Command {
+	return f.noun("usage", "Exports the usage of all organizations for billing systems", nil,
+		operation{
+			Operation: api.ListAllUsageEvents, verb: "export",
+			long: `Exports the charges of calls and their refunds as CloudEvents, or as CSV, to standard output. Each event has a sequence. Give that of
+the last event as --since, and the export continues after it: no event is left out, and none comes twice. An event's id is the id
+of its call, or of a refund's transaction, so that a billing system can drop what it has already.`,
+			example: `  $ caddy svc usage export --since 41_1207 --format jsonl
+  $ caddy svc usage export --format csv >usage.csv`,
+		},
+	)
 }
 
 func operatorCommand(f *commandFlags) *cobra.Command {

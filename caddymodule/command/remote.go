@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,7 +109,7 @@ func (r *remote) run(ctx context.Context, o api.Operation, orgID string, values 
 	request.Header.Set("Authorization", "Bearer "+r.key)
 	request.Header.Set("X-Actor", r.actor)
 	client := r.client
-	if values["format"] != nil {
+	if slices.ContainsFunc(o.Fields(), func(f endpoint.Field) bool { return f.Name == "format" }) {
 		client.Timeout = 0 // a file may be long
 	}
 	return r.send(&client, request)

@@ -39,7 +39,7 @@ func operatorOperations() []Operation {
 		ListOrganizationModels, EnableModel, DisableModel,
 		ListChannelStates, ApproveChannel,
 		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
-		GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, CreditWallet, AdjustWallet, RefundCall,
+		GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, ListUsageEvents, ListAllUsageEvents, CreditWallet, AdjustWallet, RefundCall,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
 		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
 		ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,

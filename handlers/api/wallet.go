@@ -24,6 +24,7 @@ type Wallets interface {
 	Spend(ctx context.Context, id billing.WalletID, from, until int64) ([]billing.Spend, error)
 	Statements(ctx context.Context, id billing.WalletID, before string, rows int) ([]billing.Statement, error)
 	Statement(ctx context.Context, id billing.WalletID, month string) (*billing.Statement, error)
+	UsageEvents(ctx context.Context, id billing.WalletID, after billing.UsageCursor, rows int) ([]billing.UsageEvent, error)
 	Postings(ctx context.Context, id billing.WalletID, from, through int64) ([]billing.Entry, error)
 }
 
@@ -47,7 +48,7 @@ var (
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
 
-var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetCall, GetSpend, ListStatements, GetStatement}
+var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetCall, GetSpend, ListStatements, GetStatement, ListUsageEvents}
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {

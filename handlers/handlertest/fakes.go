@@ -107,6 +107,11 @@ func (WalletsFunc) Statement(context.Context, billing.WalletID, string) (*billin
 	return nil, errors.New("no history")
 }
 
+// UsageEvents returns an error.
+func (WalletsFunc) UsageEvents(context.Context, billing.WalletID, billing.UsageCursor, int) ([]billing.UsageEvent, error) {
+	return nil, errors.New("no history")
+}
+
 // Postings returns an error.
 func (WalletsFunc) Postings(context.Context, billing.WalletID, int64, int64) ([]billing.Entry, error) {
 	return nil, errors.New("no history")

@@ -284,6 +284,7 @@ func fillTables(t *testing.T, db *store.DB) {
 			balance_micros) SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', i + 0, 1,
 			i + 0, 1, 1, 0, 2 * i + 1, 5`+from(calls),
 		`INSERT INTO statements SELECT `+org+`, 'live', CAST(1000000 + i AS TEXT), 'UTC', 1, 2, 1, 1, 5, 0, 0, 0, 0, 5, 0, '[]', `+hash+from(calls),
+		`INSERT INTO usage_segments SELECT i + 1, `+org+`, 'live', i, i + 1`+from(calls),
 		`INSERT INTO usage_days SELECT `+org+`, 'live', i % 9, 'm ' || i % 5, 'p', '', 'k', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(calls),
 		`INSERT INTO usage_totals SELECT 'live', i % 99, 'm ' || i, 'p', '', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(5_000),
 		`INSERT INTO usage_minutes SELECT i, 1`+from(5_000),

@@ -154,6 +154,7 @@ var foundWithout = map[string]string{
 	"message_tombstones (hash)":         "a hash over the id of a channel",
 	"chunks (seq)":                      "the number in the index of words",
 	"outbound_messages (turn_id, part)": "an id of this program",
+	"usage_segments (number)":           "an order of all organizations",
 	"attempts (call_id, number)":        "an id of this program",
 }
 

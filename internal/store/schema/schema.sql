@@ -564,6 +564,17 @@ CREATE TABLE usage_progress (
 	through     BIGINT NOT NULL
 ) {hot table};
 
+-- The common order of the usage events of all wallets: each row is a range of the numbers of one wallet, after_seq < number <= through_seq. The
+-- ranges of a wallet follow each other. Rows are written when an operator reads events and finds the end.
+CREATE TABLE usage_segments (
+	number      BIGINT NOT NULL PRIMARY KEY CHECK (number > 0),
+	org_id      TEXT   NOT NULL,
+	env         TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	after_seq   BIGINT NOT NULL CHECK (after_seq >= 0),
+	through_seq BIGINT NOT NULL CHECK (through_seq > after_seq),
+	UNIQUE (org_id, env, after_seq)
+) {table};
+
 -- Assistants and what they know.
 
 -- handover is whether the assistant may hand conversations over to people, handover_words the customers' words for which it always does, one
