@@ -601,8 +601,17 @@ func TestReaches(t *testing.T) {
 		spent, limit, percent int64
 		want                  bool
 	}{
-		{49, 99, 50, false}, {50, 99, 50, true}, {50, 100, 50, true}, {0, 0, 50, true}, {1, 1, 100, true}, {0, 1, 1, false}, {1, 101, 1, false}, {2, 101, 1, true},
-		{math.MaxInt64, math.MaxInt64, 100, true}, {math.MaxInt64 - 1, math.MaxInt64, 100, false}, {math.MaxInt64/2 + 1, math.MaxInt64, 50, true},
+		{49, 99, 50, false},
+		{50, 99, 50, true},
+		{50, 100, 50, true},
+		{0, 0, 50, true},
+		{1, 1, 100, true},
+		{0, 1, 1, false},
+		{1, 101, 1, false},
+		{2, 101, 1, true},
+		{math.MaxInt64, math.MaxInt64, 100, true},
+		{math.MaxInt64 - 1, math.MaxInt64, 100, false},
+		{math.MaxInt64/2 + 1, math.MaxInt64, 50, true},
 		{math.MaxInt64 / 2, math.MaxInt64, 50, false},
 	} {
 		require.Equal(t, c.want, reaches(c.spent, c.limit, c.percent), "%+v", c)

@@ -24,6 +24,8 @@ type books struct {
 	budgets map[string]*budgetRow
 	open    map[budgetOwner][]*budgetRow
 	periods map[periodKey]*periodRow
+	// lastNamed are the periods that were named last, because most operations of a batch name the same ones.
+	lastNamed namedPeriods
 	// corrected are the transactions that postings of the batch correct.
 	corrected map[correctedKey]*corrected
 

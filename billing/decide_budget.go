@@ -165,15 +165,27 @@ func (b *books) reservedIn(h Hold) string {
 	return ""
 }
 
+// namedPeriods are periods of a wallet by their names.
+type namedPeriods struct {
+	wallet  WalletID
+	names   string
+	periods []*periodRow
+}
+
 // named returns the periods of a wallet that a reservation or a call names.
-func (b *books) named(wallet WalletID, names string) iter.Seq[*periodRow] {
-	return func(yield func(*periodRow) bool) {
+func (b *books) named(wallet WalletID, names string) []*periodRow {
+	if names == "" {
+		return nil
+	}
+	if last := &b.lastNamed; names != last.names || wallet != last.wallet {
+		*last = namedPeriods{wallet: wallet, names: names}
 		for key := range periodKeys(wallet, names) {
-			if period := b.periods[key]; period != nil && !yield(period) {
-				return
+			if period := b.periods[key]; period != nil {
+				last.periods = append(last.periods, period)
 			}
 		}
 	}
+	return b.lastNamed.periods
 }
 
 // periodKeys returns the keys of periods by their names: their numbers, with spaces between.
@@ -191,7 +203,7 @@ func periodKeys(wallet WalletID, names string) iter.Seq[periodKey] {
 // change adds an amount to the held amount of a wallet and to the reserved amounts of periods of its budgets. A negative amount is released.
 func (b *books) change(wallet WalletID, names string, micros int64) {
 	b.wallets[wallet].held += micros
-	for period := range b.named(wallet, names) {
+	for _, period := range b.named(wallet, names) {
 		period.reserved += micros
 	}
 }
@@ -201,7 +213,7 @@ func (b *books) change(wallet WalletID, names string, micros int64) {
 // fit under the present limits beside all that is reserved. So no charge is ever above the limit that admitted it.
 func (b *books) payable(wallet WalletID, names string, released int64) int64 {
 	most := int64(math.MaxInt64)
-	for period := range b.named(wallet, names) {
+	for _, period := range b.named(wallet, names) {
 		most = min(most, max(released, period.room(b.now)))
 	}
 	return most
@@ -209,7 +221,7 @@ func (b *books) payable(wallet WalletID, names string, released int64) int64 {
 
 // count counts a charge in the periods of its call's hold.
 func (b *books) count(wallet WalletID, names string, micros, seq int64) {
-	for period := range b.named(wallet, names) {
+	for _, period := range b.named(wallet, names) {
 		if period.spent+period.reserved+micros > period.most {
 			period.most = max(period.most, period.budget.limitAt(b.now))
 		}

@@ -2,7 +2,6 @@ package billing
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -160,7 +159,7 @@ func (b *books) more(r *ride, wallet *walletRow, row *trancheRow) *trancheRow {
 
 // isOver reports whether a period of a tranche has ended.
 func (b *books) isOver(row *trancheRow) bool {
-	for period := range b.named(row.wallet, row.budgets) {
+	for _, period := range b.named(row.wallet, row.budgets) {
 		if period.endAt > 0 && period.endAt <= b.now {
 			return true
 		}
@@ -172,7 +171,7 @@ func (b *books) isOver(row *trancheRow) bool {
 // its calls.
 func (b *books) periodsOf(t *tranche, row *trancheRow) (periods []*periodRow) {
 	if row != nil {
-		return slices.Collect(b.named(row.wallet, row.budgets))
+		return b.named(row.wallet, row.budgets)
 	}
 	for _, owner := range (&Budgeted{KeyID: t.keyID, AgentID: t.agentID}).owners(t.wallet) {
 		for _, budget := range b.open[owner] {

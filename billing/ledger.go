@@ -218,8 +218,10 @@ type batch struct {
 	// running are claims that may be in progress. finished are claims that may belong to a call that has ended.
 	running, finished []claimKey
 	// owners are the owners of the budgets that count a hold. periods are the periods of the holds of settled calls.
-	owners  []budgetOwner
-	periods []periodKey
+	owners     []budgetOwner
+	periods    []periodKey
+	lastWallet WalletID
+	lastNames  string
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
 	posts   []*postOp
@@ -249,18 +251,19 @@ func (b *batch) add(op store.Op) error {
 		}
 		if op.ride != nil || op.recalls {
 			b.tranched = append(b.tranched, op.Wallet)
-			b.addPeriods(op.ride)
-			b.addPeriods(op.returns...)
+			b.addRides(op.ride)
+			b.addRides(op.returns...)
 		}
 	case *settleOp:
 		if op.recorded {
 			return nil
 		}
 		b.wallets = append(b.wallets, op.Call.Wallet)
-		if op.Budgets != nil {
-			b.periods = slices.AppendSeq(b.periods, periodKeys(op.Call.Wallet, op.Budgets.periods))
+		if op.ride != nil {
+			b.addRides(op.ride)
+		} else if op.Budgets != nil {
+			b.addPeriods(op.Call.Wallet, op.Budgets.periods)
 		}
-		b.addPeriods(op.ride)
 		switch {
 		case op.ride != nil:
 			b.tranched = append(b.tranched, op.Call.Wallet)
@@ -290,7 +293,7 @@ func (b *batch) add(op store.Op) error {
 			b.wallets = append(b.wallets, r.tranche.wallet)
 			b.tranched = append(b.tranched, r.tranche.wallet)
 		}
-		b.addPeriods(op.rides...)
+		b.addRides(op.rides...)
 	case *sweepOp:
 		b.sweep = true
 	default:
@@ -299,12 +302,20 @@ func (b *batch) add(op store.Op) error {
 	return nil
 }
 
-// addPeriods adds the periods of the tranches of rides.
-func (b *batch) addPeriods(rides ...*ride) {
+// addRides adds the periods of the tranches of rides.
+func (b *batch) addRides(rides ...*ride) {
 	for _, r := range rides {
 		if r != nil && r.tranche.version > 0 {
-			b.periods = slices.AppendSeq(b.periods, periodKeys(r.tranche.wallet, r.names()))
+			b.addPeriods(r.tranche.wallet, r.names())
 		}
+	}
+}
+
+// addPeriods adds periods by their names. Most operations of a batch name the same ones.
+func (b *batch) addPeriods(wallet WalletID, names string) {
+	if names != b.lastNames || wallet != b.lastWallet {
+		b.periods = slices.AppendSeq(b.periods, periodKeys(wallet, names))
+		b.lastWallet, b.lastNames = wallet, names
 	}
 }
 

@@ -2,6 +2,8 @@ package billing
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +34,81 @@ type model struct {
 	asked   map[string]int64       // what a call was last held for, or tried to be
 	adjusts int
 	clock   clockSteps
+
+	budgets []*modelBudget
+	parts   map[string]*Budgeted      // of calls, as their processes keep them
+	counted map[string][]*modelPeriod // of the last hold of a call
+}
+
+// modelBudget is a budget of all calls, or of those whose names end in an even digit.
+type modelBudget struct {
+	id    string
+	even  bool
+	limit int64
+	last  *modelPeriod
+}
+
+type modelPeriod struct {
+	budget *modelBudget
+	spent  int64
+}
+
+// evenKey is the API key of calls whose names end in an even digit.
+const evenKey = "key_even"
+
+func isEven(call string) bool { return (call[len(call)-1]-'0')%2 == 0 }
+
+// part returns the part of a new hold of a call in budgets.
+func (m *model) part(id string) *Budgeted {
+	if len(m.budgets) == 0 {
+		return nil
+	}
+	part := &Budgeted{Version: 1}
+	if isEven(id) {
+		part.KeyID = evenKey + m.wallet.OrgID
+	}
+	return part
+}
+
+// reserved is what is reserved in a period for running calls.
+func (m *model) reserved(p *modelPeriod) (sum int64) {
+	for call, amount := range m.holds {
+		if slices.Contains(m.counted[call], p) {
+			sum += amount
+		}
+	}
+	return sum
+}
+
+func (m *model) room(p *modelPeriod) int64 { return p.budget.limit - p.spent - m.reserved(p) }
+
+// budgeted checks a hold that the wallet can carry, and applies it.
+func (m *model) budgeted(t require.TestingT, op *holdOp) (held bool) {
+	var periods []*modelPeriod
+	short := false
+	for _, budget := range m.budgets {
+		if op.Budgets != nil && (!budget.even || isEven(op.CallID)) {
+			periods = append(periods, budget.last)
+			short = short || m.room(budget.last) < op.AmountMicros
+		}
+	}
+	if short && op.AmountMicros > 0 {
+		_, refused := errors.AsType[*BudgetError](op.refused)
+		require.True(t, refused, "%v", op.refused)
+		return false
+	}
+	require.NoError(t, op.refused)
+	m.parts[op.CallID], m.counted[op.CallID] = op.Budgets, periods
+	m.keep(op)
+	return true
+}
+
+// keep gives the process of a call the outcome of its hold.
+func (m *model) keep(op *holdOp) {
+	if op.Budgets != nil {
+		op.Budgets.periods = op.periods
+		m.parts[op.CallID] = op.Budgets
+	}
 }
 
 // modelClaim is a key that is taken.
@@ -76,6 +153,7 @@ func (m *model) holdOf(id string, micros int64) Hold {
 
 func (m *model) hold(id string, micros int64) step {
 	hold := m.holdOf(id, micros)
+	hold.Budgets = m.part(id)
 	m.asked[id] = micros
 	op := &holdOp{Hold: hold}
 	return step{op, func(t require.TestingT) {
@@ -84,6 +162,7 @@ func (m *model) hold(id string, micros int64) step {
 		switch {
 		case isOpen && open == micros:
 			require.NoError(t, op.refused)
+			m.keep(op)
 		case isOpen:
 			require.ErrorIs(t, op.refused, ErrInvalid)
 		case ended:
@@ -91,8 +170,9 @@ func (m *model) hold(id string, micros int64) step {
 		case m.free() < micros:
 			require.ErrorIs(t, op.refused, ErrInsufficientCredits)
 		default:
-			require.NoError(t, op.refused)
-			m.holds[id] = micros
+			if m.budgeted(t, op) {
+				m.holds[id] = micros
+			}
 		}
 	}}
 }
@@ -100,7 +180,7 @@ func (m *model) hold(id string, micros int64) step {
 // claimedHold is a hold with the call's key; with 0 micros it is the claim alone.
 func (m *model) claimedHold(id, content string, micros int64) step {
 	hold := m.holdOf(id, micros)
-	hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), content)
+	hold.Claim, hold.Budgets = claimOf(m.wallet.OrgID+keyOf(id), content), m.part(id)
 	m.content[id], m.asked[id] = content, micros
 	op := &holdOp{Hold: hold}
 	return step{op, func(t require.TestingT) {
@@ -120,6 +200,7 @@ func (m *model) claimedHold(id, content string, micros int64) step {
 			return
 		case claim != nil && claim.call == id && m.holds[id] == micros:
 			require.NoError(t, op.refused)
+			m.keep(op)
 			return
 		case claim != nil && claim.call == id:
 			require.ErrorIs(t, op.refused, ErrInvalid)
@@ -134,7 +215,9 @@ func (m *model) claimedHold(id, content string, micros int64) step {
 		case m.free() < micros:
 			require.ErrorIs(t, op.refused, ErrInsufficientCredits)
 		default:
-			require.NoError(t, op.refused)
+			if !m.budgeted(t, op) {
+				break
+			}
 			m.claims[keyOf(id)] = &modelClaim{call: id, content: content}
 			if micros > 0 {
 				m.holds[id] = micros
@@ -183,7 +266,7 @@ func (m *model) settle(id string, charge int64, void bool) step {
 	if charge%2 == 1 {
 		withParts(&settlement)
 	}
-	settlement.Call.Wallet, settlement.Void = m.wallet, void
+	settlement.Call.Wallet, settlement.Void, settlement.Budgets = m.wallet, void, m.parts[id]
 	op := settleOpOf(settlement)
 	return step{op, func(t require.TestingT) {
 		m.ends(t, op, func() bool {
@@ -212,6 +295,7 @@ func (m *model) claimedSettle(id string, charge int64, keep, void, free bool, an
 	}
 	content := m.content[id]
 	settlement.Call.Wallet, settlement.Claim = m.wallet, claimOf(m.wallet.OrgID+keyOf(id), content)
+	settlement.Budgets = m.parts[id]
 	if settlement.Void = void; !void {
 		settlement.Keep, settlement.Response = keep || charge > 0, answer
 	}
@@ -263,11 +347,21 @@ func (m *model) ends(t require.TestingT, op *settleOp, release func() (pays bool
 	cost, err := op.Price.Cost(op.Call.Usage)
 	require.NoError(t, err)
 	want := Settled{ShortfallMicros: cost}
+	open := m.holds[id]
 	if release() && !op.Void {
 		want.ChargedMicros = min(cost, op.ReservedMicros, m.free())
+		released := open - m.holds[id]
+		if released > 0 || op.Budgets != nil {
+			for _, period := range m.counted[id] {
+				want.ChargedMicros = min(want.ChargedMicros, max(released, m.room(period)))
+			}
+		}
 		want.ShortfallMicros -= want.ChargedMicros
 	}
 	require.Equal(t, want, op.settled)
+	for _, period := range m.counted[id] {
+		period.spent += want.ChargedMicros
+	}
 	if want.ChargedMicros > 0 {
 		m.balance -= want.ChargedMicros
 		m.seq++
@@ -352,7 +446,7 @@ func (m *model) turn(id, replaced string, micros int64, refused error) step {
 // endTurn is a settlement that another operation decides first.
 func (m *model) endTurn(id string, charge int64, lost bool, refused error) step {
 	settlement := chargeOf(id, max(1, m.asked[id]), charge)
-	settlement.Call.Wallet, settlement.With = m.wallet, &note{lost: lost, refused: refused}
+	settlement.Call.Wallet, settlement.With, settlement.Budgets = m.wallet, &note{lost: lost, refused: refused}, m.parts[id]
 	op := settleOpOf(settlement)
 	return step{op, func(t require.TestingT) {
 		if refused != nil {
@@ -426,8 +520,12 @@ func TestRandomHistories(t *testing.T) {
 				holds:  map[string]int64{}, ended: map[string]Settled{}, posted: map[string]int64{},
 				claims: map[string]*modelClaim{}, crashed: map[string]bool{}, paid: map[string]bool{},
 				content: map[string]string{}, asked: map[string]int64{},
+				parts: map[string]*Budgeted{}, counted: map[string][]*modelPeriod{},
 			}
 			makeOrganization(t, db, m.wallet.OrgID)
+			if rapid.Bool().Draw(r, "with budgets") {
+				m.makeBudgets(t, db)
+			}
 			m.run(t, db, []step{m.credit("first", 60)})
 			refunded := map[string]bool{}
 			call := rapid.Custom(func(r *rapid.T) string {
@@ -521,6 +619,21 @@ func TestRandomHistories(t *testing.T) {
 						delete(m.paid, keyOf(id))
 					}
 				},
+				"period": func(r *rapid.T) {
+					if len(m.budgets) > 0 {
+						budget := rapid.SampledFrom(m.budgets).Draw(r, "budget")
+						execute(t, db, `UPDATE budget_spend SET ends_at = period_start + 1 WHERE budget_id = $1 AND ends_at = 0`, budget.id)
+						budget.last = &modelPeriod{budget: budget}
+					}
+				},
+				"limit": func(r *rapid.T) {
+					if len(m.budgets) > 0 {
+						budget := rapid.SampledFrom(m.budgets).Draw(r, "budget")
+						budget.limit = rapid.Int64Range(0, 150).Draw(r, "limit")
+						_, err := book.ChangeBudget(t.Context(), "test", m.wallet.OrgID, budget.id, BudgetChange{LimitMicros: &budget.limit})
+						require.NoError(r, err)
+					}
+				},
 				"clock forward": func(*rapid.T) { m.forward(t, db) },
 				"clock back":    func(*rapid.T) { m.clock.back(t, db, m.wallet) },
 				"replay": func(r *rapid.T) {
@@ -545,6 +658,7 @@ func TestRandomHistories(t *testing.T) {
 					k.requireClaims(m.listClaims()...)
 					k.requireKept(m.kept())
 					require.Equal(r, m.seq, requireStatement(t, db, m.wallet, m.balance))
+					m.requireBudgets(r, book)
 				},
 			})
 			_, err := book.Sweep(t.Context())
@@ -552,6 +666,37 @@ func TestRandomHistories(t *testing.T) {
 			requireSoundBooks(r, db)
 		})
 	})
+}
+
+// makeBudgets gives the wallet two budgets.
+func (m *model) makeBudgets(t *testing.T, db *store.DB) {
+	t.Helper()
+	hash := sha256.Sum256([]byte(m.wallet.OrgID))
+	execute(t, db, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at) VALUES ($1, $2, 'live', '', '', $3, '', 1)`,
+		evenKey+m.wallet.OrgID, m.wallet.OrgID, hash[:])
+	for _, budget := range []Budget{
+		{Owner: OwnerOrganization, LimitMicros: 150}, {Owner: OwnerAPIKey, OwnerID: evenKey + m.wallet.OrgID, LimitMicros: 90},
+	} {
+		budget.Wallet, budget.Name, budget.Period = m.wallet, "n", PeriodTotal
+		made, err := NewBook(db).CreateBudget(t.Context(), "test", budget)
+		require.NoError(t, err)
+		kept := &modelBudget{id: made.ID, even: budget.OwnerID != "", limit: budget.LimitMicros}
+		kept.last = &modelPeriod{budget: kept}
+		m.budgets = append(m.budgets, kept)
+	}
+	execute(t, db, `UPDATE budgets SET created_at = 1 WHERE org_id = $1`, m.wallet.OrgID) // so that periods of a millisecond have ended
+}
+
+// requireBudgets compares the present periods.
+func (m *model) requireBudgets(r *rapid.T, book *Book) {
+	states, err := book.Budgets(r.Context(), m.wallet)
+	require.NoError(r, err)
+	require.Len(r, states, len(m.budgets))
+	for i, state := range states {
+		budget := m.budgets[i]
+		require.Equal(r, [3]int64{budget.limit, budget.last.spent, m.reserved(budget.last)},
+			[3]int64{state.LimitMicros, state.SpentMicros, state.ReservedMicros})
+	}
 }
 
 // requireStatement requires that the charges and postings of a wallet are numbered without a gap and that each balance follows from the one
