@@ -410,7 +410,7 @@ func TestExactlyTheCallsOfABudget(t *testing.T) {
 			}
 			callers.Wait()
 			require.Equal(t, calls, held.Load())
-			require.Greater(t, granted.Load(), calls/4, "calls from tranches")
+			require.Greater(t, granted.Load(), calls/20, "calls from tranches")
 			b.requireSpent(tight.ID, calls*price, 0)
 			b.requireSpent(wide.ID, calls*price, 0)
 			requireWallet(t, books[0], 1_000_000-calls*price, 0)
