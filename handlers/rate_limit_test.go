@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -57,6 +58,63 @@ func TestRateLimitCountsByOrganizationAndPlan(t *testing.T) {
 
 	now = now.Add(42 * time.Second)
 	handlertest.OkText(t, h, handlertest.As(handlertest.Get("/"), handlertest.Someone()))
+}
+
+// A key with a bound of its own has two limits. A request that the key's bound refuses doesn't count for the organization, nor does one that the
+// organization's limit refuses count for the key. The headers show the nearer limit.
+func TestRateLimitOfAKey(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 18, 0, time.UTC)
+	l := &handlers.RateLimit{Limiter: limit.NewMemory(func() time.Time { return now }), Plans: handlertest.PlanLimits{"free": 5}}
+	key := func(id string, perMinute int64) identity.Principal {
+		principal := handlertest.Someone()
+		principal.KeyID, principal.KeyPerMinute = id, perMinute
+		return principal
+	}
+	admitted := func(principal identity.Principal, limit, remaining string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		_, err := l.Serve(w, handlertest.As(handlertest.Get("/"), principal))
+		require.NoError(t, err)
+		require.Equal(t, []string{limit, remaining},
+			[]string{w.Header().Get("X-Ratelimit-Limit-Requests"), w.Header().Get("X-Ratelimit-Remaining-Requests")})
+	}
+	refused := func(principal identity.Principal, message string) {
+		t.Helper()
+		a := handlertest.RefusedWith(t, errcode.RateLimited, counted(l), handlertest.As(handlertest.Get("/"), principal))
+		require.Contains(t, a.Text, message)
+		require.EqualValues(t, 42, a.Fields["retryAfter"])
+		require.Equal(t, "0", a.Header.Get("X-Ratelimit-Remaining-Requests"))
+	}
+	small := key("key_1", 2)
+	admitted(small, "2", "1")
+	admitted(small, "2", "0")
+	for range 9 {
+		refused(small, "The API key's limit of 2 requests per minute is reached")
+	}
+	admitted(key("key_2", 0), "5", "2") // two and this one count
+	admitted(key("key_3", 9), "5", "1")
+	admitted(key("key_3", 9), "5", "0")
+	for range 9 {
+		refused(key("key_3", 9), "The limit of 5 requests per minute is reached")
+	}
+	rich := key("key_3", 9)
+	rich.Plan = "enterprise"
+	admitted(rich, "9", "6") // two and this one count
+	busy := httptest.NewRecorder()
+	permit, err := l.Serve(busy, handlertest.As(handlertest.Get("/"), rich))
+	require.NoError(t, err)
+	permit.Return(busy, handlertest.Get("/"), handlertest.ErrBusy)
+	require.Equal(t, "6", busy.Header().Get("X-Ratelimit-Remaining-Requests"))
+	admitted(rich, "9", "5")
+
+	l.Counted = true // by the look-up of the key, in its own window
+	rich.Permit = store.Permit{Before: 3, Window: 60_000, NowMS: 78_000}
+	admitted(rich, "9", "5")
+	rich.Permit.Before = 9
+	refused(rich, "The API key's limit of 9 requests")
+	small.Permit = store.Permit{Before: 0, Window: 60_000, NowMS: 78_000}
+	refused(small, "The limit of 5 requests")
 }
 
 func TestRateLimitRetryAfterIsNeverBelowOneNorAboveSixty(t *testing.T) {

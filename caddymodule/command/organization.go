@@ -86,7 +86,7 @@ func keyCommand(f *commandFlags) *cobra.Command {
 		},
 		operation{
 			Operation: api.UpdateAPIKey, verb: "set",
-			example: "  $ caddy svc key set key_… --models openai/gpt-6-luna\n  $ caddy svc key set key_… --models null",
+			example: "  $ caddy svc key set key_… --models openai/gpt-6-luna\n  $ caddy svc key set key_… --models null --requests-per-minute 60",
 		},
 		operation{
 			Operation: api.RevokeAPIKey, verb: "revoke", example: "  $ caddy svc key revoke key_…", done: "API key %s is revoked.",

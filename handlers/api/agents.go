@@ -420,7 +420,7 @@ func (d *Deps) tryAgent(ctx context.Context, principal *identity.Principal, in *
 	call := d.PlaygroundCall(&agent, model, snippets, history, waiting)
 	call.RequestID, call.KeyID, call.Env = handlers.RequestIDFrom(ctx), principal.KeyID, principal.Env
 	call.KeyModels, call.AllModels, call.BudgetVersion = principal.KeyModels, !principal.HasOrgModels, principal.BudgetVersion
-	call.Stream = true
+	call.KeyConcurrent, call.Stream = principal.KeyConcurrent, true
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return d.Chat.Answer(w, r, call) }), nil
 }
 

@@ -31,7 +31,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
 		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
-		"createdBy": "usr_administrator", "createdByName": "administrator@example.com", "models": nil,
+		"createdBy": "usr_administrator", "createdByName": "administrator@example.com", "models": nil, "requestsPerMinute": nil, "maxConcurrent": nil,
 	}, shown)
 	principal, err := identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
@@ -161,6 +161,40 @@ func TestModelsOfAPIKeys(t *testing.T) {
 	o.refused(t, errcode.Forbidden, "", http.MethodPatch, one, "user:member", `{"models":[]}`)
 	o.ask(t, http.StatusNoContent, http.MethodDelete, one, owner, "")
 	o.refused(t, errcode.Conflict, "", http.MethodPatch, one, owner, `{"models":[]}`)
+}
+
+// The bounds of a key are changed by themselves. A key gives no key larger ones than it has.
+func TestBoundsOfAPIKeys(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	o.withRealKeys()
+	o.Now = time.Now
+	owner := o.realKey(t, store.Live, identity.AllScopes()...)
+	bounds := func(object map[string]any) []any {
+		return []any{object["requestsPerMinute"], object["maxConcurrent"], object["models"]}
+	}
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", owner,
+		`{"scopes":["api_keys:read","api_keys:write"],"requestsPerMinute":60,"maxConcurrent":4}`)
+	one, key := "/api-keys/"+made["id"].(string), made["key"].(string)
+	require.Equal(t, []any{60., 4., nil}, bounds(made))
+	inherited := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", key, `{"scopes":["api_keys:read"],"maxConcurrent":3}`)
+	require.Equal(t, []any{60., 3., nil}, bounds(inherited))
+	for body, field := range map[string]string{
+		`{"requestsPerMinute":61}`: "requestsPerMinute", `{"requestsPerMinute":null}`: "requestsPerMinute",
+		`{"maxConcurrent":5}`: "maxConcurrent", `{"maxConcurrent":null}`: "maxConcurrent",
+	} {
+		o.refused(t, errcode.Forbidden, field, http.MethodPatch, one, key, body)
+	}
+	require.Equal(t, []any{59., 4., nil}, bounds(o.ask(t, http.StatusOK, http.MethodPatch, one, key, `{"requestsPerMinute":59}`)))
+	for _, field := range []string{"requestsPerMinute", "maxConcurrent"} {
+		for _, value := range []string{"0", "-1", "1.5", `"2"`, "1e30", "9223372036854775808"} {
+			o.refused(t, errcode.InvalidRequest, field, http.MethodPatch, one, owner, `{"`+field+`":`+value+`}`)
+			o.refused(t, errcode.InvalidRequest, field, http.MethodPost, "/api-keys", owner, `{"`+field+`":`+value+`}`)
+		}
+	}
+	require.Equal(t, []any{59., 4., []any{}}, bounds(o.ask(t, http.StatusOK, http.MethodPatch, one, owner, `{"models":[]}`)))
+	require.Equal(t, []any{nil, 4., []any{}}, bounds(o.ask(t, http.StatusOK, http.MethodPatch, one, owner, `{"requestsPerMinute":null}`)))
+	require.Equal(t, []any{nil, nil, []any{}}, bounds(o.ask(t, http.StatusOK, http.MethodPatch, one, owner, `{"maxConcurrent":null}`)))
 }
 
 // A key that was made with an API key expires with that one at the latest, and every key names its maker.

@@ -20,17 +20,18 @@ import (
 // APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for the
 // framework, see [endpoint.PathID].
 type APIKeyObject struct { //nolint:revive // KeyObject could be any key
-	ID            string    `json:"id"`
-	Name          *string   `json:"name"        doc:"null: it has none"`
-	Environment   store.Env `json:"environment" enum:"live,test"`
-	Scopes        []string  `json:"scopes"      nullable:"false"`
-	Hint          string    `json:"hint"        doc:"The key's first characters"`
-	CreatedAt     string    `json:"createdAt"   format:"date-time"`
-	ExpiresAt     *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
-	RevokedAt     *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
-	CreatedBy     *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
-	Models        *[]string `json:"models"      doc:"The models that it may use; null: all; empty: none"`
-	CreatedByName *string   `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
+	ID          string    `json:"id"`
+	Name        *string   `json:"name"        doc:"null: it has none"`
+	Environment store.Env `json:"environment" enum:"live,test"`
+	Scopes      []string  `json:"scopes"      nullable:"false"`
+	Hint        string    `json:"hint"        doc:"The key's first characters"`
+	CreatedAt   string    `json:"createdAt"   format:"date-time"`
+	ExpiresAt   *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
+	RevokedAt   *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
+	CreatedBy   *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
+	Models      *[]string `json:"models"      doc:"The models that it may use; null: all; empty: none"`
+	KeyBounds
+	CreatedByName *string `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
 }
 
 func showAPIKey(key *store.APIKey) APIKeyObject {
@@ -40,9 +41,23 @@ func showAPIKey(key *store.APIKey) APIKeyObject {
 	}
 	return APIKeyObject{
 		ID: key.ID, Name: endpoint.TextOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint, Models: models,
+		KeyBounds: KeyBounds{numberOrNull(key.RequestsPerMinute), numberOrNull(key.MaxConcurrent)},
 		CreatedAt: endpoint.Timestamp(key.CreatedAt), ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt),
 		CreatedBy: endpoint.TextOrNull(shownActor(key.CreatedBy)), CreatedByName: endpoint.TextOrNull(key.CreatedByName),
 	}
+}
+
+// KeyBounds are the numeric bounds of an API key. It is exported for the framework, see [endpoint.PathID].
+type KeyBounds struct {
+	RequestsPerMinute *int64 `json:"requestsPerMinute" doc:"Of the key, beside the organization's; null: no bound of its own"`
+	MaxConcurrent     *int64 `json:"maxConcurrent"     doc:"Model calls of the key that run at the same time on a server; null: no bound of its own"`
+}
+
+func numberOrNull(number sql.NullInt64) *int64 {
+	if !number.Valid {
+		return nil
+	}
+	return &number.Int64
 }
 
 func nullTimestamp(epochMillis sql.NullInt64) *string {
@@ -60,19 +75,23 @@ type issuedKey struct {
 	Key string `json:"key" doc:"The raw key. It is not stored and can't be shown again"`
 }
 
-// apiKeyCreation is the body of POST /api-keys.
+// apiKeyCreation is the body of POST /api-keys. A key has the bounds of the key that makes it, unless the body has others.
 type apiKeyCreation struct {
+	APIKeyChange
+
 	Name          *string    `json:"name,omitempty"          maxLength:"100" doc:"Unique among the organization's keys in use"`
 	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
 	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
 	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
-	Models        *[]string  `json:"models,omitempty"        maxItems:"500" doc:"The ids of the models that it may use; null or absent: all, or those of the key that asks; empty: none"` //nolint:lll // as above
-	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"`                    //nolint:lll // as above
+	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"` //nolint:lll // as above
 }
 
-// apiKeyChange is the body of PATCH /api-keys/{id}.
-type apiKeyChange struct {
-	Models clearable[[]string] `json:"models,omitzero" maxItems:"500" doc:"The ids of the models that it may use; null: all; empty: none"`
+// APIKeyChange is the body of PATCH /api-keys/{id}. It is exported for the framework, see [endpoint.PathID].
+type APIKeyChange struct { //nolint:revive // KeyChange could be of any key
+	Models clearable[[]string] `json:"models,omitzero" maxItems:"500" doc:"The ids of the models that it may use; null: all; empty: none. Absent in a new key: as in the key that asks"` //nolint:lll // a struct tag can't be broken
+
+	RequestsPerMinute clearable[int64] `json:"requestsPerMinute,omitzero" minimum:"1" maximum:"1000000" doc:"null: no bound of its own"`
+	MaxConcurrent     clearable[int64] `json:"maxConcurrent,omitzero"     minimum:"1" maximum:"100000"  doc:"Running model calls on a server; null: no bound of its own"` //nolint:lll // a struct tag can't be broken
 }
 
 // The operations on API keys.
@@ -99,12 +118,18 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 	if err != nil {
 		return nil, err
 	}
-	request.ExpiresAt, request.Models = expiresAt, principal.KeyModels
-	if in.Body.Models != nil {
-		if request.Models, err = d.keyModels(principal, *in.Body.Models); err != nil {
-			return nil, err
-		}
+	edit, err := d.keyEdit(principal, &in.Body.APIKeyChange)
+	if err != nil {
+		return nil, err
 	}
+	bounds := store.APIKey{
+		Models:            principal.KeyModels,
+		RequestsPerMinute: sql.NullInt64{Int64: principal.KeyPerMinute, Valid: principal.KeyPerMinute > 0},
+		MaxConcurrent:     sql.NullInt64{Int64: principal.KeyConcurrent, Valid: principal.KeyConcurrent > 0},
+	}
+	edit(&bounds)
+	request.ExpiresAt = expiresAt
+	request.Models, request.RequestsPerMinute, request.MaxConcurrent = bounds.Models, bounds.RequestsPerMinute, bounds.MaxConcurrent
 	if err := withinRights(principal, request); err != nil {
 		return nil, err
 	}
@@ -206,22 +231,60 @@ func (d *Deps) keyModels(principal *identity.Principal, ids []string) (store.Key
 	return store.NewKeyModels(distinct), nil
 }
 
-func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, in *idAndBody[apiKeyChange]) (*APIKeyObject, error) {
-	var models []string
-	if in.Body.Models.value != nil {
-		models = *in.Body.Models.value
+// keyEdit checks a change of a key's bounds by a principal, whose own bounds it can't exceed, and returns the function that makes it.
+func (d *Deps) keyEdit(principal *identity.Principal, change *APIKeyChange) (edit func(*store.APIKey), err error) {
+	var bounds store.APIKey
+	if change.Models.given {
+		var models []string
+		if change.Models.value != nil {
+			models = *change.Models.value
+		}
+		if bounds.Models, err = d.keyModels(principal, models); err != nil {
+			return nil, err
+		}
 	}
-	allowed, err := d.keyModels(principal, models)
-	if err != nil && in.Body.Models.given {
+	bounds.RequestsPerMinute, err = withinBound(&change.RequestsPerMinute, principal.KeyPerMinute, "requestsPerMinute")
+	if err != nil {
+		return nil, err
+	}
+	bounds.MaxConcurrent, err = withinBound(&change.MaxConcurrent, principal.KeyConcurrent, "maxConcurrent")
+	return func(key *store.APIKey) {
+		if change.Models.given {
+			key.Models = bounds.Models
+		}
+		if change.RequestsPerMinute.given {
+			key.RequestsPerMinute = bounds.RequestsPerMinute
+		}
+		if change.MaxConcurrent.given {
+			key.MaxConcurrent = bounds.MaxConcurrent
+		}
+	}, err
+}
+
+// withinBound returns the column of a bound. own is the bound of the key that asks, 0 for none.
+func withinBound(bound *clearable[int64], own int64, field string) (sql.NullInt64, error) {
+	if bound.given && own > 0 && (bound.value == nil || *bound.value > own) {
+		return sql.NullInt64{}, &handlers.Error{
+			Code: errcode.Forbidden, Field: field,
+			Message: fmt.Sprintf("This API key has the bound %d itself, so it can't give a key a larger one.", own),
+		}
+	}
+	if bound.value == nil {
+		return sql.NullInt64{}, nil
+	}
+	return sql.NullInt64{Int64: *bound.value, Valid: true}, nil
+}
+
+func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, in *idAndBody[APIKeyChange]) (*APIKeyObject, error) {
+	edit, err := d.keyEdit(principal, &in.Body)
+	if err != nil {
 		return nil, err
 	}
 	err = d.DB.APIKeys.Update(ctx, principal.Actor(), principal.OrgID, in.ID, func(key *store.APIKey) error {
 		if principal.Env == store.Test && key.Env != store.Test {
 			return handlers.LiveOnly()
 		}
-		if in.Body.Models.given {
-			key.Models = allowed
-		}
+		edit(key)
 		return nil
 	})
 	if errors.Is(err, store.ErrRevoked) {

@@ -60,7 +60,7 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if c.claim = c.req.claim(); c.claim != nil {
 		c.delivered.keep = maxTranscript
 	}
-	if err := c.enterOrg(); err != nil {
+	if err := c.enterCaller(); err != nil {
 		return nil, err
 	}
 	model, known := c.Catalog.Model(c.req.Model)
@@ -119,9 +119,10 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
-	// entered lists the counters that count the call as running. enteredRoom is its memory.
+	// entered lists the counters that count the call as running. The first callers of them count until the end of Call. enteredRoom is its memory.
 	entered     []placeOwner
-	enteredRoom [3]placeOwner
+	enteredRoom [4]placeOwner
+	callers     int
 
 	// claim is the request's Idempotency-Key, or nil. claimed reports that the store has given it to this call.
 	claim   *billing.Claim

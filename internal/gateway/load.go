@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // busyRetryAfter is the Retry-After of a call that is refused because all places are taken.
 const busyRetryAfter = time.Second
 
-// load counts calls: for each organization, for each provider, and for an organization at a provider. The zero value is empty.
+// load counts calls: for each organization, key with a bound and provider, and for an organization at a provider. The zero value is empty.
 type load struct {
 	mu      sync.Mutex
 	running map[placeOwner]int
@@ -49,8 +50,8 @@ func (l *load) count(owner placeOwner) int {
 	return l.running[owner]
 }
 
-// enterOrg counts the call for its organization until the end of Call.
-func (c *call) enterOrg() error {
+// enterCaller counts the call for its organization, and for its key if the key has a bound, until the end of Call.
+func (c *call) enterCaller() error {
 	if !c.Calls.load.enter(placeOwner{orgID: c.req.OrgID}, c.CallLimit) {
 		return &Failure{
 			Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter,
@@ -58,6 +59,16 @@ func (c *call) enterOrg() error {
 		}
 	}
 	c.entered = append(c.entered, placeOwner{orgID: c.req.OrgID})
+	if key := (placeOwner{keyID: c.req.KeyID}); c.req.KeyConcurrent > 0 {
+		if !c.Calls.load.enter(key, int(c.req.KeyConcurrent)) {
+			return &Failure{
+				Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter, Message: fmt.Sprintf(
+					"The API key has %d calls running on this server, the most that it may have. Retry when one has ended.", c.req.KeyConcurrent),
+			}
+		}
+		c.entered = append(c.entered, key)
+	}
+	c.callers = len(c.entered)
 	return nil
 }
 
@@ -98,7 +109,7 @@ func (c *call) enterProvider(provider *ProviderEntry) error {
 		owner placeOwner
 		limit int
 	}{
-		{placeOwner{c.req.OrgID, provider.Name}, least(c.Catalog.share(c.CallLimit), orgPlaces)},
+		{placeOwner{orgID: c.req.OrgID, provider: provider.Name}, least(c.Catalog.share(c.CallLimit), orgPlaces)},
 		{placeOwner{provider: provider.Name}, least(provider.MaxCalls, c.Catalog.share(c.Places))},
 	} {
 		if !c.Calls.load.enter(place.owner, place.limit) {
@@ -122,7 +133,7 @@ func least(a, b int) int {
 }
 
 // leaveProvider undoes enterProvider.
-func (c *call) leaveProvider() { c.leaveFrom(1) } // the first counter is the organization's
+func (c *call) leaveProvider() { c.leaveFrom(c.callers) }
 
 func (c *call) leaveFrom(first int) {
 	first = min(first, len(c.entered))
@@ -243,8 +254,8 @@ func (f *InFlight) Cut() { f.cancel(ErrExiting) }
 // client.
 const maxDrains = 256
 
-// placeOwner is an organization, a provider, or an organization at a provider. Empty means all of them.
-type placeOwner struct{ orgID, provider string }
+// placeOwner is an organization, a provider, an organization at a provider, or a key. Empty means all of them.
+type placeOwner struct{ orgID, provider, keyID string }
 
 // take counts a call under its organization, its provider and all calls, if one of most places is free, and reports whether it did. An
 // organization gets no more than the number left for all others, and a provider no more than perProvider, so that neither clients that hang up

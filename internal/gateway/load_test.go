@@ -90,6 +90,37 @@ func TestCallLimit(t *testing.T) {
 	require.Zero(t, c.spent(t))
 }
 
+// TestCallsOfAKey: the running calls of a key in one process are bounded, and every end of a call gives its place back. Calls of other keys go on.
+func TestCallsOfAKey(t *testing.T) {
+	t.Parallel()
+	c := crowded(t, gateway.Config{}, 0, true)
+	bounded := func(r *gateway.Request) { r.KeyID, r.KeyConcurrent = "key_1", 2 }
+	refused := func() {
+		t.Helper()
+		_, err := c.Call(t.Context(), request(bounded), nil)
+		f := requireFailure(t, err, gateway.OutcomeTooManyCalls)
+		require.Equal(t, time.Second, f.RetryAfter)
+		require.Contains(t, f.Message, "The API key has 2 calls running on this server")
+	}
+	for range 5 { // a call that ends, is refused, or is replayed leaves nothing behind
+		for _, change := range []func(*gateway.Request){elsewhere, keyed, func(r *gateway.Request) { r.Model = "acme/none" }} {
+			_, _ = c.Call(t.Context(), request(bounded, elsewhere, change), nil)
+		}
+	}
+	c.hang(t, 2, bounded)
+	refused()
+	c.hang(t, 2, func(r *gateway.Request) { r.KeyID, r.KeyConcurrent = "key_2", 2 })
+	c.hang(t, 1, func(r *gateway.Request) { r.KeyID = "key_3" })
+	_, err := c.Call(t.Context(), request(elsewhere, func(r *gateway.Request) { r.KeyID, r.KeyConcurrent = "key_1", 3 }), nil)
+	require.NoError(t, err, "a raised bound holds from the next call on")
+	refused()
+	c.leave() // the clients leave
+	c.calls.Cut()
+	c.group.Wait()
+	_, err = c.Call(t.Context(), request(bounded), nil)
+	requireFailure(t, err, gateway.OutcomeExiting) // it was let in
+}
+
 // TestHangingVendor: calls to a vendor that hangs are bounded, over all organizations, for one organization, and in a
 // worker; each bound leaves the calls to another vendor as they are.
 func TestHangingVendor(t *testing.T) {

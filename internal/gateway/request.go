@@ -23,6 +23,8 @@ type Request struct {
 
 	// KeyModels are the models that the key may use.
 	KeyModels store.KeyModels
+	// KeyConcurrent bounds the running calls of the key in this process; 0 means no bound.
+	KeyConcurrent int64
 	// AllModels means that the organization has no exceptions from the catalog, so they need not be read.
 	AllModels bool
 	// AgentID is the assistant that the call is for. It may be empty. BudgetVersion is the organization's when the call began: 0 means that it has
@@ -146,7 +148,7 @@ const (
 	OutcomeInsufficientCredits Outcome = Outcome(errcode.InsufficientCredits)
 	// OutcomeBudgetExceeded means that a budget has too little left for the hold.
 	OutcomeBudgetExceeded Outcome = Outcome(errcode.PlanLimitExceeded)
-	// OutcomeTooManyCalls means that the organization runs as many calls in this process as are allowed.
+	// OutcomeTooManyCalls means that the organization or the key runs as many calls in this process as are allowed.
 	OutcomeTooManyCalls Outcome = "too_many_calls"
 	// OutcomeProviderBusy means that as many calls to the provider run in this process as are allowed.
 	OutcomeProviderBusy Outcome = "provider_busy"

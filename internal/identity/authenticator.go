@@ -75,12 +75,14 @@ type Principal struct {
 	Scopes Scopes
 	// KeyModels are the models that the key may use; a person may use all.
 	KeyModels store.KeyModels
+	// KeyPerMinute bounds the key's requests in a minute, and KeyConcurrent its running calls on a server; 0 means no bound of its own.
+	KeyPerMinute, KeyConcurrent int64
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
 	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
 	BudgetVersion int64
-	// Permit is set when the request was counted with the look-up of its key.
+	// Permit is set when the request was counted with the look-up of its key: in the key's window if KeyPerMinute is set, else in the organization's.
 	Permit store.Permit
 }
 
@@ -146,6 +148,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		Suspended:    record.SuspendedAt.Valid,
 		Scopes:       storedScopes(record.Scopes),
 		KeyModels:    record.Models,
+		KeyPerMinute: record.RequestsPerMinute, KeyConcurrent: record.MaxConcurrent,
 		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
 		Permit: record.Permit,
 	}, nil

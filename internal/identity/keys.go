@@ -118,6 +118,8 @@ type KeyRequest struct {
 	Scopes []string
 	// Models are the models that the key may use.
 	Models store.KeyModels
+	// RequestsPerMinute and MaxConcurrent are the bounds of the key; NULL means none.
+	RequestsPerMinute, MaxConcurrent sql.NullInt64
 	// ExpiresAt may be in the past. A key without it never expires.
 	ExpiresAt *time.Time
 }
@@ -152,7 +154,10 @@ func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRe
 
 // key validates the request and returns the row without its hash.
 func (r KeyRequest) key() (store.APIKey, error) {
-	key := store.APIKey{OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live), Models: r.Models}
+	key := store.APIKey{
+		OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live), Models: r.Models,
+		RequestsPerMinute: r.RequestsPerMinute, MaxConcurrent: r.MaxConcurrent,
+	}
 	if strings.TrimSpace(r.Name) != "" {
 		name, err := CleanName("name", r.Name)
 		if err != nil {

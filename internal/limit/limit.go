@@ -1,4 +1,4 @@
-// Package limit counts requests per organization in fixed windows of one minute (docs/contract.md#rate-limits): in memory for
+// Package limit counts requests of organizations and API keys in fixed windows of one minute (docs/contract.md#rate-limits): in memory for
 // one process, in the store for several that share a PostgreSQL, in Redis for any number of them.
 //
 // Invariants:
@@ -261,7 +261,7 @@ func (k countedKeys) ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord
 	if err != nil || !found {
 		return record, found, err
 	}
-	limit := k.terms.Limit(record.Plan)
+	name, limit := k.terms.Window(&record)
 	if limit <= 0 {
 		w.plain.add(hash, asked.Add(window))
 		return record, true, nil
@@ -270,7 +270,7 @@ func (k countedKeys) ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord
 		return record, true, nil
 	}
 	if d := Permitted(record.Permit, limit); !d.Allowed {
-		w.refused.remember(record.OrgID, d, asked)
+		w.refused.remember(name, d, asked)
 		w.plain.add(hash, asked.Add(d.ResetIn))
 	}
 	return record, true, nil
@@ -305,7 +305,7 @@ func (p *plainKeys) add(hash [32]byte, until time.Time) {
 	p.byHash[hash] = until
 }
 
-// Limiter counts the requests of organizations in windows of one minute: [Memory], [Windows] or [Redis].
+// Limiter counts the requests of organizations, and of keys with a bound of their own, in windows of one minute: [Memory], [Windows] or [Redis].
 type Limiter interface {
 	// Take counts one request of the organization under the limit of requests per window, if it is admitted; a limit of 0 or
 	// less is none. An error is a fault of the counter or the end of ctx, after which the request may have been counted.

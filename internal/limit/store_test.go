@@ -115,10 +115,52 @@ func (n *node) request(keys KeyReader, hash [32]byte, terms *store.KeyTerms) (De
 		return Decision{}, err
 	case !found:
 		return Decision{}, errors.New("no such key")
-	case record.Permit.Window != 0:
-		return Permitted(record.Permit, terms.Limit(record.Plan)), nil
 	}
-	return n.Take(context.Background(), record.OrgID, terms.Limit(record.Plan))
+	name, limit := terms.Window(&record)
+	if record.Permit.Window != 0 {
+		return Permitted(record.Permit, limit), nil
+	}
+	return n.Take(context.Background(), name, limit)
+}
+
+// A key with a bound of its own is counted in its own window, by all nodes together, and its organization's other key in the organization's. The
+// bound of the key holds from the next request on.
+func TestWindowsOfABoundedKey(t *testing.T) {
+	t.Parallel()
+	nodes := newNodes(t, 2)
+	first := nodes[0]
+	terms := testTerms()
+	first.inOneMinute(t, func(org string) func() {
+		hashes := first.addKeys(t, org, "free")
+		first.exec(t, `UPDATE api_keys SET requests_per_minute = 3 WHERE id = $1`, "key_0"+org)
+		var admitted [2]atomic.Int64
+		var group sync.WaitGroup
+		for i := range 40 {
+			group.Go(func() {
+				n := nodes[i%2]
+				d, err := n.request(n.Keys(n.db.APIKeys, terms), hashes[i/2%2], terms)
+				if err == nil && d.Allowed {
+					admitted[i/2%2].Add(1)
+				}
+			})
+		}
+		group.Wait()
+		first.exec(t, `UPDATE api_keys SET requests_per_minute = 5 WHERE id = $1`, "key_0"+org)
+		for range 2 {
+			if d, err := first.request(first.Keys(first.db.APIKeys, terms), hashes[0], terms); err == nil && d.Allowed {
+				admitted[0].Add(1)
+			}
+		}
+		first.exec(t, `UPDATE api_keys SET requests_per_minute = NULL WHERE id = $1`, "key_0"+org)
+		d, err := first.request(first.Keys(first.db.APIKeys, terms), hashes[0], terms)
+		return func() {
+			require.NoError(t, err)
+			require.False(t, d.Allowed, "the organization's window is used up by its other key")
+			require.EqualValues(t, 4, admitted[1].Load())
+			require.EqualValues(t, 5, admitted[0].Load())
+			require.EqualValues(t, []int64{5, 4}, []int64{first.counted(t, "key_0"+org), first.counted(t, org)})
+		}
+	})
 }
 
 // A request that is refused leaves no trace, and costs no round trip while its process remembers the refusal: clients that ignore

@@ -22,6 +22,9 @@ type APIKey struct {
 	ExpiresAt sql.NullInt64
 	RevokedAt sql.NullInt64
 	Models    KeyModels
+	// RequestsPerMinute bounds the requests of the key in a minute, and MaxConcurrent its running calls on a server. NULL means no bound.
+	RequestsPerMinute, MaxConcurrent sql.NullInt64
+
 	CreatedBy string // the actor that made the key
 	// CreatedByName is the user's e-mail address, or the name or hint of the key that made the key; it is only read. Empty means unknown.
 	CreatedByName string `db:"-"`
@@ -122,10 +125,11 @@ func (k APIKeys) Update(ctx context.Context, actor, orgID, id string, edit func(
 
 // bounds describes the bounds of a key.
 func (k *APIKey) bounds() string {
-	if !k.Models.Valid {
-		return "models: all"
+	models := "all"
+	if k.Models.Valid {
+		models = strings.Join(k.Models.List(), " ")
 	}
-	return "models: " + strings.Join(k.Models.List(), " ")
+	return fmt.Sprintf("models: %s; requests a minute: %d, running calls: %d (0: no bound)", models, k.RequestsPerMinute.Int64, k.MaxConcurrent.Int64)
 }
 
 // Revoke revokes an organization's key from the next request on. It returns [ErrNotFound] if there is none. It changes nothing for a

@@ -114,7 +114,12 @@ func TestAPIKeys(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrNotFound)
 
 		for _, models := range [][]string{{"a/b", "c/d"}, {}, nil} { // from the next request on, for both ways to read a key
-			change := func(k *store.APIKey) error { k.Models = store.NewKeyModels(models); return nil }
+			change := func(k *store.APIKey) error {
+				k.Models = store.NewKeyModels(models)
+				k.MaxConcurrent = at(4)
+				k.RequestsPerMinute = at(3)
+				return nil
+			}
 			require.NoError(t, db.APIKeys.Update(ctx, "cli", "org_1", "key_1", change))
 			records := map[bool]store.KeyRecord{}
 			records[false], _, err = db.APIKeys.ByHash(ctx, key.Hash)
@@ -125,6 +130,7 @@ func TestAPIKeys(t *testing.T) {
 			}
 			for _, record := range records {
 				require.Equal(t, models, record.Models.List())
+				require.EqualValues(t, []int64{3, 4}, []int64{record.RequestsPerMinute, record.MaxConcurrent})
 				require.Equal(t, models == nil || len(models) == 2, record.Models.Allow("c/d"))
 				require.Equal(t, models == nil, record.Models.Allow("c"))
 			}

@@ -40,7 +40,9 @@ type KeyRecord struct {
 	Plan         string
 	SuspendedAt  sql.NullInt64
 	Models       KeyModels
-	NowMS        int64 // the database's clock when the key was read
+	// RequestsPerMinute and MaxConcurrent are the key's own bounds; 0 means none.
+	RequestsPerMinute, MaxConcurrent int64
+	NowMS                            int64 // the database's clock when the key was read
 	// HasOrgModels reports whether the organization has rows in org_models; if not, store.Organizations.Models is empty.
 	HasOrgModels bool
 	// BudgetVersion counts the changes of the organization's budgets. 0 means that it never had one.
@@ -84,7 +86,9 @@ func (m KeyModels) Allow(id string) bool {
 
 // The columns of a key lookup, and the tables they come from.
 const (
-	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, k.models, o.plan, o.suspended_at, o.budget_version,
+	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, k.models,
+	COALESCE(k.requests_per_minute, 0) AS requests_per_minute, COALESCE(k.max_concurrent, 0) AS max_concurrent,
+	o.plan, o.suspended_at, o.budget_version,
 	EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = k.org_id)`
 	KeyTables = ` FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.hash `
 )
@@ -94,7 +98,7 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	columns := append([]any{
 		&hash, &record.KeyID, &record.OrgID, &record.Env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
-		&record.Models.NullString, &record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
+		&record.Models.NullString, &record.RequestsPerMinute, &record.MaxConcurrent, &record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
 	}, more...)
 	if err := row.Scan(columns...); err != nil {
 		return err
@@ -197,9 +201,8 @@ func (r *Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }
 type Windows interface {
 	// Take counts one request under a limit above 0 in the window of a name, if it is admitted.
 	Take(ctx context.Context, name string, limit int64) (Permit, error)
-	// Key reads a key as [HotReader] does. In the same round trip it counts one request in the window of the key's organization,
-	// if the key may be used and has the scopes, the organization isn't suspended, and its plan has a limit: the record has the
-	// permit.
+	// Key reads a key as [HotReader] does. In the same round trip it counts one request by [KeyTerms.Window], if the key may be used and has
+	// the scopes, the organization isn't suspended, and the window has a limit: the record has the permit.
 	Key(ctx context.Context, hash [32]byte, terms *KeyTerms) (KeyRecord, bool, error)
 	// Return uncounts one request in the window of a name that begins at window. It doesn't wait.
 	Return(name string, window int64) error
@@ -214,12 +217,16 @@ type KeyTerms struct {
 	PerMinute []int64
 }
 
-// Limit returns the limit of a plan; 0 means unlimited.
-func (t *KeyTerms) Limit(plan string) int64 {
-	if len(t.Plans) == 0 {
-		return 0
+// Window returns the name and the limit of the window that counts requests of a key: its own if it has a bound, and otherwise its organization's
+// by the plan. 0 means unlimited.
+func (t *KeyTerms) Window(record *KeyRecord) (name string, limit int64) {
+	if record.RequestsPerMinute > 0 {
+		return record.KeyID, record.RequestsPerMinute
 	}
-	return t.PerMinute[max(slices.Index(t.Plans, plan), 0)]
+	if len(t.Plans) == 0 {
+		return record.OrgID, 0
+	}
+	return record.OrgID, t.PerMinute[max(slices.Index(t.Plans, record.Plan), 0)]
 }
 
 // Permit is the result of a window for one request. The zero value means that the request wasn't counted.

@@ -133,7 +133,7 @@ CREATE INDEX login_windows_start ON login_windows (window_start);
 
 -- hash is the SHA-256 of the key. created_by is the key, user or account that made it. A revoked key gives its name back, so that a rotated
 -- key can keep it; keys without a name don't collide. models are the ids of the models that it may use, a line for each; null
--- is all.
+-- is all. A null in requests_per_minute and max_concurrent, which is for each server, is no bound.
 CREATE TABLE api_keys (
 	id         TEXT   NOT NULL PRIMARY KEY,
 	org_id     TEXT   NOT NULL REFERENCES organizations (id),
@@ -146,7 +146,9 @@ CREATE TABLE api_keys (
 	created_at BIGINT NOT NULL,
 	expires_at BIGINT,
 	revoked_at BIGINT,
-	models     TEXT
+	models     TEXT,
+	requests_per_minute BIGINT CHECK (requests_per_minute > 0),
+	max_concurrent      BIGINT CHECK (max_concurrent > 0)
 ) {table};
 CREATE UNIQUE INDEX api_keys_name ON api_keys (org_id, name) WHERE revoked_at IS NULL AND name <> '';
 CREATE INDEX api_keys_org ON api_keys (org_id);
@@ -226,6 +228,7 @@ CREATE TABLE provider_keys (
 	PRIMARY KEY (org_id, provider)
 ) {table};
 
+-- The requests of a minute that count for an organization, or for an API key with a bound of its own: org_id has the id of either.
 CREATE TABLE rate_windows (
 	org_id       TEXT   NOT NULL,
 	window_start BIGINT NOT NULL,

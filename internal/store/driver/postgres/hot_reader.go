@@ -92,7 +92,7 @@ const (
 	// keyByHash reads the key of each hash of w. The inner limits make the plan start from an index, however few rows the tables
 	// had when it was made.
 	keyByHash = `
-	CROSS JOIN LATERAL (SELECT hash, id, org_id, env, scopes, expires_at, revoked_at, models
+	CROSS JOIN LATERAL (SELECT hash, id, org_id, env, scopes, expires_at, revoked_at, models, requests_per_minute, max_concurrent
 		FROM api_keys WHERE api_keys.hash = w.hash LIMIT 1) k
 	CROSS JOIN LATERAL (SELECT plan, suspended_at, budget_version FROM organizations WHERE organizations.id = k.org_id LIMIT 1) o`
 )

@@ -133,14 +133,15 @@ SELECT t.org_id, ms, t.start, COALESCE(t.count_before, 0), ` + decided + ` FROM 
 	takeByKeys = `WITH ` + clockRow + `,
 found AS (SELECT ` + driver.KeyColumns + ` AS has_models, ms, start, w.asks, CASE WHEN k.revoked_at IS NULL
 		AND COALESCE(k.expires_at > ms, true) AND o.suspended_at IS NULL AND string_to_array(k.scopes, ' ') @> COALESCE($3::text[], '{}')
-		THEN ($5::bigint[])[COALESCE(array_position($4::text[], o.plan), 1)] END AS per_minute
+		THEN COALESCE(k.requests_per_minute, ($5::bigint[])[COALESCE(array_position($4::text[], o.plan), 1)]) END AS per_minute,
+		CASE WHEN k.requests_per_minute IS NULL THEN k.org_id ELSE k.id END AS name
 	FROM moment, (SELECT hash, asks FROM unnest($1::bytea[], $6::bigint[]) AS u (hash, asks) LIMIT $2) w` + keyByHash + `),
-asked AS (SELECT org_id, start, sum(asks)::bigint AS asks, max(per_minute) AS per_minute
-	FROM found WHERE per_minute > 0 GROUP BY org_id, start),
+asked AS (SELECT name AS org_id, start, sum(asks)::bigint AS asks, max(per_minute) AS per_minute
+	FROM found WHERE per_minute > 0 GROUP BY name, start),
 ` + countAsked + `
-SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.models, f.plan, f.suspended_at, f.budget_version,
-	f.has_models, f.ms, t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
-FROM found f LEFT JOIN taken t ON t.org_id = f.org_id AND f.per_minute > 0`
+SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.models, f.requests_per_minute,
+	f.max_concurrent, f.plan, f.suspended_at, f.budget_version, f.has_models, f.ms, t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
+FROM found f LEFT JOIN taken t ON t.org_id = f.name AND f.per_minute > 0`
 	// giveBack has names, windows, and the number of permits of each to give back. It has the phases of countAsked.
 	giveBack = `WITH held AS (SELECT b.org_id, b.start, greatest(0, r.count - b.permits) AS count
 	FROM (SELECT org_id, start, permits FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (org_id, start, permits)
@@ -187,7 +188,7 @@ func (w *windows) takeByKeys(asks map[keyAsk]int64) (map[keyAsk]driver.KeyRecord
 	return nil, errWindowsContested
 }
 
-// takeUnder adds the keys to found, and returns the keys of organizations that weren't counted.
+// takeUnder adds the keys to found, and returns the keys that weren't counted.
 func (w *windows) takeUnder(
 	terms *driver.KeyTerms, hashes map[[32]byte]int64, found map[keyAsk]driver.KeyRecord,
 ) (again map[[32]byte]int64, err error) {
@@ -207,7 +208,7 @@ func (w *windows) takeUnder(
 		return nil, err
 	}
 	again = map[[32]byte]int64{}
-	taken := map[string]int64{} // by the other keys of an organization
+	taken := map[string]int64{} // by the other keys of a window
 	for _, row := range rows {
 		record := row.KeyRecord
 		if !row.decided {
@@ -216,8 +217,9 @@ func (w *windows) takeUnder(
 		}
 		if row.start.Valid {
 			record.Permit.Window, record.Permit.NowMS = row.start.Int64, record.NowMS
-			record.Permit.Before += taken[record.OrgID]
-			taken[record.OrgID] += hashes[record.Hash]
+			name, _ := terms.Window(&record)
+			record.Permit.Before += taken[name]
+			taken[name] += hashes[record.Hash]
 			w.sweep(record.Permit.Window)
 		}
 		found[keyAsk{record.Hash, terms}] = record
