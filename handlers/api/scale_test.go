@@ -58,6 +58,8 @@ func TestScale(t *testing.T) {
 			{"usage of an organization by day", "org_17", ListOrganizationUsage, endpoint.Values{"by": "day"}},
 			{"summary", "org_17", GetSummary, nil},
 			{"calls", "org_17", ListCalls, endpoint.Values{"limit": "100"}},
+			{"calls of a key", "org_17", ListCalls, endpoint.Values{"limit": "100", "keyId": "key_none"}},
+			{"calls of an agent", "org_17", ListCalls, endpoint.Values{"limit": "100", "agentId": "agt_none"}},
 			{"transactions", "org_17", ListTransactions, endpoint.Values{"limit": "100"}},
 			{"audit log", "", ListActions, nil},
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -280,14 +281,16 @@ func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_")
 type CallQuery struct {
 	HistoryQuery
 
-	KeyID   string `query:"keyId"   maxLength:"100" doc:"Only calls with this API key. A page of a list with keyId, model or outcome ends after 5,000 calls were looked at; its nextCursor goes on"` //nolint:lll // a struct tag can't be broken
+	KeyID   string `query:"keyId"   maxLength:"100" doc:"Only calls with this API key. A page of selected calls ends after 5,000 calls were looked at; its nextCursor goes on"` //nolint:lll // a struct tag can't be broken
+	AgentID string `query:"agentId" maxLength:"100" doc:"Only answers of this agent to customers, as long as their conversations are kept"`
 	Model   string `query:"model"   maxLength:"200" doc:"Only calls of this model"`
 	Outcome string `query:"outcome" maxLength:"100" doc:"Only calls that ended so, such as completed"`
 }
 
-// selects reports whether the query selects a call.
+// selects reports whether the query selects a call, apart from its agent.
 func (q *CallQuery) selects(c *billing.EndedCall) bool {
-	return (q.KeyID == "" || q.KeyID == c.KeyID) && (q.Model == "" || q.Model == c.Model) && (q.Outcome == "" || q.Outcome == c.Outcome)
+	return (q.KeyID == "" || q.KeyID == c.KeyID) && (q.Model == "" || q.Model == c.Model) && (q.Outcome == "" || q.Outcome == c.Outcome) &&
+		(q.AgentID == "" || isTurn(c.RequestID))
 }
 
 // selectionReads is the largest number of reads, of [billing.MaxHistoryRows] calls each, for a page of selected calls. No index has the calls of
@@ -298,32 +301,42 @@ const selectionReads = 5
 // to read on.
 func (d *Deps) selectedCalls(
 	ctx context.Context, wallet billing.WalletID, stretch billing.Stretch, q *CallQuery,
-) (calls []billing.EndedCall, next billing.Place, err error) {
-	if q.KeyID == "" && q.Model == "" && q.Outcome == "" {
-		calls, err = d.Wallets.Calls(ctx, wallet, stretch)
-		return calls, next, err
+) (calls []placedCall, next billing.Place, err error) {
+	wanted, reads := stretch.Rows, 1
+	if q.KeyID != "" || q.AgentID != "" || q.Model != "" || q.Outcome != "" {
+		stretch.Rows, reads = billing.MaxHistoryRows, selectionReads
 	}
-	wanted := stretch.Rows
-	stretch.Rows = billing.MaxHistoryRows
-	for range selectionReads {
+	for range reads {
 		read, err := d.Wallets.Calls(ctx, wallet, stretch)
+		if err != nil {
+			return nil, next, handlers.Internal(fmt.Errorf("reading calls: %w", err))
+		}
+		last := len(read) < billing.MaxHistoryRows
+		if !last {
+			next = read[len(read)-1].Place()
+		}
+		read = slices.DeleteFunc(read, func(c billing.EndedCall) bool { return !q.selects(&c) })
+		if q.AgentID == "" && wanted > 0 {
+			read = read[:min(len(read), wanted-len(calls))]
+		}
+		placed, err := d.placedCalls(ctx, wallet, read)
 		if err != nil {
 			return nil, next, err
 		}
-		for i := range read {
-			if !q.selects(&read[i]) {
+		for i := range placed {
+			if q.AgentID != "" && placed[i].turn.AgentID != q.AgentID {
 				continue
 			}
-			if calls = append(calls, read[i]); len(calls) == wanted {
-				return calls, next, nil
+			if calls = append(calls, placed[i]); len(calls) == wanted {
+				return calls, billing.Place{}, nil
 			}
 		}
-		if len(read) < billing.MaxHistoryRows {
-			return calls, next, nil
+		if last || reads == 1 {
+			return calls, billing.Place{}, nil
 		}
-		stretch.After = read[len(read)-1].Place()
+		stretch.After = next
 	}
-	return calls, stretch.After, nil
+	return calls, next, nil
 }
 
 // placedCalls returns calls with the conversations of their turns.
@@ -354,12 +367,7 @@ func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *s
 	return tableBody(d.Bodies, in.HistoryQuery, stretch, table[placedCall, CallObject]{
 		name: "calls-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, billing.Place, error) {
-			calls, next, err := d.selectedCalls(ctx, wallet, stretch, &in.CallQuery)
-			if err != nil {
-				return nil, next, handlers.Internal(fmt.Errorf("reading calls: %w", err))
-			}
-			placed, err := d.placedCalls(ctx, wallet, calls)
-			return placed, next, err
+			return d.selectedCalls(ctx, wallet, stretch, &in.CallQuery)
 		},
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,

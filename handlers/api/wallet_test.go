@@ -326,7 +326,7 @@ func TestSelectedCalls(t *testing.T) {
 	for i, call := range []billing.Call{
 		{Model: "echo/a", KeyID: "key_a", Outcome: "completed"},
 		{Model: "echo/b", KeyID: "key_a", Outcome: "client_gone"},
-		{Model: "echo/a", KeyID: "key_b", Outcome: "provider_error"},
+		{Model: "echo/a", KeyID: "key_b", Outcome: "provider_error", RequestID: "trn_1"},
 		{Model: "echo/a", KeyID: "key_a", Outcome: "client_gone"},
 	} {
 		call.ID, call.Wallet, call.Usage = fmt.Sprint("call_", i), liveWallet, billing.Usage{CompletionTokens: int64(i % 2)}
@@ -334,7 +334,9 @@ func TestSelectedCalls(t *testing.T) {
 	}
 	for query, want := range map[string][]string{
 		"keyId=key_a": {"call_3", "call_1", "call_0"}, "model=echo/a": {"call_3", "call_2", "call_0"}, "outcome=client_gone": {"call_3", "call_1"},
-		"keyId=key_a&model=echo/a&outcome=completed": {"call_0"}, "keyId=%25": nil, "keyId=key_a&to=2026-11-20": nil,
+		"keyId=key_a&model=echo/a&outcome=completed": {"call_0"}, "keyId=%25": nil,
+		"agentId=agt_1": {"call_2"}, "agentId=agt_1&outcome=completed": nil, "agentId=agt_2": nil,
+		"agentId=agt_1&from=2026-11-21": {"call_2"}, "agentId=agt_1&to=2026-11-20": nil, "keyId=key_a&to=2026-11-20": nil,
 	} {
 		var paged, table []string
 		for address, more := "/wallet/calls?limit=1&"+query, true; more; {
@@ -371,6 +373,9 @@ func TestSelectedCalls(t *testing.T) {
 		require.Equal(t, fmt.Sprint("call_", calls-1), elements(t, page)[0]["id"])
 	}
 	require.Len(t, o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv&keyId=key_last", "owner")), 2)
+	long.reads = nil
+	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls?agentId=agt_1", "owner", "")["nextCursor"])
+	require.Len(t, long.reads, 5)
 }
 
 // history is a wallet with many calls, of which the last has a key. Its reads fail after some.

@@ -239,6 +239,7 @@ func showCalls(req *request, shown *organizationData) error {
 	in := req.listed()
 	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Get: true, Fields: []ui.Field{
 		{Name: "keyId", Label: "Id of the key"},
+		{Name: "agentId", Label: "Id of the assistant"},
 		{Name: "model", Label: "Model"},
 		{Name: "outcome", Label: "Ended"},
 		{Name: "from", Kind: ui.DateField, Label: "First day"},

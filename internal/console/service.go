@@ -20,7 +20,7 @@ func pages() []page {
 		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
 		filePage(usagePath, api.ListUsage, usageParameters...),
 		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
-		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "model", "outcome"),
+		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "agentId", "model", "outcome"),
 		{
 			Path: root + "/queue", Template: "queue", Title: "Queue", Show: showQueue,
 			Actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
