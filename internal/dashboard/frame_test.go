@@ -253,7 +253,7 @@ func TestSignedOut(t *testing.T) {
 		if p.Public {
 			continue
 		}
-		path := strings.Replace(p.Path, "{id}", "cnv_1", 1) + "?cursor=a%26b"
+		path := strings.NewReplacer("{id}", "cnv_1", "{month}", "2026-10").Replace(p.Path) + "?cursor=a%26b"
 		w := r.open(t, path)
 		require.Equal(t, http.StatusSeeOther, w.Code, path)
 		require.Equal(t, "/dashboard/login?next="+url.QueryEscape(path), w.Header().Get("Location"))

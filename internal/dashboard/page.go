@@ -45,6 +45,7 @@ func entries() []entry {
 		{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, ""},
 		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, "Wallet"},
 		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, ""},
+		{"Wallet & usage", "wallet", statementsPath, "Statements", handlers.RoleMember, ""},
 		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, ""},
 		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, ""},
 		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, ""},
@@ -83,7 +84,7 @@ func pages(types []channelType) []page {
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
 			{Path: root, Template: "overview", Title: "Overview", Show: showOverview},
-			walletPage(), callsPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(), organizationPage(), accountPage(),
+			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(), organizationPage(), accountPage(),
 		},
 		memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
 	)

@@ -51,6 +51,10 @@ func tableIn(o api.Operation, text []byte) (any, error) {
 		var list endpoint.JSON[endpoint.ListObject[api.CallObject]]
 		return &list, json.Unmarshal(text, &list.Body)
 	}
+	if o.Spec().ID == api.GetStatement.ID {
+		var statement endpoint.JSON[api.StatementDetail]
+		return &statement, json.Unmarshal(text, &statement.Body)
+	}
 	var list endpoint.JSON[endpoint.ListObject[api.TransactionObject]]
 	return &list, json.Unmarshal(text, &list.Body)
 }

@@ -27,7 +27,7 @@ type walletData struct {
 	Transactions []api.TransactionObject
 	Pager        ui.Pager
 	// Calls and the files are addresses.
-	Calls, TransactionsFile, CallsFile string
+	Calls, Statements, TransactionsFile, CallsFile string
 }
 
 type callsData struct {
@@ -72,6 +72,7 @@ func showWallet(req *pageRequest) (any, error) {
 	environment := req.environment()
 	shown := walletData{
 		Environment: environment, Calls: walletAddress(walletPath+"/calls", environment),
+		Statements:       walletAddress(statementsPath, environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
 	wallet, err := site.Ask(req, api.GetWallet, values{"environment": environment})

@@ -269,7 +269,12 @@ func Ask[I, T any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], in 
 
 // AskTable is [Ask] for a list of T that the API also serves as a file.
 func AskTable[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) (*endpoint.ListObject[T], error) {
-	return bodyOf[endpoint.ListObject[T]](req, o, in)
+	return AskFile[endpoint.ListObject[T]](req, o, in)
+}
+
+// AskFile is [Ask] for a T that the API also serves as a file.
+func AskFile[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) (*T, error) {
+	return bodyOf[T](req, o, in)
 }
 
 // AskMade is [Ask] for an operation that makes a thing once for each reference.
