@@ -15,6 +15,17 @@ type keyRow struct {
 	Revoke form
 }
 
+// PerMinute and Concurrent are the bounds of the key; 0 means none.
+func (k keyRow) PerMinute() int64  { return numberOf(k.RequestsPerMinute) }
+func (k keyRow) Concurrent() int64 { return numberOf(k.MaxConcurrent) }
+
+func numberOf(number *int64) int64 {
+	if number == nil {
+		return 0
+	}
+	return *number
+}
+
 type keysData struct {
 	Keys   []keyRow
 	Pager  ui.Pager
@@ -35,6 +46,8 @@ var keyForm = ui.FormOf(
 		Name: "scopes", Kind: ui.ChecksField, Label: "Scopes", Hint: "What the key may do. Give it no more than it needs.",
 		Options: ui.Choices(scopes(), "models:read", "chat:write"), Missing: "Choose at least one scope.",
 	},
+	field{Name: "requestsPerMinute", Label: "Requests a minute", Hint: "Empty: only the organization's limit."},
+	field{Name: "maxConcurrent", Label: "Calls at the same time", Hint: "On each server. Empty: any number."},
 	field{Name: "expiresInDays", Label: "Expires in days", Hint: "1 to 3650. Empty: it never expires."},
 )
 

@@ -122,18 +122,21 @@ func TestKeyIsShownOnce(t *testing.T) {
 	r := newFixture(t)
 	r.answer("POST /api-keys", http.StatusCreated, `{"id":"key_3","name":"New","scopes":["wallet:read"],"key":"ck_live_raw"}`)
 	w := r.submit(t, "/dashboard/keys", url.Values{
-		"name": {"New"}, "environment": {"test"}, "scopes": {"wallet:read"}, "expiresInDays": {" 30 "},
+		"name": {"New"}, "environment": {"test"}, "scopes": {"wallet:read"}, "expiresInDays": {" 30 "}, "requestsPerMinute": {"60"},
 	})
 	require.Equal(t, http.StatusOK, w.Code)
 	page := w.Body.String()
 	require.Contains(t, page, `<code id="new-key">ck_live_raw</code>`)
 	require.Contains(t, page, `data-copy="#new-key"`)
 	require.Contains(t, page, "https://svc.example/v1")
-	require.Equal(t, map[string]any{"name": "New", "environment": "test", "scopes": []any{"wallet:read"}, "expiresInDays": 30.0}, r.last(t, http.MethodPost).body)
+	require.Equal(t, map[string]any{
+		"name": "New", "environment": "test", "scopes": []any{"wallet:read"}, "expiresInDays": 30.0, "requestsPerMinute": 60.0, "maxConcurrent": nil,
+	}, r.last(t, http.MethodPost).body)
 	require.NotContains(t, r.see(t, "/dashboard/keys"), "new-key")
 
 	r.submit(t, "/dashboard/keys", url.Values{"scopes": {"wallet:read"}})
-	require.Equal(t, map[string]any{"environment": "", "scopes": []any{"wallet:read"}}, r.last(t, http.MethodPost).body)
+	require.Equal(t, map[string]any{"environment": "", "scopes": []any{"wallet:read"}, "requestsPerMinute": nil, "maxConcurrent": nil},
+		r.last(t, http.MethodPost).body)
 
 	made := r.count(http.MethodPost)
 	w = r.submit(t, "/dashboard/keys", url.Values{"name": {"None"}})
@@ -141,6 +144,23 @@ func TestKeyIsShownOnce(t *testing.T) {
 	require.Equal(t, made, r.count(http.MethodPost), "the API would take none for its default")
 	require.Contains(t, w.Body.String(), `value="None"`)
 	require.NotContains(t, w.Body.String(), " checked")
+}
+
+// The list shows what each key may use.
+func TestBoundsOfKeysAreShown(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	for members, want := range map[string][]string{
+		``: {"all models"}, `"models":[],`: {"no model"}, `"models":["acme/a","acme/b"],"requestsPerMinute":60,`: {"acme/a, acme/b", "60 requests a minute"},
+		`"maxConcurrent":4,`: {"all models", "4 calls at the same time"},
+	} {
+		r.answer("GET /api-keys", http.StatusOK, listOf(strings.Replace(keyJSON, `"hint"`, members+`"hint"`, 1)))
+		page := r.see(t, "/dashboard/keys")
+		for _, text := range want {
+			require.Contains(t, page, text, members)
+		}
+		require.Equal(t, strings.Contains(members, "Minute"), strings.Contains(page, "requests a minute"))
+	}
 }
 
 func TestRevokedKeysHaveNoButton(t *testing.T) {
