@@ -81,6 +81,28 @@ func asked(scripts []*script) (times []int) {
 	return times
 }
 
+// TestCallsOfAKeyWithSeveralEndpoints: a call that goes on to the next endpoint still counts for its key.
+func TestCallsOfAKeyWithSeveralEndpoints(t *testing.T) {
+	t.Parallel()
+	onFakeClock(t, func(t *testing.T, db *store.DB) {
+		var f *fixture
+		ctx, leave := context.WithCancel(t.Context())
+		bounded := func(r *gateway.Request) { r.KeyID, r.KeyConcurrent = "key_1", 1 }
+		var second error
+		f = served(t, db, []*script{{open: fault(providers.FailureOverloaded)}, {hangOpen: func() {
+			if ctx.Err() != nil {
+				return
+			}
+			leave()
+			_, second = f.Call(t.Context(), request(bounded), nil)
+			f.calls.Cut()
+		}}})
+		_, err := f.Call(ctx, request(bounded), nil)
+		require.Error(t, err)
+		requireFailure(t, second, gateway.OutcomeTooManyCalls)
+	})
+}
+
 // TestFailover: a failure before the first text is answered by the next endpoint, with its key, its name of the model and the whole
 // prompt; the failed attempt costs nothing. The request's own fault and a client that left never move.
 func TestFailover(t *testing.T) {
