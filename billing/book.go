@@ -72,11 +72,11 @@
 // # Files
 //
 // price.go is arithmetic, and period.go the calendar. decide.go contains every rule about money and keys in plain Go, without SQL,
-// decide_budget.go every rule about budgets, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the wallets of a batch, then
-// its claims (each in key order), reads, decides and writes, with few statements for any number of operations; rows.go and
-// budget_rows.go have the statements. tranches.go is the memory of a process about its tranches, with their regular renewal. book.go, budget.go,
-// posting.go, history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them. check.go, invariants.go and
-// usage_check.go are the doctor.
+// decide_budget.go every rule about budgets, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the
+// wallets of a batch, then its claims (each in key order), reads, decides and writes, with few statements for any number of operations;
+// rows.go and budget_rows.go have the statements. tranches.go is the memory of a process about its tranches, with their regular renewal.
+// book.go, budget.go, posting.go, history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them.
+// check.go, invariants.go and usage_check.go are the doctor.
 //
 // # Outside of the package
 //
@@ -364,9 +364,9 @@ func isShort(refused error) bool {
 }
 
 // recall retries an operation that was refused because its wallet or a budget has too little, after asking all processes for their unused credits.
-// try reports with this kind of refusal whether some processes may still return credits. recall returns try's last error. It returns refused without a
-// try if the wallet or a budget has too little together with all tranches, and [ErrCreditsInTranches] if they have enough but it isn't returned in
-// time.
+// try reports with this kind of refusal whether some processes may still return credits. recall returns try's last error. It returns refused
+// without a try if the wallet or a budget has too little together with all tranches, and [ErrCreditsInTranches] if they have enough but it isn't
+// returned in time.
 func (b *Book) recall(
 	ctx context.Context, wallet WalletID, micros int64, refused error, call *Budgeted, try func(context.Context) (pending bool, err error),
 ) error {

@@ -67,17 +67,22 @@ func (b *Budget) validate() error {
 		return fmt.Errorf("%w: the period of a budget is day, week, month or total", ErrInvalid)
 	}
 	rising := slices.IsSorted(b.Thresholds) && len(slices.Compact(slices.Clone(b.Thresholds))) == len(b.Thresholds)
-	switch name := b.Name; {
+	switch {
 	case (b.Owner == OwnerOrganization) != (b.OwnerID == ""):
 		return fmt.Errorf("%w: a budget of an api_key or an assistant needs its id, and a budget of an organization has none", ErrInvalid)
-	case strings.TrimSpace(name) == "" || len(name) > maxBudgetName || !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+	case !isLine(b.Name, maxBudgetName):
 		return fmt.Errorf("%w: the name of a budget must be UTF-8 text of 1 to %d bytes", ErrInvalid, maxBudgetName)
 	case b.LimitMicros < 0:
 		return fmt.Errorf("%w: the limit of a budget can't be negative; 0 means that nothing may be spent", ErrInvalid)
 	case !rising || len(b.Thresholds) > maxThresholds || slices.ContainsFunc(b.Thresholds, func(t int64) bool { return t < 1 || t > 100 }):
-		return fmt.Errorf("%w: the thresholds of a budget are at most %d different percentages from 1 to 100, in rising order", ErrInvalid, maxThresholds)
+		return fmt.Errorf("%w: the thresholds of a budget are up to %d percentages from 1 to 100, in rising order", ErrInvalid, maxThresholds)
 	}
 	return b.Wallet.validate()
+}
+
+// isLine reports whether a text isn't blank, not longer than a number of bytes, and storable.
+func isLine(text string, most int) bool {
+	return strings.TrimSpace(text) != "" && len(text) <= most && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 // writeThresholds and readThresholds convert thresholds to and from their column.
@@ -135,6 +140,12 @@ var (
 	ErrRiseEnded = errors.New("the end of a rise must be in the future")
 )
 
+// selectOwner finds the owner of a budget. An assistant has no environment.
+var selectOwner = map[OwnerKind]string{
+	OwnerAPIKey:    `SELECT id FROM api_keys WHERE id = $1 AND org_id = $2 AND env = $3`,
+	OwnerAssistant: `SELECT id FROM agents WHERE id = $1 AND org_id = $2 AND $3 <> ''`,
+}
+
 const (
 	selectBudget = `SELECT ` + budgetColumns + `, 0 FROM budgets b` + risesOfBudget + newestPeriod + `
 		WHERE b.id = $1 AND b.org_id = $2 AND b.ended_at IS NULL`
@@ -159,8 +170,8 @@ func (b *Book) CreateBudget(ctx context.Context, actor string, budget Budget) (B
 		if err := lockBudgets(ctx, tx, wallet); err != nil {
 			return err
 		}
-		if table := map[OwnerKind]string{OwnerAPIKey: `api_keys WHERE env = $3 AND`, OwnerAssistant: `agents WHERE $3 <> '' AND`}[budget.Owner]; table != "" {
-			known, err := store.Changed(ctx, tx, `SELECT id FROM `+table+` id = $1 AND org_id = $2`, budget.OwnerID, wallet.OrgID, string(wallet.Env))
+		if selected := selectOwner[budget.Owner]; selected != "" {
+			known, err := store.Changed(ctx, tx, selected, budget.OwnerID, wallet.OrgID, string(wallet.Env))
 			if err != nil || !known {
 				return cmp.Or(err, fmt.Errorf("%s %q: %w", budget.Owner, budget.OwnerID, store.ErrNotFound))
 			}
@@ -207,7 +218,7 @@ func (b *Book) ChangeBudget(ctx context.Context, actor, orgID, id string, change
 		if err := budget.validate(); err != nil {
 			return err
 		}
-		if _, err := budget.raised(tx.Now(), 0); err != nil {
+		if err := budget.raise(tx.Now(), 0); err != nil {
 			return err
 		}
 		tx.Queue(1, `UPDATE budgets SET name = $3, limit_micros = $4, thresholds = $5 WHERE id = $1 AND org_id = $2`, id, orgID, budget.Name,
@@ -245,14 +256,14 @@ func (b *Book) RaiseBudget(ctx context.Context, actor, orgID, id string, rise Bu
 	switch {
 	case rise.AmountMicros <= 0:
 		return BudgetRise{}, fmt.Errorf("%w: a rise needs an amount above 0", ErrInvalid)
-	case strings.TrimSpace(rise.Reason) == "" || len(rise.Reason) > maxTextBytes || !utf8.ValidString(rise.Reason) || strings.ContainsRune(rise.Reason, 0):
+	case !isLine(rise.Reason, maxTextBytes):
 		return BudgetRise{}, fmt.Errorf("%w: a rise needs a reason, UTF-8 text of at most %d bytes", ErrInvalid, maxTextBytes)
 	}
 	err := b.changeBudget(ctx, orgID, id, func(_ context.Context, tx store.Tx, budget *budgetRow) error {
 		if rise.EndsAt <= tx.Now() {
 			return ErrRiseEnded
 		}
-		if _, err := budget.raised(tx.Now(), rise.AmountMicros); err != nil {
+		if err := budget.raise(tx.Now(), rise.AmountMicros); err != nil {
 			return err
 		}
 		rise.ID, rise.CreatedBy, rise.CreatedAt = store.NewID("rise"), actor, tx.Now()
@@ -267,21 +278,21 @@ func (b *Book) RaiseBudget(ctx context.Context, actor, orgID, id string, rise Bu
 	return rise, err
 }
 
-// raised returns the limit with the rises that have not ended and one more.
-func (r *budgetRow) raised(now, more int64) (limit int64, err error) {
-	limit, err = addMicros(r.LimitMicros, more)
+// raise returns [ErrOverflow] if the limit with the rises that have not ended and one more is too large.
+func (r *budgetRow) raise(now, more int64) error {
+	limit, err := addMicros(r.LimitMicros, more)
 	for _, rise := range r.rises {
 		if rise.endsAt > now && err == nil {
 			limit, err = addMicros(limit, rise.micros)
 		}
 	}
-	return limit, err
+	return err
 }
 
 // terms describes a budget for the audit log.
 func (b *Budget) terms() string {
-	text := fmt.Sprintf("%s %s: %s micros each %s, thresholds %s", b.Owner, b.OwnerID, FormatMicros(b.LimitMicros), b.Period, writeThresholds(b.Thresholds))
-	return b.Name + ", " + text
+	return fmt.Sprintf("%s, %s %s: %s micros, period %s, thresholds %s", b.Name, b.Owner, b.OwnerID, FormatMicros(b.LimitMicros), b.Period,
+		writeThresholds(b.Thresholds))
 }
 
 func (b *Budget) audit(tx store.Tx, actor, verb, detail string) {

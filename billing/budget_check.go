@@ -15,7 +15,8 @@ const (
 		UNION ALL SELECT org_id, env, 0, left_micros, budgets FROM tranches WHERE org_id > $1 AND org_id <= $2 AND budgets <> ''`
 	overspentPeriods = `SELECT org_id || ':' || env, 'period ' || number || ' of ' || budget_id || ': spent ' || spent_micros || ', reserved '
 			|| reserved_micros || ', admitted by a limit of ' || most_micros
-		FROM budget_spend WHERE org_id > $1 AND org_id <= $2 AND (reserved_micros < 0 OR spent_micros < 0 OR reserved_micros > most_micros - spent_micros)`
+		FROM budget_spend WHERE org_id > $1 AND org_id <= $2
+			AND (reserved_micros < 0 OR spent_micros < 0 OR reserved_micros > most_micros - spent_micros)`
 	// selectCountedIn reads the periods of a page that began since the moment $3, in one moment.
 	selectCountedIn = `SELECT org_id, env, number, spent_micros, first_seq, last_seq FROM budget_spend
 		WHERE org_id > $1 AND org_id <= $2 AND period_start >= $3`
@@ -105,7 +106,8 @@ func (s *search) searchCharges(ctx context.Context, id WalletID, periods map[per
 				case p == nil && s.since == 0:
 					s.add(call, fmt.Sprintf("its charge is counted in period %d of the budgets, which is missing", key.number))
 				case p != nil && (seq <= p.first || seq > p.last):
-					s.add(call, fmt.Sprintf("its charge has number %d, and period %d counts those above %d up to %d", seq, key.number, p.first, p.last))
+					s.add(call, fmt.Sprintf("its charge has number %d, and period %d counts numbers above %d up to %d", seq, key.number,
+						p.first, p.last))
 				case p != nil:
 					p.charged += charged
 				}

@@ -149,6 +149,7 @@ func (b *books) writePeriods(tx store.Tx) {
 	}
 	slices.SortFunc(changed, func(a, b *periodRow) int { return a.compare(b.periodKey) })
 	store.QueueList(tx, listSizes, writePeriods, false, changed, func(values []any, p *periodRow) []any {
-		return append(listWallet(values, p.wallet), p.number, p.budget.ID, p.begin, p.endAt, p.reserved, p.spent, p.most, p.told, p.firstSeq, p.lastSeq)
+		return append(listWallet(values, p.wallet), p.number, p.budget.ID, p.begin, p.endAt, p.reserved, p.spent, p.most, p.told, p.firstSeq,
+			p.lastSeq)
 	})
 }

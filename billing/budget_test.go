@@ -617,3 +617,22 @@ func TestReaches(t *testing.T) {
 		require.Equal(t, c.want, reaches(c.spent, c.limit, c.percent), "%+v", c)
 	}
 }
+
+// TestTranchesAreAShareOfEachBudget: the tranches of a budget have at most a hundredth of what it has left, so that others find the rest.
+func TestTranchesAreAShareOfEachBudget(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		budget := b.budget("", PeriodTotal, 5_000)
+		b.book, _ = tendedBook(b.db)
+		b.holds("call_1", "key_1", 10)
+		b.holds("call_2", "key_1", 10)
+		b.requireSpent(budget.ID, 0, 20+(5_000-20)/trancheShare)
+		b.holds("call_3", "key_2", 10)
+		b.holds("call_4", "key_2", 10)
+		b.requireSpent(budget.ID, 0, 40+(5_000-20)/trancheShare)
+		require.Equal(b, 1, count(b.T, b.db, `SELECT count(*) FROM tranches`))
+		for _, id := range []string{"call_1", "call_2", "call_3", "call_4"} {
+			b.settles(id, 10, 10)
+		}
+		stop(b.T, b.book)
+	})
+}

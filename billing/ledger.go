@@ -237,23 +237,7 @@ func (b *batch) add(op store.Op) error {
 	b.records = b.records && isSettle && settle.recorded
 	switch op := op.(type) {
 	case *holdOp:
-		b.wallets = append(b.wallets, op.Wallet)
-		b.ended = append(b.ended, callKey{op.Wallet, op.CallID})
-		if op.Claim == nil {
-			b.held = append(b.held, callKey{op.Wallet, op.CallID})
-		} else {
-			key := claimKey{op.Wallet, op.Claim.KeyHash}
-			b.made, b.running, b.finished = append(b.made, op.Wallet), append(b.running, key), append(b.finished, key)
-		}
-		b.owners = append(b.owners, op.Budgets.owners(op.Wallet)...)
-		if replaced, _, _ := ruling(op.With); replaced != "" {
-			b.held = append(b.held, callKey{op.Wallet, replaced})
-		}
-		if op.ride != nil || op.recalls {
-			b.tranched = append(b.tranched, op.Wallet)
-			b.addRides(op.ride)
-			b.addRides(op.returns...)
-		}
+		b.addHold(op)
 	case *settleOp:
 		if op.recorded {
 			return nil
@@ -300,6 +284,26 @@ func (b *batch) add(op store.Op) error {
 		return fmt.Errorf("the ledger has no operation %T", op)
 	}
 	return nil
+}
+
+func (b *batch) addHold(op *holdOp) {
+	b.wallets = append(b.wallets, op.Wallet)
+	b.ended = append(b.ended, callKey{op.Wallet, op.CallID})
+	if op.Claim == nil {
+		b.held = append(b.held, callKey{op.Wallet, op.CallID})
+	} else {
+		key := claimKey{op.Wallet, op.Claim.KeyHash}
+		b.made, b.running, b.finished = append(b.made, op.Wallet), append(b.running, key), append(b.finished, key)
+	}
+	b.owners = append(b.owners, op.Budgets.owners(op.Wallet)...)
+	if replaced, _, _ := ruling(op.With); replaced != "" {
+		b.held = append(b.held, callKey{op.Wallet, replaced})
+	}
+	if op.ride != nil || op.recalls {
+		b.tranched = append(b.tranched, op.Wallet)
+		b.addRides(op.ride)
+		b.addRides(op.returns...)
+	}
 }
 
 // addRides adds the periods of the tranches of rides.

@@ -70,8 +70,8 @@ type Tranches struct {
 	took    time.Duration     // duration of the last written settlement of a grant, or of a renewal
 }
 
-// trancheKey names the calls that a tranche is for: the calls of an organization without budgets that spend a wallet, or the calls of an API key or an
-// assistant while no budget has been changed.
+// trancheKey names the calls that a tranche is for: the calls of an organization without budgets that spend a wallet, or the calls of an API
+// key or an assistant while no budget has been changed.
 type trancheKey struct {
 	wallet         WalletID
 	keyID, agentID string
