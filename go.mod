@@ -34,7 +34,7 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/boombuler/barcode v1.0.1-0.20190219062509-6c824513bacc // indirect
+require github.com/boombuler/barcode v1.0.1-0.20190219062509-6c824513bacc
 
 require (
 	cel.dev/cel-go v0.32.0 // indirect
