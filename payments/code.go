@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// alphabet are the characters of a code: capitals and digits, which every bank leaves alone, without those that people confuse.
+// alphabet are the characters of a code: capitals and digits, which no bank changes, without the letters that people confuse with digits.
 const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// codeLength is the length of a code: eight random characters and one that checks them.
+// codeLength is the length of a code: eight random characters and their check character.
 const codeLength = 9
 
 // NewCode returns a random code for a payment. A payer writes it into the text of a transfer.
@@ -33,8 +33,7 @@ func checkCharacter(code []byte) byte {
 }
 
 // FindCodes returns what may be codes in the text of a transfer, each once, in any case and with blanks and signs inside: banks cut, capitalize and
-// strip the text, and put their own around it. What is no code of the product is among them with a probability of 1 to 32 for each place, so the
-// caller looks them up.
+// strip the text, and put their own around it. Each place of any text passes as a code with a probability of 1 to 32, so the caller looks them up.
 func FindCodes(text string) (codes []string) {
 	kept := make([]byte, 0, min(len(text), MaxText))
 	for _, c := range []byte(text[:min(len(text), MaxText)]) {

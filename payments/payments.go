@@ -1,5 +1,5 @@
 // Package payments is the contract between caddy-svc and its adapters to providers of payments: how an adapter describes itself
-// ([Description]), how it proves and reads what a provider delivers ([Provider]), and what a payment is ([Payment]). It imports nothing of Caddy
+// ([Description]), how it proves and reads a provider's deliveries ([Provider]), and its payments ([Payment]). It imports nothing of Caddy
 // and nothing of the product.
 //
 // # Adapters
@@ -17,10 +17,10 @@
 //   - Without a secret nothing is proved. [Description.Check] refuses a description without a required secret of [MinSecret] bytes.
 //   - The raw bytes are proved, never a parsed or re-encoded form of them, and nothing is read before.
 //   - Amounts are whole numbers of a currency's smallest unit, read from the digits as they were written, never through a float.
-//   - A delivery that is proved and can't be read is a payment with a [Payment.Problem], so that a person sees it. Fields with unknown names are
+//   - A delivery that is proved and can't be read is a payment with a [Payment.Problem], which is shown to a person. Fields with unknown names are
 //     ignored.
 //   - The id of a payment is the provider's, and the same in all deliveries about the payment, in [Lister.List] too.
-//   - What is no money is not a payment: a transfer out, an order that isn't paid yet.
+//   - A transfer out is no payment, and neither is an order before it is paid.
 //   - No error contains a secret or a text of the delivery.
 package payments
 
@@ -90,7 +90,7 @@ type Provider interface {
 	Read(delivery *Delivery) ([]Payment, error)
 }
 
-// Lister is a provider whose payments can be listed, to find those that were never delivered.
+// Lister is a provider whose payments can be listed, to find payments that were never delivered.
 type Lister interface {
 	// List calls found with the payments since a time, in any order, until found returns false. It has a bound of its own, and returns an error
 	// if it couldn't list all.
@@ -103,7 +103,7 @@ type Checkout interface {
 	Begin(ctx context.Context, order *Order) (address string, err error)
 }
 
-// Order is what a person wants to pay at a [Checkout].
+// Order is a payment that a person is going to make at a [Checkout].
 type Order struct {
 	// Code is the [Payment.Code] of the payment.
 	Code string
@@ -151,7 +151,7 @@ type Payment struct {
 	At                 time.Time
 	// Test means that no money has moved.
 	Test bool
-	// Problem says what of a proved payment can't be read, such as "the amount is no whole number". Only its ID is sure then.
+	// Problem is the reason why a proved payment can't be read, such as "the amount is no whole number". Only the ID of such a payment is sure.
 	Problem string
 }
 

@@ -31,7 +31,7 @@ func IsRecent(seconds string, now time.Time) bool {
 	return err == nil && now.Sub(time.Unix(at, 0)).Abs() <= MaxDrift
 }
 
-// Only returns the one value of a header, or an empty text: of two values, other software may read either.
+// Only returns the value of a header that is there once, or an empty text: of two values, other software may read either.
 func Only(header http.Header, name string) string {
 	if values := header.Values(name); len(values) == 1 {
 		return values[0]

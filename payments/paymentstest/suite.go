@@ -4,7 +4,7 @@
 //		paymentstest.Run(t, paymentstest.Suite{Driver: Driver{}, Options: …, Paid: …, Sign: …})
 //	}
 //
-// The suite makes deliveries of the samples, spoils them, and repeats them. What is special about a provider is for the adapter's own tests.
+// The suite makes deliveries of the samples, spoils them, and repeats them. An adapter's own tests are about the peculiarities of its provider.
 package paymentstest
 
 import (
@@ -28,12 +28,12 @@ type Suite struct {
 	// Options are values for the driver's options, as in [payments.Config]. The secrets that prove deliveries are among them.
 	Options map[string]string
 	// Paid is the body of a delivery about money that has arrived, a JSON object in the provider's form. %i in it is the id of the payment, a whole
-	// number; %a the amount in the smallest unit, as the provider writes it; and %x a place for members with unknown names, each with a comma
-	// after it, among those of the payment.
+	// number; %a the amount in the smallest unit, as the provider writes it; and %x a place among the payment's members for members with unknown
+	// names, each with a comma after it.
 	Paid string
 	// Currency is the currency of Paid.
 	Currency string
-	// None are bodies of good deliveries about what is no payment, such as a transfer out. There may be none.
+	// None are bodies of good deliveries without a payment, such as a transfer out. There may be none.
 	None []string
 	// Sign proves a body with the secrets of options, of which some or all may be missing or wrong: it returns the headers, and the body if the
 	// proof is in it.
@@ -268,7 +268,7 @@ func (s Suite) amounts(t testing.TB) {
 	require.EqualValues(t, 9_007_199_254_740_993, s.paid(t, "7001", "9007199254740993", "").Amount, "no float has this number")
 }
 
-// Whatever stands in a delivery, reading it ends with an error, or with sound payments.
+// Reading any delivery ends with an error, or with sound payments.
 func (s Suite) bodies(t testing.TB) {
 	t.Helper()
 	whole := s.body("7001", "500000", "")
