@@ -151,7 +151,7 @@ type Payment struct {
 	At                 time.Time
 	// Test means that no money has moved.
 	Test bool
-	// Problem is the reason why a proved payment can't be read, such as "the amount is no whole number". Only the ID of such a payment is sure.
+	// Problem is the reason why a proved payment can't be read, such as "the amount is no whole number". Only the ID is sure in this case.
 	Problem string
 }
 

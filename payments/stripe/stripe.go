@@ -1,4 +1,5 @@
-// Package stripe makes pages of Stripe Checkout for payments, and reads the deliveries of Stripe's webhooks (docs.stripe.com, "Fulfill orders", "Webhooks").
+// Package stripe makes pages of Stripe Checkout for payments, and reads the deliveries of Stripe's webhooks (docs.stripe.com, "Fulfill orders",
+// "Webhooks").
 package stripe
 
 import (
