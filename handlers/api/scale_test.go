@@ -3,6 +3,7 @@ package api
 import (
 	"database/sql"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
@@ -91,7 +92,24 @@ func TestScale(t *testing.T) {
 		}
 		charged := int64(organizations * calls * 9 / 10)
 		require.Equal(t, []int64{int64(organizations * calls), 10 * charged, 4 * charged}, []int64{all.Calls, all.ChargedMicros, all.CostMicros})
+		requireExport(t, d, charged)
 	})
+}
+
+// requireExport exports the charges of all organizations as CSV, in less than 64 MiB however many there are.
+func requireExport(t *testing.T, d *Deps, charges int64) {
+	t.Helper()
+	principal, err := d.Operator(t.Context(), identity.CommandLine("cli:lan"), "")
+	require.NoError(t, err)
+	before, w, began := liveHeap(), &heapWriter{header: http.Header{}}, time.Now()
+	body, err := ListAllUsageEvents.Run(t.Context(), d, principal, endpoint.Values{"format": "csv"})
+	require.NoError(t, err)
+	file, ok := body.(endpoint.File)
+	require.True(t, ok)
+	file(w, handlertest.Get("/"))
+	t.Logf("%s: exported %d charges in %s with %d KiB", d.DB.Engine(), charges, time.Since(began).Round(time.Millisecond), max(0, w.peak-before)>>10)
+	require.Equal(t, charges+1, int64(w.lines))
+	require.Less(t, w.peak-before, 64<<20)
 }
 
 // fillScale writes organizations with two keys and a wallet each, and their calls of the last 90 days. Every tenth call is free.
