@@ -261,7 +261,7 @@ func (d *Deps) keyEdit(principal *identity.Principal, change *APIKeyChange) (edi
 	}, err
 }
 
-// withinBound returns the column of a bound. own is the bound of the key that asks, 0 for none.
+// withinBound returns the column of a bound. own is the bound of the key that makes the request, 0 for none.
 func withinBound(bound *clearable[int64], own int64, field string) (sql.NullInt64, error) {
 	if bound.given && own > 0 && (bound.value == nil || *bound.value > own) {
 		return sql.NullInt64{}, &handlers.Error{
