@@ -28,6 +28,7 @@ type books struct {
 	lastNamed namedPeriods
 	// corrected are the transactions that postings of the batch correct.
 	corrected map[correctedKey]*corrected
+	payments  map[paymentKey]*paymentRow
 
 	newPrices  map[int64]*priceRow
 	newCalls   []callRow
@@ -54,6 +55,7 @@ type walletState struct {
 	seq, movedAt  int64 // of the last charge or posting
 	recallUntil   int64
 	kept          int64 // bytes of answers
+	claimed       int64 // what the next credit pays first
 }
 
 // free returns the amount that can be held, withdrawn, or charged after a hold was lost. It is never negative.

@@ -167,7 +167,7 @@ func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) (own []st
 	}
 	for _, op := range ops {
 		switch op.(type) {
-		case *holdOp, *settleOp, *postOp, *tendOp, *sweepOp:
+		case *holdOp, *settleOp, *postOp, *payOp, *tendOp, *sweepOp:
 			own = append(own, op)
 		default:
 			others = append(others, op)
@@ -225,6 +225,7 @@ type batch struct {
 	// settles are the settlements of calls that may have a reservation of their own.
 	settles []*settleOp
 	posts   []*postOp
+	pays    []*payOp
 	// due are the expired holds, shared by the sweeps of the batch. backlog reports that a sort may have more.
 	due            []callKey
 	sweep, backlog bool
@@ -280,6 +281,8 @@ func (b *batch) add(op store.Op) error {
 		b.addRides(op.rides...)
 	case *sweepOp:
 		b.sweep = true
+	case *payOp:
+		b.pays = append(b.pays, op)
 	default:
 		return fmt.Errorf("the ledger has no operation %T", op)
 	}
@@ -333,6 +336,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 		calls:     map[string]callFigures{},
 		entries:   map[entryKey]Entry{},
 		corrected: map[correctedKey]*corrected{},
+		payments:  map[paymentKey]*paymentRow{},
 		claims:    make(map[claimKey]*claimRow, len(b.running)),
 		newPrices: map[int64]*priceRow{},
 	}
@@ -384,6 +388,9 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	for _, op := range b.posts {
 		queuePosted(tx, op.posting, books)
 	}
+	for _, op := range b.pays {
+		queuePayment(tx, op, books)
+	}
 	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("read the books: %w", err)
 	}
@@ -422,6 +429,14 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
 	if b.sweep {
 		if err := b.findDue(ctx, tx); err != nil {
 			return err
+		}
+	}
+	for _, op := range b.pays {
+		if err := op.find(ctx, tx); err != nil {
+			return err
+		}
+		if op.wallet.OrgID != "" {
+			b.wallets, b.made = append(b.wallets, op.wallet), append(b.made, op.wallet)
 		}
 	}
 	for _, op := range b.posts {
@@ -515,6 +530,8 @@ func (b *batch) decide(books *books, op store.Op) {
 		for _, r := range op.rides {
 			books.carry(r, nil)
 		}
+	case *payOp:
+		op.payment, op.refused = books.pay(op)
 	case *sweepOp:
 		op.lost, op.done = books.sweep(b.due)
 		op.more = b.backlog

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes
-		FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
+	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros, seq, moved_at, recall_until, kept_bytes,
+			claim_micros FROM wallets WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
 	selectHolds = listSizes.Statement(`WITH wanted (org_id, env, id) AS ({list}) SELECT h.id, h.org_id, h.env, amount_micros, expires_at,
 			budgets FROM wanted CROSS JOIN holds h WHERE h.org_id = wanted.org_id AND h.env = wanted.env AND h.id = wanted.id`, 3, 0)
 	selectEnded = listSizes.Statement(`SELECT id, org_id, env, charged_micros, shortfall_micros FROM calls WHERE id IN {list}`, 1, 0)
@@ -35,7 +35,7 @@ func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 	store.QueueListed(tx, listSizes, selectWallets, tx.LockRows(), ids, listWallet, func(row store.Row) error {
 		var id WalletID
 		var w walletRow
-		err := row.Scan(&id.OrgID, &id.Env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept)
+		err := row.Scan(&id.OrgID, &id.Env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept, &w.claimed)
 		w.read = w.walletState
 		books.wallets[id] = &w
 		return err
@@ -127,8 +127,8 @@ const (
 	insertWallet = `INSERT INTO wallets (org_id, env) SELECT id, CAST($2 AS TEXT) FROM organizations WHERE id = $1
 		ON CONFLICT DO NOTHING`
 	// The statement names the values that were read, so that a writer without the lock is detected and not overwritten.
-	updateWallet = `UPDATE wallets SET balance_micros = $1, held_micros = $2, seq = $3, moved_at = $4, recall_until = $5, kept_bytes = $6
-		WHERE org_id = $7 AND env = $8 AND balance_micros = $9 AND held_micros = $10 AND seq = $11 AND kept_bytes = $12`
+	updateWallet = `UPDATE wallets SET balance_micros = $1, held_micros = $2, seq = $3, moved_at = $4, recall_until = $5, kept_bytes = $6,
+		claim_micros = $7 WHERE org_id = $8 AND env = $9 AND balance_micros = $10 AND held_micros = $11 AND seq = $12 AND kept_bytes = $13`
 )
 
 // write queues the decisions of the batch. Inserts need no count, because they write all of their rows or fail.
@@ -151,6 +151,7 @@ func (b *books) write(tx store.Tx) {
 	}
 	b.writeCalls(tx, insertCalls, b.newCalls)
 	b.writeCalls(tx, insertRecords, b.records)
+	b.writePayments(tx)
 	for _, audit := range b.audits {
 		store.QueueAudit(tx, audit)
 	}
@@ -170,7 +171,7 @@ func (b *books) writeWallets(tx store.Tx) {
 	slices.SortFunc(ids, WalletID.compare)
 	for _, id := range ids {
 		w := b.wallets[id]
-		tx.Queue(1, updateWallet, w.balance, w.held, w.seq, w.movedAt, w.recallUntil, w.kept,
+		tx.Queue(1, updateWallet, w.balance, w.held, w.seq, w.movedAt, w.recallUntil, w.kept, w.claimed,
 			id.OrgID, string(id.Env), w.read.balance, w.read.held, w.read.seq, w.read.kept)
 	}
 }

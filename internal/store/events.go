@@ -19,6 +19,7 @@ const (
 	EventChannelReauth    EventType = "channel.needs_reauth"     // the platform refuses the channel's credentials
 	EventChannelExpiring  EventType = "channel.expiring"         // the channel's token ends at ExpiresAt, and the platform doesn't renew it
 	EventWalletLow        EventType = "wallet.low"               // the live wallet has less than the organization's bound
+	EventWalletCredited   EventType = "wallet.credited"          // a payment has become credits
 	EventBudget           EventType = "budget.threshold_reached" // a budget's spending has reached Percent of its limit
 	EventTest             EventType = "endpoint.test"            // somebody tries the endpoint; it needs no subscription
 	eventTimestampAsISO             = "2006-01-02T15:04:05.000Z07:00"
@@ -31,7 +32,7 @@ const (
 
 // EventTypes returns the types that an endpoint may ask for.
 func EventTypes() []EventType {
-	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventBudget}
+	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventWalletCredited, EventBudget}
 }
 
 // Event is a message to an organization's own systems. It has only ids, codes, times and amounts: no text of a message, no name and no
@@ -50,6 +51,9 @@ type Event struct {
 	// BalanceMicros and BelowMicros are decimal numbers, as amounts are everywhere in the API.
 	BalanceMicros string `json:"balanceMicros,omitempty"`
 	BelowMicros   string `json:"belowMicros,omitempty"`
+
+	TransactionID string `json:"transactionId,omitempty"`
+	AmountMicros  string `json:"amountMicros,omitempty"`
 
 	BudgetID    string `json:"budgetId,omitempty"`
 	Percent     int64  `json:"percent,omitempty"`

@@ -241,7 +241,8 @@ CREATE INDEX rate_windows_start ON rate_windows (window_start);
 
 -- The projection of the ledger that carries the guards: no debt, and nothing promised twice. seq is the number of the last charge or
 -- posting, which are numbered without a gap, and moved_at its time. Until recall_until no process may keep credits that it doesn't use.
--- kept_bytes are the answers in kept_answers.
+-- kept_bytes are the answers in kept_answers. claim_micros is what refunded and disputed payments took back beyond the free balance: the next
+-- credit pays it first.
 CREATE TABLE wallets (
 	org_id         TEXT   NOT NULL REFERENCES organizations (id),
 	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
@@ -251,6 +252,7 @@ CREATE TABLE wallets (
 	moved_at       BIGINT NOT NULL DEFAULT 0,
 	recall_until   BIGINT NOT NULL DEFAULT 0,
 	kept_bytes     BIGINT NOT NULL DEFAULT 0 CHECK (kept_bytes >= 0),
+	claim_micros   BIGINT NOT NULL DEFAULT 0 CHECK (claim_micros >= 0),
 	PRIMARY KEY (org_id, env),
 	CHECK (held_micros <= balance_micros)
 ) {hot table};
@@ -375,6 +377,48 @@ CREATE TABLE ledger_tx (
 	UNIQUE (org_id, env, kind, ref)
 ) {table};
 CREATE INDEX ledger_tx_corrects ON ledger_tx (org_id, env, corrects) WHERE corrects <> '';
+
+-- A code by which a payment finds its organization, whenever it comes and how often. amount is the price of a package in the smallest unit of the
+-- currency, which must be paid exactly; 0 is any amount.
+CREATE TABLE payment_codes (
+	code       TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	amount     BIGINT NOT NULL CHECK (amount >= 0),
+	currency   TEXT   NOT NULL,
+	created_by TEXT   NOT NULL,
+	created_at BIGINT NOT NULL
+) {table};
+CREATE INDEX payment_codes_org ON payment_codes (org_id, created_at);
+
+-- What providers of payments have delivered, each payment once; org_id is '' until it is known whose it is. amount is in the smallest unit of the
+-- currency, and micros are its credits. taken is what was refunded and is disputed of the amount, and taken_micros what of the credits was taken
+-- back for it, claims included. text is the text of the transfer, as its bank sent it. entry_id is the credit.
+CREATE TABLE payments (
+	provider     TEXT   NOT NULL,
+	id           TEXT   NOT NULL,
+	org_id       TEXT   NOT NULL,
+	state        TEXT   NOT NULL CHECK (state IN ('credited', 'unmatched', 'held', 'duplicate', 'ignored')),
+	reason       TEXT   NOT NULL,
+	amount       BIGINT NOT NULL CHECK (amount >= 0),
+	currency     TEXT   NOT NULL,
+	micros       BIGINT NOT NULL CHECK (micros >= 0),
+	reference    TEXT   NOT NULL,
+	account      TEXT   NOT NULL,
+	paid_at      BIGINT NOT NULL,
+	created_at   BIGINT NOT NULL,
+	updated_at   BIGINT NOT NULL,
+	refunded     BIGINT NOT NULL CHECK (refunded >= 0),
+	disputes     TEXT   NOT NULL,
+	taken_micros BIGINT NOT NULL CHECK (taken_micros >= 0 AND taken_micros <= micros),
+	entry_id     TEXT   NOT NULL,
+	decided_by   TEXT   NOT NULL,
+	text         TEXT   NOT NULL,
+	PRIMARY KEY (provider, id),
+	CHECK (state <> 'credited' OR org_id <> '' AND entry_id <> '')
+) {table};
+CREATE UNIQUE INDEX payments_transfer ON payments (reference, account, amount) WHERE reference <> '' AND state <> 'duplicate';
+CREATE INDEX payments_org ON payments (org_id, created_at);
+CREATE INDEX payments_open ON payments (created_at) WHERE state IN ('unmatched', 'held');
 
 -- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
 -- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and

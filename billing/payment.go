@@ -1,0 +1,165 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// PaymentState is the state of a payment that a provider has delivered.
+type PaymentState string
+
+// The states of payments.
+const (
+	// PaymentCredited is a payment whose credits are in a wallet.
+	PaymentCredited PaymentState = "credited"
+	// PaymentUnmatched waits until a person says whose it is.
+	PaymentUnmatched PaymentState = "unmatched"
+	// PaymentHeld waits until a person decides whether it is credited.
+	PaymentHeld PaymentState = "held"
+	// PaymentDuplicate is a transfer that another provider has delivered before.
+	PaymentDuplicate PaymentState = "duplicate"
+	// PaymentIgnored is no money, or a person has decided that it isn't credited.
+	PaymentIgnored PaymentState = "ignored"
+)
+
+// The reasons of payments that weren't credited by themselves.
+const (
+	ReasonNoCode      = "no_code"    // no text of the payment is a code
+	ReasonAmount      = "amount"     // not the price of the package of its code
+	ReasonProblem     = "unreadable" // proved, and not readable
+	ReasonCurrency    = "currency"   // no rate for its currency
+	ReasonLimit       = "limit"      // above the limit of payments that are credited by themselves
+	ReasonSuspended   = "suspended"  // the organization is suspended
+	ReasonTest        = "test"       // no money has moved
+	ReasonTwin        = "same_transfer"
+	ReasonRefundFirst = "refund_first" // only its refund or dispute was delivered so far
+	ReasonPerson      = "person"       // a person has decided
+)
+
+// PaymentKind is the kind of a delivery about a payment.
+type PaymentKind string
+
+// The kinds of deliveries.
+const (
+	PaymentPaid       PaymentKind = "paid"
+	PaymentRefunded   PaymentKind = "refunded"
+	PaymentDisputed   PaymentKind = "disputed"
+	PaymentDisputeWon PaymentKind = "dispute_won"
+)
+
+// Receipt is what a provider has delivered about a payment. Deliveries may be repeated and may come in any order.
+type Receipt struct {
+	Provider, ID string
+	Kind         PaymentKind
+	// Amount is in the smallest unit of Currency. That of a refund is the sum of all refunds of the payment so far.
+	Amount   int64
+	Currency string
+	// Micros are the credits of Amount by the operator's rate.
+	Micros int64
+	// Codes are what may be codes in the payment's texts, and Text the text for people.
+	Codes []string
+	Text  string
+	// Dispute is the provider's id of a dispute.
+	Dispute string
+	// Reference and Account name a transfer between banks, whichever provider delivers it.
+	Reference, Account string
+	PaidAt             int64 // epoch milliseconds
+	// Reason is why the payment is not credited by itself: [ReasonTest], [ReasonProblem], [ReasonCurrency] or [ReasonLimit]. It may be empty.
+	Reason string
+}
+
+// Payment is a payment as the books have it.
+type Payment struct {
+	Provider, ID string
+	OrgID        string // empty until it is known whose it is
+	State        PaymentState
+	Reason       string
+	Amount       int64
+	Currency     string
+	Micros       int64
+	Reference    string
+	Account      string
+	PaidAt       int64
+	CreatedAt    int64
+	UpdatedAt    int64
+	// Refunded is the part of Amount that was refunded, and Disputes the JSON of the amounts of open disputes by their ids.
+	Refunded int64
+	Disputes string
+	// TakenMicros is what of Micros was taken back, claims included.
+	TakenMicros int64
+	// EntryID is the transaction of the credit, and DecidedBy the person who decided.
+	EntryID   string
+	DecidedBy string
+	Text      string
+}
+
+// ErrPaymentDecided is returned for a decision on a payment that doesn't wait for one.
+var ErrPaymentDecided = errors.New("the payment was decided before")
+
+// payOp is a delivery about a payment, or a person's decision on one.
+type payOp struct {
+	Receipt
+
+	// decision is the state that a person decided, PaymentCredited or PaymentIgnored, and actor the person. Both are empty for a delivery.
+	decision PaymentState
+	actor    string
+
+	// wallet is found by the code, or named by the decision. price is that of the code's package. suspended is the organization's.
+	wallet    WalletID
+	price     int64
+	suspended bool
+	// twin is the provider that has delivered the same transfer before; empty if none has.
+	twin string
+
+	payment Payment
+	refused error
+}
+
+func (op *payOp) key() paymentKey { return paymentKey{op.Provider, op.ID} }
+
+// Urgent implements [store.Urgent]: money has moved, and its provider waits for the answer.
+func (*payOp) Urgent() bool { return true }
+
+// Receive books what a provider has delivered, once, whatever is delivered how often, by which server and in which order: a credit with its row in
+// the audit log and its event, or what a refund or a dispute takes back. What isn't free is a claim, which the next credit pays first, so that no
+// wallet has a debt. It returns the payment as it is now. The error is [ErrInvalid] or a wrapped error of the store; nothing was booked then.
+func (b *Book) Receive(ctx context.Context, receipt Receipt) (Payment, error) {
+	if receipt.Provider == "" || receipt.ID == "" || receipt.Amount < 0 || receipt.Micros < 0 {
+		return Payment{}, fmt.Errorf("%w: a payment needs a provider and an id, and no negative amount", ErrInvalid)
+	}
+	return b.pay(ctx, &payOp{Receipt: receipt})
+}
+
+// MatchPayment credits a payment that waits for a decision to an organization. It returns [ErrPaymentDecided], [store.ErrNotFound] for an unknown
+// payment or organization, [ErrInvalid] for a payment without credits, such as one in a currency without a rate, or a wrapped error of the store.
+func (b *Book) MatchPayment(ctx context.Context, actor, provider, id, orgID string) (Payment, error) {
+	op := &payOp{Receipt: Receipt{Provider: provider, ID: id}, decision: PaymentCredited, actor: actor}
+	op.wallet = WalletID{orgID, store.Live}
+	return b.pay(ctx, op)
+}
+
+// IgnorePayment ends a payment that waits for a decision without a credit. The errors are those of [Book.MatchPayment].
+func (b *Book) IgnorePayment(ctx context.Context, actor, provider, id string) (Payment, error) {
+	return b.pay(ctx, &payOp{Receipt: Receipt{Provider: provider, ID: id}, decision: PaymentIgnored, actor: actor})
+}
+
+func (b *Book) pay(ctx context.Context, op *payOp) (Payment, error) {
+	if err := b.db.Do(ctx, Ledger, op); err != nil {
+		return Payment{}, fmt.Errorf("book payment %s of %s: %w", op.ID, op.Provider, err)
+	}
+	return op.payment, op.refused
+}
+
+// share returns the part of an amount of micros that belongs to a part of a whole, rounded down.
+func share(micros, part, whole int64) int64 {
+	if part >= whole {
+		return micros
+	}
+	high, low := bits.Mul64(uint64(micros), uint64(part)) //nolint:gosec // neither is negative
+	quotient, _ := bits.Div64(high, low, uint64(whole))   //nolint:gosec // part < whole
+	return int64(quotient)                                //nolint:gosec // at most micros
+}
