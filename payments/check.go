@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-svc/caddy-svc/option"
@@ -48,10 +49,16 @@ func Found(p Payment) ([]Payment, error) {
 	return []Payment{p}, nil
 }
 
-// Text joins texts of a transfer to a [Payment.Text].
+// Text joins texts of a transfer to a [Payment.Text], without control characters.
 func Text(parts ...string) string {
-	text := strings.Join(parts, " ")
-	return strings.ToValidUTF8(text[:min(len(text), MaxText)], "")
+	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ")
+	text = strings.ToValidUTF8(text[:min(len(text), MaxText)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Check returns the reason why the product can't accept a payment of an adapter, or nil. It is about the adapter, not about the payer.

@@ -1,0 +1,177 @@
+// Package topup is how organizations can pay in this process, as its configuration says: the providers of payments, the credits of each currency, and
+// the account for transfers. It proves and reads what a provider delivers and hands each payment to package billing, which alone credits a wallet.
+//
+// # Making a top-up
+//
+// A top-up is a code of [payments.NewCode], stored with its organization, its amount and its currency. [Payments.Credits] says what the amount is
+// worth. With the code a person pays in one of these ways:
+//
+//   - By transfer, if Transfer isn't nil: [Payments.TransferText] is the content of the VietQR code, which [vietqr.SVG] draws. Bank, account,
+//     holder, amount and code are also shown for typing.
+//   - At a provider's page, for each name of [Payments.Checkouts]: [Payments.Checkout] makes the page with [payments.Checkout.Begin]. Begin makes a
+//     request, so its context needs a deadline.
+//
+// The credit comes with the provider's delivery, whatever the person does next.
+package topup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/payments"
+	"github.com/caddy-svc/caddy-svc/payments/vietqr"
+)
+
+// ErrUnread is returned for a delivery that is proved and can't be booked, because its payment has no readable id.
+var ErrUnread = errors.New("the delivery is the provider's, but its payment can't be read")
+
+// Payments are the configured payments. The zero value has none. It is immutable.
+type Payments struct {
+	Book *billing.Book
+	// Providers are the providers by [payments.Description].Name.
+	Providers map[string]Provider
+	// Rates are the rates by the currency's ISO 4217 code.
+	Rates map[string]Rate
+	// Transfer is nil without an account for transfers.
+	Transfer *Transfer
+	Log      *slog.Logger
+}
+
+// Provider is a provider with its description.
+type Provider struct {
+	payments.Provider
+
+	Description *payments.Description
+}
+
+// Rate is the worth of a currency.
+type Rate struct {
+	// Micros are the credits for the currency's smallest unit.
+	Micros int64
+	// Max is the largest payment that is credited by itself, in the smallest unit. 0 means no limit.
+	Max int64
+}
+
+// Transfer is the account that receives transfers in Vietnamese dong.
+type Transfer struct{ Bank, Account, Holder string }
+
+// TransferCurrency is the currency of transfers by VietQR.
+const TransferCurrency = "VND"
+
+// Credits returns the credits for an amount in a currency's smallest unit. The reason isn't empty if a payment of the amount isn't credited by
+// itself: [billing.ReasonCurrency] without a rate, and [billing.ReasonLimit] above the limit or above all numbers.
+func (p *Payments) Credits(currency string, amount int64) (micros int64, reason string) {
+	rate, found := p.Rates[currency]
+	if !found {
+		return 0, billing.ReasonCurrency
+	}
+	high, low := bits.Mul64(uint64(max(amount, 0)), uint64(rate.Micros)) //nolint:gosec // neither is negative
+	if high > 0 || low > math.MaxInt64 {
+		return 0, billing.ReasonLimit
+	}
+	if rate.Max > 0 && amount > rate.Max {
+		reason = billing.ReasonLimit
+	}
+	return int64(low), reason //nolint:gosec // it was compared
+}
+
+// TransferText returns the content of the VietQR code for a transfer of an amount in dong, with the code in its text.
+func (p *Payments) TransferText(amount int64, code string) (string, error) {
+	transfer := vietqr.Transfer{Bank: p.Transfer.Bank, Account: p.Transfer.Account, Amount: amount, Purpose: code}
+	if err := transfer.Check(); err != nil {
+		return "", fmt.Errorf("making the code of a transfer: %w", err)
+	}
+	return transfer.Text(), nil
+}
+
+// Checkouts returns the names of the providers with a page on which a person pays, in order.
+func (p *Payments) Checkouts() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
+		if p.Checkout(name) != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Checkout returns the pages of a provider, or nil if it has none.
+func (p *Payments) Checkout(name string) payments.Checkout {
+	checkout, _ := p.Providers[name].Provider.(payments.Checkout)
+	return checkout
+}
+
+// Receive proves and reads a delivery of the provider, which must be configured, and books its payments. The error is [payments.ErrProof],
+// [ErrUnread], or a wrapped error of the store. After an error the delivery can be repeated: a payment that was booked is booked once.
+func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.Delivery) error {
+	made, err := p.Providers[name].Read(delivery)
+	if errors.Is(err, payments.ErrProof) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	for i := range made {
+		if err := p.book(ctx, name, &made[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// book books a payment of a provider.
+func (p *Payments) book(ctx context.Context, name string, made *payments.Payment) error {
+	receipt, err := p.receipt(name, made)
+	if err != nil {
+		return err
+	}
+	if made.Test && receipt.Kind != billing.PaymentPaid {
+		return nil // the test payment was ignored
+	}
+	booked, err := p.Book.Receive(ctx, receipt)
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if booked.State == billing.PaymentUnmatched || booked.State == billing.PaymentHeld {
+		level = slog.LevelWarn
+	}
+	p.Log.Log(ctx, level, "a payment was delivered", "provider", name, "payment", made.ID, "kind", made.Kind, "state", booked.State, "reason", booked.Reason)
+	return nil
+}
+
+// receipt returns what billing books of a payment.
+func (p *Payments) receipt(name string, made *payments.Payment) (billing.Receipt, error) {
+	if err := made.Check(); err != nil {
+		return billing.Receipt{}, fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	receipt := billing.Receipt{
+		Provider: name, ID: made.ID, Kind: billing.PaymentKind(made.Kind), Text: payments.Text(made.Problem, made.Text),
+	}
+	if made.Problem == "" {
+		receipt.Amount, receipt.Currency, receipt.Dispute = made.Amount, made.Currency, made.Dispute
+		receipt.Reference, receipt.Account, receipt.PaidAt = made.Reference, made.Account, made.At.UnixMilli()
+		receipt.Micros, receipt.Reason = p.Credits(made.Currency, made.Amount)
+		receipt.Codes = payments.FindCodes(made.Text)
+		if made.Code != "" {
+			receipt.Codes = append([]string{made.Code}, receipt.Codes...)
+		}
+	} else {
+		switch made.Kind {
+		case payments.Refunded, payments.Disputed, payments.DisputeWon:
+			return billing.Receipt{}, fmt.Errorf("%w: %s", ErrUnread, made.Problem)
+		case payments.Paid:
+		}
+		receipt.Kind, receipt.Reason = billing.PaymentPaid, billing.ReasonProblem
+	}
+	if made.Test {
+		receipt.Reason = billing.ReasonTest
+	}
+	return receipt, nil
+}
