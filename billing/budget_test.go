@@ -152,7 +152,7 @@ func TestBudgetHolds(t *testing.T) {
 		refused = b.refused("call_4", "agt_1", 1)
 		require.Equal(b, all.ID, refused.Budget.ID)
 		require.Zero(b, refused.RoomMicros)
-		require.Greater(b, refused.EndsAt, int64(0))
+		require.Positive(b, refused.EndsAt)
 		require.Contains(b, refused.Error(), "It ends at "+rfc3339(refused.EndsAt))
 		require.ErrorIs(b, b.hold("call_4", "key_1", 1_000_000), ErrInsufficientCredits, "the wallet comes first")
 

@@ -49,7 +49,8 @@ func ParseUsageCursor(text string) (c UsageCursor, err error) {
 }
 
 const (
-	selectUsageEvents = endedFields + `, coalesce(price_id, 0), coalesce(t.agent_id, ''), coalesce(t.conversation_id, ''), e.refund, e.refunded_at, e.refunded, e.seq
+	selectUsageEvents = endedFields + `, coalesce(price_id, 0), coalesce(t.agent_id, ''), coalesce(t.conversation_id, ''),
+		e.refund, e.refunded_at, e.refunded, e.seq
 		FROM (
 			SELECT seq, call_id, refund, refunded_at, refunded FROM (SELECT wallet_seq AS seq, id AS call_id, '' AS refund, CAST(0 AS BIGINT)
 				AS refunded_at, CAST(0 AS BIGINT) AS refunded FROM calls
@@ -114,7 +115,8 @@ const segmentsRead = 100
 func (b *Book) AllUsageEvents(ctx context.Context, after UsageCursor, rows int) (events []UsageEvent, err error) {
 	rows = min(rows, MaxHistoryRows)
 	for extended := false; len(events) < rows; {
-		segments, err := store.ReadRows(ctx, b.db, "read usage segments", store.ScanFields[usageSegment](), selectSegments, after.Segment, segmentsRead)
+		segments, err := store.ReadRows(
+			ctx, b.db, "read usage segments", store.ScanFields[usageSegment](), selectSegments, after.Segment, segmentsRead)
 		if err != nil {
 			return nil, err
 		}

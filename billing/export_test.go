@@ -70,7 +70,7 @@ func TestEventsOfLateCommits(t *testing.T) {
 		for _, text := range []string{
 			`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
 				cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros, wallet_seq, balance_micros, cost_micros)
-				VALUES ('call_0', '', 'org_late', 'live', '', 'm', '', FALSE, FALSE, 'client_gone', 0, 0, 0, 'none', 1, 0, 5, 5, 0, 2, 95, 0)`,
+				VALUES ('call_0', '', 'org_late', 'live', '', 'm', '', FALSE,FALSE, 'client_gone', 0, 0, 0, 'none', 1, 0, 5, 5, 0, 2, 95, 0)`,
 			`UPDATE wallets SET seq = 2, balance_micros = 95 WHERE org_id = 'org_late'`,
 		} {
 			_, err := tx.ExecContext(t.Context(), text)

@@ -83,8 +83,8 @@ func (op *payOp) findCode(ctx context.Context, tx store.Tx) error {
 func queuePayment(tx store.Tx, op *payOp, books *books) {
 	tx.QueueQuery(func(row store.Row) error {
 		p := &paymentRow{stored: true}
-		err := row.Scan(&p.Provider, &p.ID, &p.OrgID, (*string)(&p.State), &p.Reason, &p.Amount, &p.Currency, &p.Micros, &p.Reference, &p.Account, &p.PaidAt,
-			&p.CreatedAt, &p.UpdatedAt, &p.Refunded, &p.Disputes, &p.TakenMicros, &p.EntryID, &p.DecidedBy, &p.Text)
+		err := row.Scan(&p.Provider, &p.ID, &p.OrgID, (*string)(&p.State), &p.Reason, &p.Amount, &p.Currency, &p.Micros, &p.Reference, &p.Account,
+			&p.PaidAt, &p.CreatedAt, &p.UpdatedAt, &p.Refunded, &p.Disputes, &p.TakenMicros, &p.EntryID, &p.DecidedBy, &p.Text)
 		p.read = p.Payment
 		books.payments[op.key()] = p
 		return err
@@ -100,7 +100,9 @@ func queuePayment(tx store.Tx, op *payOp, books *books) {
 
 // writePayments writes the payments that were decided.
 func (b *books) writePayments(tx store.Tx) {
-	compare := func(x, y paymentKey) int { return cmp.Or(strings.Compare(x.provider, y.provider), strings.Compare(x.id, y.id)) }
+	compare := func(x, y paymentKey) int {
+		return cmp.Or(strings.Compare(x.provider, y.provider), strings.Compare(x.id, y.id))
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(b.payments), compare) {
 		p := b.payments[key]
 		switch {

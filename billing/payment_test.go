@@ -113,7 +113,7 @@ func TestPaymentsThatWait(t *testing.T) {
 
 // TestPaymentByHand guarantees that a person decides a waiting payment once.
 func TestPaymentByHand(t *testing.T) {
-	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		lost := transfer("1", 500)
 		lost.Codes = nil
 		receive(t, book, lost)
@@ -155,7 +155,7 @@ func TestPaymentTakenBack(t *testing.T) {
 		require.Equal(t, PaymentCredited, receive(t, book, transfer("1", 500)).State)
 		requireWallet(t, book, 4_000, 0)
 		for _, sum := range []int64{300, 100, 300, 200} { // cumulative, in any order
-			require.EqualValues(t, max(sum, 300), receive(t, book, about("1", PaymentRefunded, sum, "")).Refunded)
+			require.Equal(t, max(sum, 300), receive(t, book, about("1", PaymentRefunded, sum, "")).Refunded)
 			requireWallet(t, book, 2_000, 0)
 		}
 		_, err := book.Adjust(t.Context(), "cli", acme, -1_500, "spent", "spent", "")

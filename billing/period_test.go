@@ -3,9 +3,9 @@ package billing
 import (
 	"testing"
 	"time"
+	_ "time/tzdata"
 
 	"github.com/stretchr/testify/require"
-	_ "time/tzdata"
 )
 
 // zoneOf is a time zone by its name.

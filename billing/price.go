@@ -170,7 +170,7 @@ type CostLine struct {
 }
 
 // lines returns the kinds of tokens of a bounded usage with their prices.
-func (r *Rates) lines(u Usage) [5]CostLine {
+func (r Rates) lines(u Usage) [5]CostLine {
 	return [...]CostLine{
 		{Kind: "input", Tokens: u.PromptTokens - u.CachedPromptTokens - u.CacheWriteTokens - u.LongCacheWriteTokens, PriceMicros: r.Input},
 		{Kind: "cachedInput", Tokens: u.CachedPromptTokens, PriceMicros: r.CachedInput},

@@ -279,8 +279,9 @@ func TestLines(t *testing.T) {
 		var sum, tokens int64
 		for _, line := range lines {
 			require.Positive(t, line.Tokens)
-			exact := float64(line.Tokens) * float64(line.PriceMicros) / tokensPerPrice
-			require.Less(t, math.Abs(float64(line.Micros)-exact), 1., "%+v", line)
+			off := new(big.Int).Mul(big.NewInt(line.Tokens), big.NewInt(line.PriceMicros))
+			off.Sub(off, new(big.Int).Mul(big.NewInt(line.Micros), big.NewInt(tokensPerPrice)))
+			require.Negative(t, off.CmpAbs(big.NewInt(tokensPerPrice)), "%+v", line)
 			sum, tokens = sum+line.Micros, tokens+line.Tokens
 		}
 		require.Equal(t, []int64{cost, usage.PromptTokens + usage.CompletionTokens}, []int64{sum, tokens})

@@ -60,7 +60,7 @@ type ChargeSum struct {
 	Micros           int64  `json:"micros"`
 }
 
-func (c *ChargeSum) compare(other *ChargeSum) int {
+func (c ChargeSum) compare(other ChargeSum) int {
 	return cmp.Or(cmp.Compare(c.Model, other.Model), cmp.Compare(c.KeyID, other.KeyID), cmp.Compare(c.AgentID, other.AgentID))
 }
 
@@ -202,7 +202,7 @@ func sumCharges(ctx context.Context, read rowReader, id WalletID, from, through 
 		from = last + 1
 		return from <= through, nil
 	})
-	return slices.SortedFunc(maps.Values(sums), func(a, b ChargeSum) int { return a.compare(&b) }), err
+	return slices.SortedFunc(maps.Values(sums), ChargeSum.compare), err
 }
 
 // readCharges reads the charges in the range of a statement. They must be the difference of its balances.
@@ -309,7 +309,8 @@ func (b *Book) closeMonths(ctx context.Context, id WalletID) (progress *Statemen
 		return nil, err
 	}
 	for {
-		wallet, err := store.ReadRow(ctx, b.db, "read the months of a wallet", store.ScanFields[walletMonths](), selectEndOf, id.OrgID, string(id.Env))
+		wallet, err := store.ReadRow(
+			ctx, b.db, "read the months of a wallet", store.ScanFields[walletMonths](), selectEndOf, id.OrgID, string(id.Env))
 		if errors.Is(err, store.ErrNotFound) || err == nil && wallet.Seq == 0 {
 			return nil, nil //nolint:nilnil // there is no month
 		}
@@ -344,7 +345,8 @@ func (b *Book) closeMonth(ctx context.Context, id WalletID, wallet *walletMonths
 	}
 	s.LastSeq, s.ClosingMicros = max(last, s.FirstSeq-1), s.OpeningMicros
 	if s.LastSeq >= s.FirstSeq {
-		s.ClosingMicros, err = store.ReadRow(ctx, b.db, "read a balance", store.ScanValue[int64], selectBalanceOf, id.OrgID, string(id.Env), s.LastSeq)
+		s.ClosingMicros, err = store.ReadRow(
+			ctx, b.db, "read a balance", store.ScanValue[int64], selectBalanceOf, id.OrgID, string(id.Env), s.LastSeq)
 	}
 	if err = cmp.Or(err, s.addUp(ctx, read, id), s.readCharges(ctx, read, id)); err != nil {
 		return err

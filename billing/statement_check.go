@@ -117,7 +117,8 @@ func searchClosedMonths(ctx context.Context, s *search) error {
 		case hash != m.Hash || err != nil:
 			s.add(m.subject(), "it doesn't fit its hash")
 		case again != m.Statement:
-			s.add(m.subject(), fmt.Sprintf("it has %d credited, %d refunded, %d adjusted and %d charged in %d calls; its numbers have %d, %d, %d and %d in %d",
+			s.add(m.subject(), fmt.Sprintf(
+				"it has %d credited, %d refunded, %d adjusted and %d charged in %d calls; its numbers have %d, %d, %d and %d in %d",
 				m.CreditMicros, m.RefundMicros, m.AdjustMicros, m.ChargeMicros, m.Calls,
 				again.CreditMicros, again.RefundMicros, again.AdjustMicros, again.ChargeMicros, again.Calls))
 		case !maps.Equal(withoutAgents(found), withoutAgents(written)):

@@ -149,7 +149,9 @@ The command can be repeated safely: the same reference with the same amount is b
 		},
 		operation{
 			Operation: api.ListStatements, verb: "statements", flags: flags,
-			columns: []string{"month", "closed", "openingMicros", "creditsMicros", "chargesMicros", "refundsMicros", "correctionsMicros", "closingMicros", "calls"},
+			columns: []string{
+				"month", "closed", "openingMicros", "creditsMicros", "chargesMicros", "refundsMicros", "correctionsMicros", "closingMicros", "calls",
+			},
 			example: "  $ caddy svc wallet statements --org org_…",
 		},
 		operation{
@@ -178,9 +180,9 @@ func usageCommand(f *commandFlags) *cobra.Command {
 	return f.noun("usage", "Exports the usage of all organizations for billing systems", nil,
 		operation{
 			Operation: api.ListAllUsageEvents, verb: "export",
-			long: `Exports the charges of calls and their refunds as CloudEvents, or as CSV, to standard output. Each event has a sequence. Give that of
-the last event as --since, and the export continues after it: no event is left out, and none comes twice. An event's id is the id
-of its call, or of a refund's transaction, so that a billing system can drop what it has already.`,
+			long: `Exports the charges of calls and their refunds as CloudEvents, or as CSV, to standard output. Each event has a sequence. Give that
+of the last event as --since, and the export continues after it: no event is left out, and none comes twice. An event's id is the
+id of its call, or of a refund's transaction, so that a billing system can drop what it has already.`,
 			example: `  $ caddy svc usage export --since 41_1207 --format jsonl
   $ caddy svc usage export --format csv >usage.csv`,
 		},

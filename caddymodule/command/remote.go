@@ -116,7 +116,7 @@ func (r *remote) run(ctx context.Context, o api.Operation, orgID string, values 
 }
 
 func (r *remote) send(client *http.Client, request *http.Request) (any, error) {
-	response, err := client.Do(request)
+	response, err := client.Do(request) //nolint:bodyclose // a file closes it when it was written
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", r.url, errors.Unwrap(err)) // without the path, which has ids
 	}

@@ -114,11 +114,12 @@ func TestTestKeysChangeNothingLive(t *testing.T) {
 		}
 		path := pathOf(route, idOf[groupOf(route.Path)], idOf)
 		a := handlertest.Served(o.Serve, request(route.Method, path, "stranger's test", bodyFor(route)))
-		if route.Method != http.MethodGet && path != "/api-keys" || !slices.Contains(forTestKeys, route.Method+" "+route.Path) {
+		switch {
+		case route.Method != http.MethodGet && path != "/api-keys" || !slices.Contains(forTestKeys, route.Method+" "+route.Path):
 			require.Equal(t, http.StatusForbidden, a.Code, "%s %s: %s", route.Method, path, a.Body)
-		} else if strings.HasSuffix(route.Path, "/{month}") { // the wallet has no entries
+		case strings.HasSuffix(route.Path, "/{month}"): // the wallet has no entries
 			require.Equal(t, http.StatusNotFound, a.Code, "%s %s: %s", route.Method, path, a.Body)
-		} else {
+		default:
 			require.Less(t, a.Code, http.StatusBadRequest, "%s %s: %s", route.Method, path, a.Body)
 		}
 		asked++

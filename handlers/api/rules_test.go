@@ -43,7 +43,7 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 			"cnv_theirs", "org_2", channel["id"])
 		tx.Queue(1, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
 			cached_tokens, usage_source, ended_at, duration_ms, reserved_micros, charged_micros, shortfall_micros)
-			VALUES ('call_theirs', '', 'org_2', 'test', '', 'echo/a', '', FALSE, FALSE, 'completed', 0, 0, 0, 'none', 1, 0, 0, 0, 0)`)
+			VALUES ('call_theirs', '', 'org_2', 'test', '', 'echo/a', '', FALSE,FALSE, 'completed', 0, 0, 0, 'none', 1, 0, 0, 0, 0)`)
 		return nil
 	}))
 	return o, map[string]string{

@@ -178,7 +178,8 @@ func (s *statement) writeCSV(d *Deps, w http.ResponseWriter, r *http.Request) {
 		for i := range page {
 			t := showTransaction(&page[i])
 			file.row([]string{
-				t.Kind, t.At, t.ID, csvText(t.Reference), csvText(t.Reason), csvText(t.CallID), "", "", "", "", "", "", t.AmountMicros, t.BalanceMicros,
+				t.Kind, t.At, t.ID, csvText(t.Reference), csvText(t.Reason), csvText(t.CallID),
+				"", "", "", "", "", "", t.AmountMicros, t.BalanceMicros,
 			})
 		}
 		if len(page) < billing.MaxHistoryRows {

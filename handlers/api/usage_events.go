@@ -21,7 +21,8 @@ import (
 
 // The exports of usage for billing systems: of one wallet, and of all.
 var (
-	ListUsageEvents = operationOf(operated("usage:read", eventFile(testKeys(members("listUsageEvents", "GET /wallet/usage-events", identity.WalletRead,
+	ListUsageEvents = operationOf(operated("usage:read", eventFile(testKeys(members(
+		"listUsageEvents", "GET /wallet/usage-events", identity.WalletRead,
 		"Export the charges of calls and their refunds as CloudEvents, oldest first")))), (*Deps).listUsageEvents)
 	ListAllUsageEvents = operationOf(eventFile(service("listAllUsageEvents", "GET /usage-events", "usage:read",
 		"Export the charges of the calls of all organizations and their refunds as CloudEvents")), (*Deps).listAllUsageEvents)
@@ -42,7 +43,7 @@ func eventFile(o endpoint.Operation) endpoint.Operation {
 type UsageEventsQuery struct {
 	Since  string `query:"since"  maxLength:"50" doc:"The sequence of the last event that was read. Absent: from the first one on"`
 	Limit  int64  `query:"limit"  minimum:"1" doc:"How many events at most. Absent: all that there are"`
-	Format string `query:"format" enum:"cloudevents,jsonl,csv" doc:"cloudevents, the usual: a batch, which is one JSON array. jsonl: an event on each line"`
+	Format string `query:"format" enum:"cloudevents,jsonl,csv" doc:"cloudevents, the usual: one JSON array. jsonl: an event on each line"`
 }
 
 type walletEventsQuery struct {
@@ -134,6 +135,15 @@ func newEventWriter(w http.ResponseWriter, format string) *eventWriter {
 	return e
 }
 
+func (d *Deps) writeUsageEvents(to *eventWriter, events []billing.UsageEvent) bool {
+	for i := range events {
+		if shown := d.showUsageEvent(&events[i]); !to.write(&shown) {
+			return false
+		}
+	}
+	return true
+}
+
 // write adds an event. It reports whether the client is still there.
 func (w *eventWriter) write(e *usageEvent) bool {
 	separator := w.between
@@ -202,10 +212,8 @@ func (d *Deps) eventBody(
 	file := func(events []billing.UsageEvent) endpoint.File {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for to := newEventWriter(w, q.Format); ; {
-				for i := range events {
-					if shown := d.showUsageEvent(&events[i]); !to.write(&shown) {
-						return // the client is gone
-					}
+				if !d.writeUsageEvents(to, events) {
+					return // the client is gone
 				}
 				if left == 0 || len(events) < billing.MaxHistoryRows {
 					to.end()

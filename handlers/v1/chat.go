@@ -85,7 +85,8 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = h.Answer(w, r, &gateway.Request{
 		RequestID: handlers.RequestIDFrom(r.Context()), OrgID: principal.OrgID, KeyID: principal.KeyID, Env: principal.Env,
-		KeyModels: principal.KeyModels, KeyConcurrent: principal.KeyConcurrent, AllModels: !principal.HasOrgModels, BudgetVersion: principal.BudgetVersion,
+		KeyModels: principal.KeyModels, KeyConcurrent: principal.KeyConcurrent,
+		AllModels: !principal.HasOrgModels, BudgetVersion: principal.BudgetVersion,
 		Model: chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
 		MaxTokens: chat.MaxTokens, Stop: chat.Stop, Stream: chat.Stream,
 		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"), IdempotencyKey: key, Sent: release,

@@ -84,7 +84,8 @@ func pages(types []channelType) []page {
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
 			{Path: root, Template: "overview", Title: "Overview", Show: showOverview},
-			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(), organizationPage(), accountPage(),
+			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(),
+			organizationPage(), accountPage(),
 		},
 		memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
 	)

@@ -39,7 +39,7 @@ func TestStatementPages(t *testing.T) {
 	var sum int64
 	for _, micros := range []string{"10000000", "500000", "-1300000", "100000", "-7"} {
 		require.Contains(t, page, `data-micros="`+micros+`"`)
-		sum = sum + mustMicros(t, micros)
+		sum += mustMicros(t, micros)
 	}
 	require.Equal(t, int64(9299993), sum)
 	for _, part := range []string{`data-micros="9299993"`, "<td>key_1</td>", "<td>agt_gone</td>", "pay-1", "abc", "The file has all of them"} {

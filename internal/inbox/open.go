@@ -366,7 +366,8 @@ func (r *reading) arguments(lease Lease) []any {
 
 // scan scans their row.
 func (r *reading) scan(q *Queue, row store.Row) (err error) {
-	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels, &r.work.BudgetVersion, &r.asking,
+	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels,
+		&r.work.BudgetVersion, &r.asking,
 		&r.unsent, &r.earlier, &r.work.RecentReplies)
 	return err
 }

@@ -158,7 +158,7 @@ func TestWindowsOfABoundedKey(t *testing.T) {
 			require.False(t, d.Allowed, "the organization's window is used up by its other key")
 			require.EqualValues(t, 4, admitted[1].Load())
 			require.EqualValues(t, 5, admitted[0].Load())
-			require.EqualValues(t, []int64{5, 4}, []int64{first.counted(t, "key_0"+org), first.counted(t, org)})
+			require.Equal(t, []int64{5, 4}, []int64{first.counted(t, "key_0"+org), first.counted(t, org)})
 		}
 	})
 }

@@ -32,7 +32,9 @@ const (
 
 // EventTypes returns the types that an endpoint may ask for.
 func EventTypes() []EventType {
-	return []EventType{EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventWalletCredited, EventBudget}
+	return []EventType{
+		EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventWalletCredited, EventBudget,
+	}
 }
 
 // Event is a message to an organization's own systems. It has only ids, codes, times and amounts: no text of a message, no name and no

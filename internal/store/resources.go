@@ -197,6 +197,7 @@ type (
 	RouteKey = driver.RouteKey
 	// KeyRecord is [driver.KeyRecord].
 	KeyRecord = driver.KeyRecord
+	// KeyModels is [driver.KeyModels].
 	KeyModels = driver.KeyModels
 	// Windows is [driver.Windows].
 	Windows = driver.Windows

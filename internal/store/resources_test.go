@@ -130,7 +130,7 @@ func TestAPIKeys(t *testing.T) {
 			}
 			for _, record := range records {
 				require.Equal(t, models, record.Models.List())
-				require.EqualValues(t, []int64{3, 4}, []int64{record.RequestsPerMinute, record.MaxConcurrent})
+				require.Equal(t, []int64{3, 4}, []int64{record.RequestsPerMinute, record.MaxConcurrent})
 				require.Equal(t, models == nil || len(models) == 2, record.Models.Allow("c/d"))
 				require.Equal(t, models == nil, record.Models.Allow("c"))
 			}

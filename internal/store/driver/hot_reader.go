@@ -98,7 +98,8 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	columns := append([]any{
 		&hash, &record.KeyID, &record.OrgID, &record.Env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
-		&record.Models.NullString, &record.RequestsPerMinute, &record.MaxConcurrent, &record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
+		&record.Models.NullString, &record.RequestsPerMinute, &record.MaxConcurrent,
+		&record.Plan, &record.SuspendedAt, &record.BudgetVersion, &record.HasOrgModels,
 	}, more...)
 	if err := row.Scan(columns...); err != nil {
 		return err

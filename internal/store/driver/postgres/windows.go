@@ -140,7 +140,8 @@ asked AS (SELECT name AS org_id, start, sum(asks)::bigint AS asks, max(per_minut
 	FROM found WHERE per_minute > 0 GROUP BY name, start),
 ` + countAsked + `
 SELECT f.hash, f.id, f.org_id, f.env, f.scopes, f.expires_at, f.revoked_at, f.models, f.requests_per_minute,
-	f.max_concurrent, f.plan, f.suspended_at, f.budget_version, f.has_models, f.ms, t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
+	f.max_concurrent, f.plan, f.suspended_at, f.budget_version, f.has_models, f.ms,
+	t.start, COALESCE(t.count_before, 0), t.start IS NULL OR ` + decided + `
 FROM found f LEFT JOIN taken t ON t.org_id = f.name AND f.per_minute > 0`
 	// giveBack has names, windows, and the number of permits of each to give back. It has the phases of countAsked.
 	giveBack = `WITH held AS (SELECT b.org_id, b.start, greatest(0, r.count - b.permits) AS count
