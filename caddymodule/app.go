@@ -166,6 +166,18 @@ func init() { caddy.RegisterModule(new(App)) }
 //	        ack      empty
 //	        <options of the module svc.platforms.<name>>
 //	    }
+//	    payments <name> {
+//	        <options of the module svc.payments.<name>>
+//	    }
+//	    payment_rate <currency> {
+//	        micros <n>
+//	        max    <n>
+//	    }
+//	    transfer {
+//	        bank    <number>
+//	        account <number>
+//	        holder  <text>
+//	    }
 //	    worker {
 //	        concurrency <n>
 //	        listen      <address>
@@ -196,7 +208,7 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	}
 //
-// plan, provider, model, endpoint, catalog_model, platform and the parts of prices may be repeated with other names. The first plan is the
+// plan, provider, model, endpoint, catalog_model, platform, payments, payment_rate and the parts of prices may be repeated with other names. The first plan is the
 // default one, and the parts of prices rise; no other order counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
@@ -242,6 +254,15 @@ type App struct {
 
 	// The messaging platforms and marketplaces, by the names of their modules.
 	Platforms Platforms `json:"platforms,omitempty" caddy:"namespace=svc.platforms"`
+
+	// The providers of payments, by the names of their modules.
+	Payments PaymentProviders `json:"payments,omitempty" caddy:"namespace=svc.payments"`
+
+	// What payments are worth, by their currency. Payments in other currencies wait for a person. Required with `payments` or `transfer`.
+	PaymentRates []*PaymentRate `json:"payment_rates,omitempty"`
+
+	// The bank account in Vietnam to which organizations transfer money.
+	Transfer *Transfer `json:"transfer,omitempty"`
 
 	// The companion worker.
 	Worker *Worker `json:"worker,omitempty"`
@@ -344,7 +365,7 @@ func readConfig(configuration []byte, name string) (app *App, read serverConfig,
 
 // Rules are the options of the svc block.
 func (a *App) Rules() []caddyfile.Rule {
-	return []caddyfile.Rule{
+	return slices.Concat([]caddyfile.Rule{
 		caddyfile.Text("base_url", &a.BaseURL, "<scheme://host[:port]>", "scheme://host[:port]").
 			Also(func(fs *config.Faults, path string) { baseURLFaults(fs, path, a.BaseURL) }),
 		a.storeRule(),
@@ -367,6 +388,7 @@ func (a *App) Rules() []caddyfile.Rule {
 		factorRule("currency_rate", &a.CurrencyRate),
 		factorRule("markup", &a.Markup),
 		a.platformRule(),
+	}, a.paymentRules(), []caddyfile.Rule{
 		caddyfile.Block("worker", &a.Worker),
 		caddyfile.Block("timing", &a.Timing),
 		caddyfile.Block("limits", &a.Limits),
@@ -375,17 +397,18 @@ func (a *App) Rules() []caddyfile.Rule {
 		caddyfile.OneOf("customer_files", &a.CustomerFiles, "public", anyTarget),
 		caddyfile.List("operator_endpoint", &a.OperatorEndpoints, (*OperatorEndpoint).faults).As("<url>"),
 		caddyfile.Block("memory", &a.Memory),
-	}
+	})
 }
 
 // faults checks a configuration, whether it was a Caddyfile or JSON. It returns everything that is wrong and can be seen
 // without reading a secret, in the order of the options.
 func (a *App) faults() *config.Faults {
 	fs := new(config.Faults)
-	// The Caddy modules of this build that were made to be platforms or protocols and can't be used.
+	// The Caddy modules of this build that were made to be platforms, protocols or providers of payments, and can't be used.
 	_, _, faulty := messagingPlatforms.find()
 	_, _, others := protocols.find()
-	for _, fault := range append(faulty, others...) {
+	_, _, payers := paymentProviders.find()
+	for _, fault := range slices.Concat(faulty, others, payers) {
 		fs.Addf(string(fault.id), "%v", fault.err)
 	}
 	caddyfile.Faults(a.Rules(), fs, appName)

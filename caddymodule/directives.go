@@ -29,6 +29,7 @@ func init() {
 	caddy.RegisterModule(new(Dashboard))
 	caddy.RegisterModule(new(Widget))
 	caddy.RegisterModule(new(Webhook))
+	caddy.RegisterModule(new(Payments))
 	caddy.RegisterModule(new(Error))
 
 	directive[Auth](httpcaddyfile.Before, "basic_auth")
@@ -43,6 +44,7 @@ func init() {
 	directive[Dashboard](httpcaddyfile.Before, "reverse_proxy")
 	directive[Widget](httpcaddyfile.Before, "reverse_proxy")
 	directive[Webhook](httpcaddyfile.Before, "reverse_proxy")
+	directive[Payments](httpcaddyfile.Before, "reverse_proxy")
 	directive[Error](httpcaddyfile.After, "acme_server")
 }
 

@@ -164,7 +164,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Caddyfile.example")
 	require.NoError(t, err)
-	commented := regexp.MustCompile(`(?ms)^(\t+)# (memory|(redis|provider|model|catalog_model|platform|handle) \S+) \{\n.*?^\t+# \}\n`)
+	commented := regexp.MustCompile(`(?ms)^(\t+)# (memory|transfer|(redis|provider|model|catalog_model|platform|payments|payment_rate|handle) \S+) \{\n.*?^\t+# \}\n`)
 	whole := commented.ReplaceAllStringFunc(string(text), func(block string) string {
 		return regexp.MustCompile(`(?m)^(\t+)# `).ReplaceAllString(block, "$1")
 	})
@@ -174,6 +174,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	for _, platform := range messagingPlatforms.names() {
 		require.Contains(t, adapted, `"platform": "`+platform+`"`, "the webhook")
 	}
+	require.Contains(t, adapted, `"handler": "svc_payments"`)
 	var config struct {
 		Apps struct {
 			SVC json.RawMessage `json:"svc"`
@@ -197,6 +198,8 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 		Memory{},
 		Timing{},
 		Worker{},
+		PaymentRate{},
+		Transfer{},
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(options)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/events"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/topup"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
@@ -181,6 +182,8 @@ type settings struct {
 	operatorEndpoints map[string]events.OperatorEndpoint
 	// platforms are the options of the platforms that are configured, by name, with references resolved.
 	platforms map[string]map[string]string
+	// payments are the configured providers of payments.
+	payments map[string]topup.Provider
 }
 
 // Provision checks the configuration, reads its secrets and builds the providers' transports. Its error has all faults of
@@ -230,6 +233,7 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	}
 	read.operatorEndpoints = readOperatorEndpoints(a.OperatorEndpoints, repl, &fs)
 	read.platforms = a.Platforms.read(repl, &fs)
+	read.payments = a.Payments.read(repl, &fs)
 	return read, fs.Err()
 }
 

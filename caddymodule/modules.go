@@ -14,6 +14,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/option"
+	"github.com/caddy-svc/caddy-svc/payments"
+	"github.com/caddy-svc/caddy-svc/payments/payos"
+	"github.com/caddy-svc/caddy-svc/payments/sepay"
+	"github.com/caddy-svc/caddy-svc/payments/stripe"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 	"github.com/caddy-svc/caddy-svc/platforms/localchat"
@@ -49,6 +53,14 @@ var (
 		d := driver.Describe()
 		if d == nil {
 			return "", errors.New("the protocol has no description")
+		}
+		return d.Name, d.Check()
+	}}
+	// paymentProviders are the modules of providers of payments. The last part of a module's id is the provider's name.
+	paymentProviders = drivers[payments.Driver]{"svc.payments", builtin.Payments(), func(driver payments.Driver) (string, error) {
+		d := driver.Describe()
+		if d == nil {
+			return "", errors.New("the provider of payments has no description")
 		}
 		return d.Name, d.Check()
 	}}
@@ -133,6 +145,9 @@ func init() {
 	caddy.RegisterModule(new(AnthropicProtocol))
 	caddy.RegisterModule(new(GeminiProtocol))
 	caddy.RegisterModule(new(EchoProtocol))
+	caddy.RegisterModule(new(SePayPayments))
+	caddy.RegisterModule(new(PayOSPayments))
+	caddy.RegisterModule(new(StripePayments))
 }
 
 // BotPlatform connects bots of a bot platform, by default Telegram's Bot API. Every bot is a channel with a webhook address and a
@@ -305,6 +320,54 @@ type EchoProtocol struct{ echo.Driver }
 // CaddyModule returns the Caddy module information.
 func (EchoProtocol) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.providers.echo", New: func() caddy.Module { return new(EchoProtocol) }}
+}
+
+// SePayPayments credits transfers to a bank account in Vietnam that SePay watches. Deliveries are proved by secret or, without it, by api_key. With
+// api_token the transfers of the last days are also listed once a day.
+//
+// Syntax, in the svc block:
+//
+//	payments sepay {
+//	    secret    <{env.NAME} or {file.PATH}>
+//	    api_key   <{env.NAME} or {file.PATH}>
+//	    api_token <{env.NAME} or {file.PATH}>
+//	    api_base  <url>
+//	}
+type SePayPayments struct{ sepay.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (SePayPayments) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.payments.sepay", New: func() caddy.Module { return new(SePayPayments) }}
+}
+
+// PayOSPayments credits transfers to a bank account in Vietnam that payOS watches.
+//
+// Syntax, in the svc block:
+//
+//	payments payos {
+//	    checksum_key <{env.NAME} or {file.PATH}>
+//	}
+type PayOSPayments struct{ payos.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (PayOSPayments) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.payments.payos", New: func() caddy.Module { return new(PayOSPayments) }}
+}
+
+// StripePayments credits payments at pages of Stripe Checkout, and reverses refunded and disputed ones.
+//
+// Syntax, in the svc block:
+//
+//	payments stripe {
+//	    signing_secret <{env.NAME} or {file.PATH}>
+//	    api_key        <{env.NAME} or {file.PATH}>
+//	    api_base       <url>
+//	}
+type StripePayments struct{ stripe.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (StripePayments) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.payments.stripe", New: func() caddy.Module { return new(StripePayments) }}
 }
 
 // The options that drivers declare are read, checked and resolved here, so that the faults and secrets of a guest follow the

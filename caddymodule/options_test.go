@@ -63,6 +63,13 @@ func TestSyntaxIsThatOfTheOptions(t *testing.T) {
 		rules := new(PlatformBlock).rules(messagingPlatforms.named(name).Describe())
 		require.Contains(t, docOf(t, "modules.go", module), "\tplatform "+name+" {\n"+syntaxOf(rules, "\t    ")+"\t}\n")
 	}
+	for name, module := range map[string]string{"sepay": "SePayPayments", "payos": "PayOSPayments", "stripe": "StripePayments"} {
+		var rules []caddyfile.Rule
+		for _, o := range paymentProviders.named(name).Describe().Options {
+			rules = append(rules, optionRule(&o, nil))
+		}
+		require.Contains(t, docOf(t, "modules.go", module), "\tpayments "+name+" {\n"+syntaxOf(rules, "\t    ")+"\t}\n")
+	}
 }
 
 // TestOptionsAreFields guarantees that an option has the same word in a Caddyfile and in JSON. Lists have the plural there.
@@ -70,7 +77,7 @@ func TestOptionsAreFields(t *testing.T) {
 	t.Parallel()
 	for _, block := range []interface{ Rules() []caddyfile.Rule }{
 		new(App), new(Plan), new(Provider), new(Model), new(Endpoint), new(EndpointCost), new(PriceTier), new(PriceHours), new(PriceRow), new(Worker), new(Timing),
-		new(Limits), new(Memory), new(OperatorEndpoint),
+		new(Limits), new(Memory), new(OperatorEndpoint), new(PaymentRate), new(Transfer),
 	} {
 		var members []string
 		of := reflect.TypeOf(block).Elem()

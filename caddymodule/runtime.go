@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/handlers/widget"
 	"github.com/caddy-svc/caddy-svc/internal/console"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
@@ -43,6 +44,7 @@ type runtime struct {
 	widget             func() *widget.Widget
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
+	payments *webhook.Payments
 }
 
 // newRuntime builds the parts; it does no I/O.
@@ -65,6 +67,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.ring, shared.processors), a.BaseURL)
 	queue := inbox.New(shared.db, shared.ring)
 	queue.Log = a.log
+	topUps := a.newTopUps(shared)
 	set, err := a.newPlatforms()
 	if err != nil {
 		return nil, err
@@ -103,6 +106,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		operator:     operator,
 		operatorDocs: sync.OnceValues(func() (*openapi.Docs, error) { return a.newDocs(operator(), set.Catalog, true) }),
 		webhooks:     a.webhooks(set, shared, queue),
+		payments:     &webhook.Payments{Payments: topUps, Bodies: shared.bodies, Log: a.log},
 	}
 	rt.console = sync.OnceValue(func() *console.Console {
 		operators := identity.NewOperators(shared.db, shared.ring, shared.processors)

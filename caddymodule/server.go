@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
@@ -50,7 +51,7 @@ func init() {
 //
 // All options may be left out, and so may the block. A group is models or chat, under /v1, or the first part of the paths of
 // an endpoint group, such as wallet or api-keys; a group after except is not served. Without webhooks there is a webhook for
-// every platform that is configured or needs no configuration.
+// every platform that is configured or needs no configuration. The handle of /payments/* is there with `payments` in the svc block.
 //
 // The directive is short for a handle block for each path below, in the order in which Caddy matches them, and for the error
 // route of the site:
@@ -84,6 +85,9 @@ func init() {
 //	}
 //	handle /webhooks/<platform>[/*] {
 //	    svc_webhook <platform>
+//	}
+//	handle /payments/* {
+//	    svc_payments
 //	}
 //	@browser {
 //	    path /
@@ -120,7 +124,7 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	if fault := site.sharedWithWorker(h, app); fault != "" {
 		return nil, errors.New(fault)
 	}
-	s := server{platforms: app.platformsWithWebhooks()}
+	s := server{platforms: app.platformsWithWebhooks(), payments: len(app.Payments) > 0}
 	r.Block(serverDirective, block, []caddyfile.Rule{
 		{Word: "except", Read: readNames(&s.except, "groups", func(name string) string {
 			groups := append([]string{groupModels, groupChat}, apiGroups...)
@@ -189,7 +193,7 @@ type server struct {
 	except    []string
 	platforms []string
 
-	docsOff, dashboardOff, widgetOff bool
+	docsOff, dashboardOff, widgetOff, payments bool
 }
 
 // routes returns the routes of the site and its error route.
@@ -237,6 +241,9 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 			webhooks += "*"
 		}
 		mount(caddyhttp.MatchPath{webhooks}, &Webhook{Platform: name})
+	}
+	if s.payments {
+		mount(caddyhttp.MatchPath{webhook.PaymentsPath + "*"}, new(Payments))
 	}
 	if !s.dashboardOff {
 		mount(caddyhttp.MatchPath{"/"}, &caddyhttp.StaticResponse{

@@ -58,7 +58,7 @@ func (a *App) secrets() []namedSecret {
 	for _, endpoint := range a.OperatorEndpoints {
 		all = append(all, namedSecret{path: endpoint.path() + ".secret", reference: endpoint.Secret})
 	}
-	return append(all, a.Platforms.secrets()...)
+	return slices.Concat(all, a.Platforms.secrets(), a.Payments.secrets())
 }
 
 // secretWarnings returns a warning for each secret that is easy to find out: it is short, or is in a file that every account

@@ -2,6 +2,10 @@
 package builtin
 
 import (
+	"github.com/caddy-svc/caddy-svc/payments"
+	"github.com/caddy-svc/caddy-svc/payments/payos"
+	"github.com/caddy-svc/caddy-svc/payments/sepay"
+	"github.com/caddy-svc/caddy-svc/payments/stripe"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 	"github.com/caddy-svc/caddy-svc/platforms/localchat"
@@ -23,4 +27,9 @@ func Platforms() []platforms.Driver {
 // Providers are the built-in vendors' protocols, in the order of messages.
 func Providers() []providers.Driver {
 	return []providers.Driver{openai.Driver{}, anthropic.Driver{}, gemini.Driver{}, echo.Driver{}}
+}
+
+// Payments are the built-in providers of payments, in the order of messages.
+func Payments() []payments.Driver {
+	return []payments.Driver{sepay.Driver{}, payos.Driver{}, stripe.Driver{}}
 }

@@ -1,10 +1,10 @@
 // Package topup is how organizations can pay in this process, as its configuration says: the providers of payments, the credits of each currency, and
-// the account for transfers. It proves and reads what a provider delivers and hands each payment to package billing, which alone credits a wallet.
+// the account for transfers. It proves and reads a provider's deliveries and passes each payment to package billing, which alone credits a wallet.
 //
 // # Making a top-up
 //
-// A top-up is a code of [payments.NewCode], stored with its organization, its amount and its currency. [Payments.Credits] says what the amount is
-// worth. With the code a person pays in one of these ways:
+// A top-up is a code of [payments.NewCode], stored with its organization, its amount and its currency. [Payments.Credits] returns the credits of
+// the amount. With the code a person pays in one of these ways:
 //
 //   - By transfer, if Transfer isn't nil: [Payments.TransferText] is the content of the VietQR code, which [vietqr.SVG] draws. Bank, account,
 //     holder, amount and code are also shown for typing.
@@ -22,7 +22,9 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/payments"
@@ -50,6 +52,23 @@ type Provider struct {
 
 	Description *payments.Description
 }
+
+// NewProvider returns the provider of a driver for its options, with references resolved. A driver that panics is an error.
+func NewProvider(driver payments.Driver, options map[string]string) (made Provider, err error) {
+	// A redirect would carry the operator's key to another address.
+	client := &http.Client{Timeout: requestTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	made.Description = driver.Describe()
+	err = guard(func() (err error) {
+		if made.Provider, err = driver.New(&payments.Config{Options: options, Client: client, Now: time.Now}); made.Provider == nil && err == nil {
+			err = errors.New("the module made no provider")
+		}
+		return err
+	})
+	return made, err
+}
+
+// requestTime bounds a request to a provider.
+const requestTime = 20 * time.Second
 
 // Rate is the worth of a currency.
 type Rate struct {
@@ -110,7 +129,11 @@ func (p *Payments) Checkout(name string) payments.Checkout {
 // Receive proves and reads a delivery of the provider, which must be configured, and books its payments. The error is [payments.ErrProof],
 // [ErrUnread], or a wrapped error of the store. After an error the delivery can be repeated: a payment that was booked is booked once.
 func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.Delivery) error {
-	made, err := p.Providers[name].Read(delivery)
+	var made []payments.Payment
+	err := guard(func() (err error) {
+		made, err = p.Providers[name].Read(delivery)
+		return err
+	})
 	if errors.Is(err, payments.ErrProof) {
 		return err
 	}
@@ -123,6 +146,16 @@ func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.
 		}
 	}
 	return nil
+}
+
+// guard turns a panic of an adapter into an error without the adapter's values.
+func guard(call func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the module panicked: %T", cause)
+		}
+	}()
+	return call()
 }
 
 // book books a payment of a provider.
