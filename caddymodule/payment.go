@@ -130,7 +130,9 @@ func (a *App) paymentFaults(fs *config.Faults) {
 			optionFaults(fs, path+"."+o.Name, o, values[o.Name])
 		}
 		unknownFaults(fs, path, values, optionNames(d.Options))
-		proves := func(o option.Option) bool { return slices.Contains(d.Secrets, o.Name) && (o.Required || values[o.Name] != "") }
+		proves := func(o option.Option) bool {
+			return slices.Contains(d.Secrets, o.Name) && (o.Required || values[o.Name] != "")
+		}
 		if !slices.ContainsFunc(d.Options, proves) {
 			fs.Addf(path, "nothing proves deliveries; give %s", strings.Join(d.Secrets, " or "))
 		}

@@ -227,7 +227,7 @@ func (a *App) startWatch(rt *runtime) (stop func() error) {
 	for id := range a.settings.operatorEndpoints {
 		watch.Endpoints = append(watch.Endpoints, id)
 	}
-	tasks := []*repeat.Task{repeat.Start(conditions.Interval, watch.Round)}
+	tasks := []*repeat.Task{repeat.Start(conditions.Interval, watch.Round), rt.payments.Payments.StartComparing(rt.shared.db, node)}
 	if len(watch.Endpoints) > 0 {
 		tasks = append(tasks, repeat.Start(time.Hour, events.New(events.Config{
 			DB: rt.shared.db, Policy: operatorPolicy, Operator: a.settings.operatorEndpoints, Lease: time.Duration(a.Timing.Lease), Logger: a.log,

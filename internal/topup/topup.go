@@ -110,9 +110,11 @@ func (p *Payments) TransferText(amount int64, code string) (string, error) {
 	return transfer.Text(), nil
 }
 
+func (p *Payments) names() []string { return slices.Sorted(maps.Keys(p.Providers)) }
+
 // Checkouts returns the names of the providers with a page on which a person pays, in order.
 func (p *Payments) Checkouts() (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
+	for _, name := range p.names() {
 		if p.Checkout(name) != nil {
 			names = append(names, name)
 		}
@@ -141,9 +143,16 @@ func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.
 		return fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	for i := range made {
-		if err := p.book(ctx, name, &made[i]); err != nil {
+		booked, err := p.book(ctx, name, &made[i])
+		if err != nil {
 			return err
 		}
+		level := slog.LevelInfo
+		if booked.State == billing.PaymentUnmatched || booked.State == billing.PaymentHeld {
+			level = slog.LevelWarn
+		}
+		p.Log.Log(ctx, level, "a payment was delivered", "provider", name, "payment", made[i].ID, "kind", made[i].Kind,
+			"state", booked.State, "reason", booked.Reason)
 	}
 	return nil
 }
@@ -158,25 +167,13 @@ func guard(call func() error) (err error) {
 	return call()
 }
 
-// book books a payment of a provider.
-func (p *Payments) book(ctx context.Context, name string, made *payments.Payment) error {
+// book books a payment of a provider. A test of a refund or a dispute is left out, because the test payment was ignored.
+func (p *Payments) book(ctx context.Context, name string, made *payments.Payment) (billing.Payment, error) {
 	receipt, err := p.receipt(name, made)
-	if err != nil {
-		return err
+	if err != nil || made.Test && receipt.Kind != billing.PaymentPaid {
+		return billing.Payment{State: billing.PaymentIgnored, Reason: billing.ReasonTest}, err
 	}
-	if made.Test && receipt.Kind != billing.PaymentPaid {
-		return nil // the test payment was ignored
-	}
-	booked, err := p.Book.Receive(ctx, receipt)
-	if err != nil {
-		return err
-	}
-	level := slog.LevelInfo
-	if booked.State == billing.PaymentUnmatched || booked.State == billing.PaymentHeld {
-		level = slog.LevelWarn
-	}
-	p.Log.Log(ctx, level, "a payment was delivered", "provider", name, "payment", made.ID, "kind", made.Kind, "state", booked.State, "reason", booked.Reason)
-	return nil
+	return p.Book.Receive(ctx, receipt)
 }
 
 // receipt returns what billing books of a payment.

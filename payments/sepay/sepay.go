@@ -131,16 +131,13 @@ func (p *provider) List(ctx context.Context, since time.Time, found func(payment
 	if p.Options["api_token"] == "" {
 		return nil
 	}
-	next := int64(0)
+	query := url.Values{"transaction_date_min": {since.In(vietnam).Format(time.DateTime)}, "limit": {strconv.Itoa(listPage)}}
 	for range mostPages {
-		page, err := p.page(ctx, since, next)
+		page, err := p.page(ctx, query)
 		if err != nil {
 			return err
 		}
 		for _, listed := range page {
-			if id, err := listed.ID.Int64(); err == nil {
-				next = max(next, id+1)
-			}
 			if amount, err := payments.ReadAmount(listed.AmountIn, 0); err == nil && amount == 0 {
 				continue // a transfer out
 			}
@@ -150,6 +147,14 @@ func (p *provider) List(ctx context.Context, since time.Time, found func(payment
 		}
 		if len(page) < listPage {
 			return nil
+		}
+		// The pages may begin with the newest transfer or with the oldest one.
+		last := &page[len(page)-1]
+		first, _ := page[0].ID.Int64()
+		if id, err := last.ID.Int64(); err == nil && id > first {
+			query.Set("since_id", strconv.FormatInt(id+1, 10))
+		} else {
+			query.Set("transaction_date_max", last.At)
 		}
 	}
 	return fmt.Errorf("sepay: there are more than %d transfers since %s", listPage*mostPages, since.Format(time.DateOnly))
@@ -172,11 +177,7 @@ func (l listedTransfer) transfer() transfer {
 	}
 }
 
-func (p *provider) page(ctx context.Context, since time.Time, next int64) ([]listedTransfer, error) {
-	query := url.Values{"transaction_date_min": {since.In(vietnam).Format(time.DateTime)}, "limit": {strconv.Itoa(listPage)}}
-	if next > 0 {
-		query.Set("since_id", strconv.FormatInt(next, 10))
-	}
+func (p *provider) page(ctx context.Context, query url.Values) ([]listedTransfer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.api+"/transactions/list?"+query.Encode(), nil)
 	if err != nil {
 		return nil, errors.New("sepay: the address of the interface is no address")

@@ -4,9 +4,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,39 @@ func TestContract(t *testing.T) {
 			t.Parallel()
 			paymentstest.Run(t, suite(options))
 		})
+	}
+}
+
+// No transfer is left out of a list of several pages, whether they begin with the newest transfer or with the oldest one.
+func TestPagesOfTheList(t *testing.T) {
+	t.Parallel()
+	const all = 2_500
+	for _, newestFirst := range []bool{true, false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			query := r.URL.Query()
+			since, _ := strconv.Atoi(query.Get("since_id"))
+			var page []string
+			for i := range all {
+				id := i + 1
+				if newestFirst {
+					id = all - i
+				}
+				at := time.Unix(int64(id), 0).UTC().Format(time.DateTime)
+				if until := query.Get("transaction_date_max"); id >= since && (until == "" || at <= until) && len(page) < 1_000 {
+					page = append(page, fmt.Sprintf(`{"id":"%d","transaction_date":%q,"amount_in":"5.00"}`, id, at))
+				}
+			}
+			_, _ = fmt.Fprintf(w, `{"transactions":[%s]}`, strings.Join(page, ","))
+		}))
+		provider, err := sepay.Driver{}.New(&payments.Config{Options: map[string]string{"api_token": "token", "api_base": server.URL}, Client: server.Client()})
+		require.NoError(t, err)
+		found := map[string]bool{}
+		require.NoError(t, provider.(payments.Lister).List(t.Context(), time.Unix(0, 0), func(p payments.Payment) bool {
+			found[p.ID] = true
+			return true
+		}))
+		require.Len(t, found, all, "newest first: %t", newestFirst)
+		server.Close()
 	}
 }
 

@@ -57,6 +57,8 @@ const (
 	apiVersion = "2025-03-31.basil"
 	maxAnswer  = 4 << 20
 	mostPages  = 100
+	// lateness is how long after its session a payment may arrive: banks confirm debits after up to 14 days.
+	lateness = 14 * 24 * time.Hour
 )
 
 type provider struct {
@@ -206,7 +208,7 @@ func (p *provider) Begin(ctx context.Context, order *payments.Order) (string, er
 
 // List implements [payments.Lister]: it lists the paid sessions.
 func (p *provider) List(ctx context.Context, since time.Time, found func(payments.Payment) bool) error {
-	query := url.Values{"created[gte]": {strconv.FormatInt(since.Unix(), 10)}, "status": {"complete"}, "limit": {"100"}}
+	query := url.Values{"created[gte]": {strconv.FormatInt(since.Add(-lateness).Unix(), 10)}, "status": {"complete"}, "limit": {"100"}}
 	for range mostPages {
 		var page struct {
 			Data []session `json:"data"`

@@ -122,5 +122,5 @@ func TestCheckout(t *testing.T) {
 	}))
 	require.Len(t, found, 1)
 	require.Equal(t, "pi_1", found[0].ID)
-	require.Equal(t, "1795000000", seen[2].URL.Query().Get("created[gte]"))
+	require.Equal(t, strconv.FormatInt(1_795_000_000-14*24*60*60, 10), seen[2].URL.Query().Get("created[gte]"))
 }
