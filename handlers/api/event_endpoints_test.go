@@ -27,7 +27,8 @@ func TestEventEndpoints(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": made["id"], "url": url, "state": "active", "disabledReason": nil, "failingSince": nil, "oldSecretUntil": nil,
 		"events": []any{
-			"conversation.handover", "conversation.attention", "conversation.waiting", "channel.needs_reauth", "channel.expiring", "wallet.low",
+			"conversation.handover", "conversation.attention", "conversation.waiting", "channel.needs_reauth", "channel.expiring",
+			"wallet.low", "wallet.credited",
 			"budget.threshold_reached",
 		},
 		"createdAt": made["createdAt"], "updatedAt": made["updatedAt"],
