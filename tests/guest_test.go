@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +23,7 @@ const (
 	parrotKey = "parrot-key-0123456789"
 	pagerKey  = "pager-signing-key-0123456789"
 	pagerName = "pager-token-0123456789"
+	tillKey   = "till-signing-key-0123456789"
 )
 
 // startParrotVendor plays the vendor of tests/guest/parrot: it repeats what it heard last.
@@ -95,7 +98,7 @@ func startGuests(t *testing.T, pager, parrot *httptest.Server) *product {
 	require.NoError(t, err)
 	d := deploy(t, store.SQLite, startUpstream(t)).describing()
 	d.Binary = binary
-	d.env = append(d.env, "PARROT_KEY="+parrotKey, "PAGER_KEY="+pagerKey)
+	d.env = append(d.env, "PARROT_KEY="+parrotKey, "PAGER_KEY="+pagerKey, "TILL_KEY="+tillKey)
 	d.App += `provider polly {
 		protocol parrot {
 			cage 7
@@ -113,6 +116,12 @@ func startGuests(t *testing.T, pager, parrot *httptest.Server) *product {
 	platform pager {
 		signing_key {env.PAGER_KEY}
 		api_base ` + pager.URL + `
+	}
+	payments till {
+		signing_key {env.TILL_KEY}
+	}
+	payment_rate USD {
+		micros 10000
 	}
 	`
 	return startProduct(t, d)
@@ -177,6 +186,11 @@ func TestGuests(t *testing.T) {
 		status, answer = p.plainly(t, http.MethodPost, "/webhooks/pager", page, "X-Pager-Signature", "sha256="+hmacHex(pagerKey, page))
 		require.Equal(t, http.StatusOK, status, answer)
 		require.JSONEq(t, `{"ok":true,"queued":1}`, answer)
+	}
+	receipt, stamp := `{"receipt":1,"cents":5,"note":"rent","at":"2026-11-24T14:15:40Z"}`, strconv.FormatInt(time.Now().Unix(), 10)
+	for key, want := range map[string]int{"another key": http.StatusUnauthorized, tillKey: http.StatusOK} {
+		status, answer = p.plainly(t, http.MethodPost, "/payments/till", receipt, "X-Till-Signature", stamp+":"+hmacHex(key, stamp+receipt))
+		require.Equal(t, want, status, answer)
 	}
 	w := p.prepareWorker()
 	w.startInCaddy()

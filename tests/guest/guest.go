@@ -1,4 +1,4 @@
-// Package guest makes a messaging platform and a vendor of models available to a custom Caddy:
+// Package guest makes a messaging platform, a vendor of models and a provider of payments available to a custom Caddy:
 //
 //	xcaddy build --with github.com/caddy-svc/caddy-svc --with example.org/guest
 package guest
@@ -6,12 +6,14 @@ package guest
 import (
 	"example.org/guest/pager"
 	"example.org/guest/parrot"
+	"example.org/guest/till"
 	"github.com/caddyserver/caddy/v2"
 )
 
 func init() {
 	caddy.RegisterModule(Pager{})
 	caddy.RegisterModule(Parrot{})
+	caddy.RegisterModule(Till{})
 }
 
 // Pager is `platform pager { … }`.
@@ -28,4 +30,12 @@ type Parrot struct{ parrot.Driver }
 // CaddyModule returns the Caddy module information.
 func (Parrot) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "svc.providers.parrot", New: func() caddy.Module { return Parrot{} }}
+}
+
+// Till is `payments till { … }`.
+type Till struct{ till.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (Till) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.payments.till", New: func() caddy.Module { return Till{} }}
 }
