@@ -2,6 +2,7 @@ package billing
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -26,13 +27,14 @@ func (b *books) pay(op *payOp) (Payment, error) {
 	row := b.payments[op.key()]
 	if row == nil {
 		row = &paymentRow{Payment: Payment{
-			Provider: op.Provider, ID: op.ID, State: PaymentHeld, Reason: ReasonRefundFirst, Currency: op.Currency, Disputes: "{}", PaidAt: op.PaidAt,
+			Provider: op.Provider, ID: op.ID, PayID: store.NewID("pay"), State: PaymentHeld, Reason: ReasonRefundFirst, Currency: op.Currency, Disputes: "{}", PaidAt: op.PaidAt,
 			CreatedAt: b.now,
 		}}
 	}
 	if of := row.OrgID; of != "" && op.decision == "" && b.wallets[WalletID{of, store.Live}] == nil {
 		return Payment{}, fmt.Errorf("%w: a person has matched the payment at this moment", store.ErrBusy)
 	}
+	before := row.Payment
 	var err error
 	switch {
 	case op.decision != "":
@@ -43,6 +45,7 @@ func (b *books) pay(op *payOp) (Payment, error) {
 		err = b.takeBack(op, row)
 	}
 	if err != nil {
+		row.Payment = before
 		return Payment{}, err
 	}
 	if row.Payment != row.read {
@@ -73,12 +76,16 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 	case op.price > 0 && op.price != op.Amount:
 		row.State, row.Reason = PaymentUnmatched, ReasonAmount
 	default:
-		return b.creditPayment(row, "payment:"+op.Provider)
+		if err := b.creditPayment(row, "payment:"+op.Provider); errors.Is(err, ErrRefReused) || errors.Is(err, ErrOverflow) {
+			row.State, row.Reason = PaymentHeld, ReasonRefused
+		} else {
+			return err
+		}
 	}
 	return nil
 }
 
-// decidePayment decides what a person has decided.
+// decidePayment applies a person's decision.
 func (b *books) decidePayment(op *payOp, row *paymentRow) error {
 	switch {
 	case !row.stored:
@@ -88,7 +95,11 @@ func (b *books) decidePayment(op *payOp, row *paymentRow) error {
 	}
 	row.DecidedBy = op.actor
 	if op.decision == PaymentIgnored {
-		row.State, row.Reason = PaymentIgnored, ReasonPerson
+		row.State, row.Reason, row.Note = PaymentIgnored, ReasonPerson, op.note
+		b.audits = append(b.audits, store.AuditEntry{
+			ID: store.NewID("aud"), At: b.now, Actor: op.actor, Action: "payment.ignore", Target: row.PayID, OrgID: row.OrgID,
+			Detail: fmt.Sprintf("%d %s, %s: %s", row.Amount, row.Currency, row.ref("pay"), op.note),
+		})
 		return nil
 	}
 	if row.Micros == 0 {
@@ -98,7 +109,7 @@ func (b *books) decidePayment(op *payOp, row *paymentRow) error {
 	return b.creditPayment(row, op.actor)
 }
 
-// creditPayment credits a payment, and takes back what was refunded of it before.
+// creditPayment credits a payment, and books its earlier refunds and disputes.
 func (b *books) creditPayment(row *paymentRow, actor string) error {
 	wallet := WalletID{row.OrgID, store.Live}
 	entry, err := b.post(posting{kind: EntryTopUp, wallet: wallet, micros: row.Micros, ref: row.ref("pay"), actor: actor})
@@ -160,8 +171,8 @@ func (b *books) takeBack(op *payOp, row *paymentRow) error {
 	return b.settleTaken(row)
 }
 
-// settleTaken brings what was taken back in line with what is refunded and disputed of a credited payment. It takes what is free, and leaves the rest
-// as a claim. If a dispute was won, the claim goes first, and the rest is given back.
+// settleTaken makes TakenMicros of a credited payment equal to its refunds and open disputes. More is posted as far as the wallet has free credits,
+// and the rest is a claim. Less, after a dispute was won, first reduces the claim, and the rest is given back.
 func (b *books) settleTaken(row *paymentRow) error {
 	var disputes map[string]int64
 	if err := json.Unmarshal([]byte(row.Disputes), &disputes); err != nil {

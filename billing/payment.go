@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ const (
 	ReasonTwin        = "same_transfer"
 	ReasonRefundFirst = "refund_first" // only its refund or dispute was delivered so far
 	ReasonPerson      = "person"       // a person has decided
+	// ReasonRefused: a person has booked another amount with the payment's reference, or the balance would not fit 64 bits.
+	ReasonRefused = "refused"
 )
 
 // PaymentKind is the kind of a delivery about a payment.
@@ -51,7 +54,7 @@ const (
 	PaymentDisputeWon PaymentKind = "dispute_won"
 )
 
-// Receipt is what a provider has delivered about a payment. Deliveries may be repeated and may come in any order.
+// Receipt is a provider's delivery about a payment. Deliveries may be repeated and may come in any order.
 type Receipt struct {
 	Provider, ID string
 	Kind         PaymentKind
@@ -74,7 +77,8 @@ type Receipt struct {
 
 // Payment is a payment as the books have it.
 type Payment struct {
-	Provider, ID string
+	Provider, ID string // the provider's id
+	PayID        string // our own
 	OrgID        string // empty until it is known whose it is
 	State        PaymentState
 	Reason       string
@@ -94,19 +98,21 @@ type Payment struct {
 	// EntryID is the transaction of the credit, and DecidedBy the person who decided.
 	EntryID   string
 	DecidedBy string
-	Text      string
+	// Note is the reason of the person who ignored the payment.
+	Note string
+	Text string
 }
 
 // ErrPaymentDecided is returned for a decision on a payment that doesn't wait for one.
-var ErrPaymentDecided = errors.New("the payment was decided before")
+var ErrPaymentDecided = errors.New("the payment doesn't wait for a decision")
 
 // payOp is a delivery about a payment, or a person's decision on one.
 type payOp struct {
 	Receipt
 
 	// decision is the state that a person decided, PaymentCredited or PaymentIgnored, and actor the person. Both are empty for a delivery.
-	decision PaymentState
-	actor    string
+	decision    PaymentState
+	actor, note string
 
 	// wallet is found by the code, or named by the decision. price is that of the code's package. suspended is the organization's.
 	wallet    WalletID
@@ -124,9 +130,9 @@ func (op *payOp) key() paymentKey { return paymentKey{op.Provider, op.ID} }
 // Urgent implements [store.Urgent]: money has moved, and its provider waits for the answer.
 func (*payOp) Urgent() bool { return true }
 
-// Receive books what a provider has delivered, once, whatever is delivered how often, by which server and in which order: a credit with its row in
-// the audit log and its event, or what a refund or a dispute takes back. What isn't free is a claim, which the next credit pays first, so that no
-// wallet has a debt. It returns the payment as it is now. The error is [ErrInvalid] or a wrapped error of the store; nothing was booked then.
+// Receive books a delivery once, also if several servers get it several times and in any order: a credit with its row in the audit log and its event,
+// or a refund or a dispute. Credits that were spent before their refund are a claim, which the next credit pays first, so that no wallet has a debt.
+// It returns the payment with the delivery. The error is [ErrInvalid] or a wrapped error of the store; in both cases nothing was booked.
 func (b *Book) Receive(ctx context.Context, receipt Receipt) (Payment, error) {
 	if receipt.Provider == "" || receipt.ID == "" || receipt.Amount < 0 || receipt.Micros < 0 {
 		return Payment{}, fmt.Errorf("%w: a payment needs a provider and an id, and no negative amount", ErrInvalid)
@@ -142,9 +148,10 @@ func (b *Book) MatchPayment(ctx context.Context, actor, provider, id, orgID stri
 	return b.pay(ctx, op)
 }
 
-// IgnorePayment ends a payment that waits for a decision without a credit. The errors are those of [Book.MatchPayment].
-func (b *Book) IgnorePayment(ctx context.Context, actor, provider, id string) (Payment, error) {
-	return b.pay(ctx, &payOp{Receipt: Receipt{Provider: provider, ID: id}, decision: PaymentIgnored, actor: actor})
+// IgnorePayment ends a payment that waits for a decision without a credit, for a reason, which the audit log has. It returns the same
+// errors as [Book.MatchPayment].
+func (b *Book) IgnorePayment(ctx context.Context, actor, provider, id, reason string) (Payment, error) {
+	return b.pay(ctx, &payOp{Receipt: Receipt{Provider: provider, ID: id}, decision: PaymentIgnored, actor: actor, note: reason})
 }
 
 // paymentTries limits how often a payment is booked that other processes book in the same moment: no lock is shared while it has no organization.
@@ -159,6 +166,44 @@ func (b *Book) pay(ctx context.Context, op *payOp) (Payment, error) {
 		return Payment{}, fmt.Errorf("book payment %s of %s: %w", op.ID, op.Provider, err)
 	}
 	return op.payment, op.refused
+}
+
+// PaymentWaits selects the payments that wait for a person, see [PaymentQuery].
+const PaymentWaits = "waiting"
+
+// PaymentQuery selects payments. Empty fields select all.
+type PaymentQuery struct {
+	State           string // a [PaymentState], or [PaymentWaits]
+	Provider, OrgID string
+}
+
+// Payments reads a page of payments, the newest first.
+func (b *Book) Payments(ctx context.Context, q PaymentQuery, page store.Page) ([]Payment, error) {
+	text, arguments := selectPayments+` WHERE pay_id < $1`, []any{cmp.Or(page.After, "q")} // every id begins with pay
+	where := func(column, value string) {
+		if value != "" {
+			arguments = append(arguments, value)
+			text += fmt.Sprintf(` AND %s = $%d`, column, len(arguments))
+		}
+	}
+	if q.State == PaymentWaits {
+		text, q.State = text+` AND `+waitingPayments, ""
+	}
+	where("state", q.State)
+	where("provider", q.Provider)
+	where("org_id", q.OrgID)
+	text += fmt.Sprintf(` ORDER BY pay_id DESC LIMIT %d`, page.Rows())
+	return store.ReadRows(ctx, b.db, "list payments", scanPayment, text, arguments...)
+}
+
+// Payment reads a payment by our own id. It returns [store.ErrNotFound] for an unknown one.
+func (b *Book) Payment(ctx context.Context, payID string) (Payment, error) {
+	return store.ReadRow(ctx, b.db, "read a payment", scanPayment, selectPayments+` WHERE pay_id = $1`, payID)
+}
+
+// WaitingPayments returns the number of the payments that a person must decide and that were delivered before a moment.
+func (b *Book) WaitingPayments(ctx context.Context, before int64) (int64, error) {
+	return store.ReadRow(ctx, b.db, "count the payments that wait", store.ScanValue[int64], countWaitingPayments, before)
 }
 
 // share returns the part of an amount of micros that belongs to a part of a whole, rounded down.

@@ -12,20 +12,25 @@ import (
 )
 
 const (
-	paymentColumns = `provider, id, org_id, state, reason, amount, currency, micros, reference, account, paid_at, created_at, updated_at, refunded,
-		disputes, taken_micros, entry_id, decided_by, text`
-	selectPayment = `SELECT ` + paymentColumns + ` FROM payments WHERE provider = $1 AND id = $2`
-	selectTwin    = `SELECT provider FROM payments WHERE reference = $1 AND account = $2 AND amount = $3 AND state <> 'duplicate'
+	paymentColumns = `provider, id, pay_id, org_id, state, reason, amount, currency, micros, reference, account, paid_at, created_at, updated_at, refunded,
+		disputes, taken_micros, entry_id, decided_by, note, text`
+	selectPayments       = `SELECT ` + paymentColumns + ` FROM payments`
+	selectPayment        = selectPayments + ` WHERE provider = $1 AND id = $2`
+	waitingPayments      = `state IN ('unmatched', 'held')`
+	countWaitingPayments = `SELECT count(*) FROM payments WHERE ` + waitingPayments + ` AND reason <> '` + ReasonRefundFirst + `' AND created_at < $1`
+	selectTwin           = `SELECT provider FROM payments WHERE reference = $1 AND account = $2 AND amount = $3 AND state <> 'duplicate'
 		AND reference <> '' AND NOT (provider = $4 AND id = $5)`
 	selectPaidOrganization = `SELECT org_id FROM payments WHERE provider = $1 AND id = $2`
 	selectOrganization     = `SELECT CASE WHEN suspended_at IS NULL THEN 0 ELSE 1 END FROM organizations WHERE id = $1`
 	insertPayment          = `INSERT INTO payments (` + paymentColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
-	// The statement names what was read: a payment without an organization has no lock.
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`
+	// The condition repeats the values that were read, because a payment without an organization has no lock.
 	updatePayment = `UPDATE payments SET org_id = $3, state = $4, reason = $5, amount = $6, currency = $7, micros = $8, reference = $9, account = $10,
-		paid_at = $11, updated_at = $12, refunded = $13, disputes = $14, taken_micros = $15, entry_id = $16, decided_by = $17, text = $18
-		WHERE provider = $1 AND id = $2 AND state = $19 AND reason = $20 AND org_id = $21 AND refunded = $22 AND disputes = $23`
+		paid_at = $11, updated_at = $12, refunded = $13, disputes = $14, taken_micros = $15, entry_id = $16, decided_by = $17, note = $18, text = $19
+		WHERE provider = $1 AND id = $2 AND state = $20 AND reason = $21 AND org_id = $22 AND refunded = $23 AND disputes = $24`
 )
+
+var scanPayment = store.ScanFields[Payment]()
 
 // selectCodes reads the codes of a list.
 var selectCodes = listSizes.Statement(`SELECT code, org_id, amount FROM payment_codes WHERE code IN {list}`, 1, 0)
@@ -82,11 +87,8 @@ func (op *payOp) findCode(ctx context.Context, tx store.Tx) error {
 // queuePayment reads a payment, and whether another provider has delivered its transfer before.
 func queuePayment(tx store.Tx, op *payOp, books *books) {
 	tx.QueueQuery(func(row store.Row) error {
-		p := &paymentRow{stored: true}
-		err := row.Scan(&p.Provider, &p.ID, &p.OrgID, (*string)(&p.State), &p.Reason, &p.Amount, &p.Currency, &p.Micros, &p.Reference, &p.Account,
-			&p.PaidAt, &p.CreatedAt, &p.UpdatedAt, &p.Refunded, &p.Disputes, &p.TakenMicros, &p.EntryID, &p.DecidedBy, &p.Text)
-		p.read = p.Payment
-		books.payments[op.key()] = p
+		payment, err := scanPayment(row)
+		books.payments[op.key()] = &paymentRow{Payment: payment, read: payment, stored: true}
 		return err
 	}, selectPayment, op.Provider, op.ID)
 	if op.wallet.OrgID != "" { // a person may have credited it by hand, with this reference
@@ -108,11 +110,11 @@ func (b *books) writePayments(tx store.Tx) {
 		switch {
 		case p.Payment == p.read:
 		case !p.stored:
-			tx.Queue(1, insertPayment, p.Provider, p.ID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference, p.Account,
-				p.PaidAt, p.CreatedAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Text)
+			tx.Queue(1, insertPayment, p.Provider, p.ID, p.PayID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference, p.Account,
+				p.PaidAt, p.CreatedAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Note, p.Text)
 		default:
 			tx.Queue(1, updatePayment, p.Provider, p.ID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference, p.Account,
-				p.PaidAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Text,
+				p.PaidAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Note, p.Text,
 				string(p.read.State), p.read.Reason, p.read.OrgID, p.read.Refunded, p.read.Disputes)
 		}
 	}

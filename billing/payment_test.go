@@ -2,6 +2,7 @@ package billing
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 
@@ -70,6 +71,12 @@ func TestPaymentIsCreditedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, PaymentCredited, receive(t, book, transfer("2", 7)).State, "a person has booked it by hand")
 		requireWallet(t, book, 5_070, 0)
+		_, err = book.Credit(t.Context(), "cli", acme, 71, "pay:sepay:3")
+		require.NoError(t, err)
+		for range 2 {
+			require.Equal(t, ReasonRefused, receive(t, book, transfer("3", 7)).Reason, "a person has booked another amount")
+		}
+		requireWallet(t, book, 5_141, 0)
 	})
 }
 
@@ -113,12 +120,13 @@ func TestPaymentsThatWait(t *testing.T) {
 
 // TestPaymentByHand guarantees that a person decides a waiting payment once.
 func TestPaymentByHand(t *testing.T) {
-	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		lost := transfer("1", 500)
 		lost.Codes = nil
 		receive(t, book, lost)
 		_, err := book.MatchPayment(t.Context(), "opr_1", "sepay", "1", "org_unknown")
 		require.ErrorIs(t, err, store.ErrNotFound)
+		require.Zero(t, count(t, db, `SELECT count(*) FROM payments WHERE org_id <> ''`), "a refused decision changes nothing")
 		matched, err := book.MatchPayment(t.Context(), "opr_1", "sepay", "1", acme.OrgID)
 		require.NoError(t, err)
 		require.Equal(t, PaymentCredited, matched.State)
@@ -126,7 +134,7 @@ func TestPaymentByHand(t *testing.T) {
 		requireWallet(t, book, 5_000, 0)
 		for _, again := range []func() (Payment, error){
 			func() (Payment, error) { return book.MatchPayment(t.Context(), "opr_1", "sepay", "1", acme.OrgID) },
-			func() (Payment, error) { return book.IgnorePayment(t.Context(), "opr_1", "sepay", "1") },
+			func() (Payment, error) { return book.IgnorePayment(t.Context(), "opr_1", "sepay", "1", "it is a gift") },
 		} {
 			_, err = again()
 			require.ErrorIs(t, err, ErrPaymentDecided)
@@ -139,9 +147,29 @@ func TestPaymentByHand(t *testing.T) {
 		receive(t, book, foreign)
 		_, err = book.MatchPayment(t.Context(), "opr_1", "sepay", "2", acme.OrgID)
 		require.ErrorIs(t, err, ErrInvalid)
-		ignored, err := book.IgnorePayment(t.Context(), "opr_1", "sepay", "2")
+		ignored, err := book.IgnorePayment(t.Context(), "opr_1", "sepay", "2", "it is a gift")
 		require.NoError(t, err)
 		require.Equal(t, PaymentIgnored, ignored.State)
+		require.Equal(t, "it is a gift", ignored.Note)
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM audit_log WHERE actor = 'opr_1' AND action = 'payment.ignore' AND target = $1
+			AND detail = '500 EUR, pay:sepay:2: it is a gift'`, ignored.PayID))
+		listed := func(q PaymentQuery, after string) (ids []string) {
+			payments, err := book.Payments(t.Context(), q, store.Page{After: after, Limit: 10})
+			require.NoError(t, err)
+			for _, p := range payments {
+				ids = append(ids, p.ID)
+			}
+			return ids
+		}
+		receive(t, book, about("3", PaymentRefunded, 1, ""))
+		require.Equal(t, []string{"3", "2", "1"}, listed(PaymentQuery{Provider: "sepay"}, ""))
+		require.Equal(t, []string{"1"}, listed(PaymentQuery{}, ignored.PayID))
+		require.Equal(t, []string{"1"}, listed(PaymentQuery{State: "credited", OrgID: acme.OrgID}, ""))
+		require.Equal(t, []string{"3"}, listed(PaymentQuery{State: PaymentWaits}, ""))
+		require.Empty(t, listed(PaymentQuery{Provider: "payos"}, ""))
+		waiting, err := book.WaitingPayments(t.Context(), math.MaxInt64)
+		require.NoError(t, err)
+		require.Zero(t, waiting, "no person can decide a refund")
 		require.Equal(t, ignored, receive(t, book, foreign))
 	})
 }

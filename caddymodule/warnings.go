@@ -255,6 +255,8 @@ const (
 	slowTransaction = 500 * time.Millisecond
 	// longQueue is how long a conversation waits for a worker before that is a condition.
 	longQueue = time.Minute
+	// longPayment is how long a payment waits for a person before that is a condition.
+	longPayment = time.Hour
 	// oldBackup is the age of the last backup that is a condition: a daily job may take an hour.
 	oldBackup = 25 * time.Hour
 	// walletsInterval is the time between two reads of the spending of all wallets.
@@ -347,6 +349,11 @@ func (a *App) ServiceConditions(ctx context.Context, db *store.DB) (found []cond
 	for _, w := range a.endingWallets {
 		add(true, conditions.WalletEnds, w.OrgID, "The wallet of organization %s lasts for less than two days at its present spending.", w.OrgID)
 	}
+	payments, err := billing.NewBook(db).WaitingPayments(ctx, now-longPayment.Milliseconds())
+	if err != nil {
+		return nil, err
+	}
+	add(payments > 0, conditions.PaymentsWait, "", "Payments that have waited for a decision for longer than %s: %d.", longPayment, payments)
 	backup, err := db.LastBackup(ctx)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -34,7 +35,7 @@ func (c *commandLine) db() *store.DB {
 		location, err = store.ParseLocation(store.SQLite, c.path("svc.db"))
 		require.NoError(c.t, err)
 	}
-	return storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{inbox.Kind}})
+	return storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{inbox.Kind, billing.Ledger}})
 }
 
 func (c *commandLine) ring() *vault.Ring {

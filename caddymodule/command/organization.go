@@ -176,6 +176,20 @@ ledger and a row of the audit log.`
 	return command
 }
 
+func paymentCommand(f *commandFlags) *cobra.Command {
+	flags := map[string]string{"orgId": "org"}
+	return f.noun("payment", "Lists the payments that providers have delivered, and decides those that wait", nil,
+		operation{
+			Operation: api.ListPayments, verb: "list", flags: flags, newest: true,
+			columns: []string{"id", "state", "reason", "amount", "currency", "provider", "orgId", "text", "paidAt"},
+			example: "  $ caddy svc payment list --state waiting",
+		},
+		operation{Operation: api.GetPayment, verb: "show", example: "  $ caddy svc payment show pay_…"},
+		operation{Operation: api.MatchPayment, verb: "match", flags: flags, example: "  $ caddy svc payment match pay_… --org org_…"},
+		operation{Operation: api.IgnorePayment, verb: "ignore", example: "  $ caddy svc payment ignore pay_… --reason \"a supplier's refund\""},
+	)
+}
+
 func usageCommand(f *commandFlags) *cobra.Command {
 	return f.noun("usage", "Exports the usage of all organizations for billing systems", nil,
 		operation{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 func TestWalletCommands(t *testing.T) {
@@ -58,6 +57,33 @@ func TestWalletCommands(t *testing.T) {
 	c.refused("The wallet has no statement of this month", "wallet", "statement", "--org", org, "--month", "2020-01")
 
 	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
+// TestPaymentCommands: payments are listed, credited to an organization, and ignored for a reason.
+func TestPaymentCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	book := billing.NewBook(c.db())
+	var ids []string
+	for _, id := range []string{"17", "18"} {
+		payment, err := book.Receive(t.Context(), billing.Receipt{
+			Provider: "sepay", ID: id, Kind: billing.PaymentPaid, Amount: 500, Currency: "VND", Micros: 5000, Text: "for " + id, PaidAt: 1,
+		})
+		require.NoError(t, err)
+		ids = append(ids, payment.PayID)
+	}
+	require.Equal(t, "credited", c.json("payment", "match", ids[0], "--org", org)["state"])
+	require.Equal(t, "5000", c.json("wallet", "show", "--org", org)["balanceMicros"])
+	c.refused("The payment is credited.", "payment", "match", ids[0], "--org", org)
+	c.refused("There is no organization with this id", "payment", "match", ids[1], "--org", "org_none")
+	c.refused(`required flag(s) "reason" not set`, "payment", "ignore", ids[1])
+	list := c.run("", "payment", "list", "--state", "waiting")
+	require.NoError(t, list.err)
+	require.Regexp(t, `ID +STATE.*\n`+ids[1]+` +unmatched +no_code +500 +VND +sepay +- +for 18 `, list.stdout)
+	require.Equal(t, "a gift", c.json("payment", "ignore", ids[1], "--reason", "a gift")["note"])
+	require.Equal(t, "ignored", c.json("payment", "show", ids[1])["state"])
+	require.Len(t, c.json("payment", "list", "--org", org)["data"], 1)
 }
 
 func TestWalletCommandsRefuse(t *testing.T) {
@@ -131,11 +157,8 @@ func TestWalletRefundCommand(t *testing.T) {
 // charge books a model call that cost micros, as the server would.
 func (c *commandLine) charge(wallet billing.WalletID, callID string, micros int64) {
 	c.t.Helper()
-	location, err := store.ParseLocation(store.SQLite, c.path("svc.db"))
-	require.NoError(c.t, err)
-	db := storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
-	book := billing.NewBook(db)
-	_, err = book.Hold(c.t.Context(), billing.Hold{
+	book := billing.NewBook(c.db())
+	_, err := book.Hold(c.t.Context(), billing.Hold{
 		CallID: callID, Wallet: wallet, AmountMicros: micros, ExpiresIn: time.Minute,
 	})
 	require.NoError(c.t, err)

@@ -40,7 +40,7 @@ func operatorOperations() []Operation {
 		ListChannelStates, ApproveChannel,
 		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
 		GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, ListUsageEvents, ListAllUsageEvents,
-		CreditWallet, AdjustWallet, RefundCall,
+		CreditWallet, AdjustWallet, RefundCall, ListPayments, GetPayment, MatchPayment, IgnorePayment,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
 		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
 		ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,

@@ -64,7 +64,7 @@ var operatorBodies = map[string]string{
 	"/models/enable": `{"model":"echo/a"}`, "/models/disable": `{"model":"echo/a"}`, "/api-keys": `{}`,
 	"/members": `{"email":"new@example.com","role":"member"}`, "/members/{id}": `{"role":"member"}`,
 	"/wallet/credits": `{"amountMicros":"1","reference":"r"}`, "/wallet/adjustments": `{"amountMicros":"1","reference":"r","reason":"r"}`,
-	"/calls/{id}/refund": `{}`, "/doctor": `{}`, "/operator-keys": `{"name":"new","scopes":["operator_keys:write"]}`,
+	"/calls/{id}/refund": `{}`, "/doctor": `{}`, "/match": `{"orgId":"org_1"}`, "/ignore": `{"reason":"a gift"}`, "/operator-keys": `{"name":"new","scopes":["operator_keys:write"]}`,
 }
 
 // TestOperatorsRights: every route × every kind of credentials. Only an operator's key with the scope of the operation gets in.

@@ -63,7 +63,7 @@ func TestOperatorsOperations(t *testing.T) {
 	owner := identity.Principal{OrgID: "org_1", UserID: "usr_owner", Role: identity.Owner}
 	valid := endpoint.Values{
 		"amountMicros": "1", "reference": "r", "reason": "r", "id": "call_1", "name": "New", "plan": "pro", "model": "echo/a", "type": "widget",
-		"scopes": []any{"wallet:read"}, "q": "x", "timeZone": "UTC",
+		"scopes": []any{"wallet:read"}, "q": "x", "timeZone": "UTC", "orgId": "org_1",
 	}
 	for _, operation := range operatorsOperations {
 		require.Contains(t, []handlers.Role{roleOperator, roleService}, operation.Spec().Role)
@@ -81,7 +81,7 @@ var operatorsOperations = []Operation{
 	ListUsage, ListOrganizationUsage, GetOverview, GetSummary, FindOrganization,
 	CreateOrganization, ListOrganizations, ListActions, ListDeadTurns, RetryTurn, SuspendOrganization, ResumeOrganization, SetPlan, SetTimeZone, EnableModel,
 	DisableModel, CreditWallet, AdjustWallet, RefundCall, ConnectChannel, ApproveChannel, ListAttention,
-	CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListConditions, GetDoctor, RunDoctor,
+	CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListConditions, GetDoctor, RunDoctor, ListPayments, GetPayment, MatchPayment, IgnorePayment,
 }
 
 // TestScopesOfOperators: every operation of operators × kinds of credentials, over HTTP and as a function. An operator needs exactly the scope of
@@ -131,7 +131,7 @@ func TestScopesOfOperators(t *testing.T) {
 		lacks := identity.Principal{Operator: "operator:lan", OperatorScopes: identity.OperatorScopesOf(others...)}
 		_, err := operatorsOperations[i].Run(t.Context(), o.Deps, &lacks, endpoint.Values{
 			"amountMicros": "1", "reference": "r", "reason": "r", "id": "call_1", "name": "New", "plan": "pro", "model": "echo/a", "type": "widget",
-			"scopes": []any{"wallet:read"}, "q": "x", "timeZone": "UTC",
+			"scopes": []any{"wallet:read"}, "q": "x", "timeZone": "UTC", "orgId": "org_1",
 		})
 		require.Equal(t, errcode.InsufficientScope, handlers.AsError(err).Code, route.Path)
 	}

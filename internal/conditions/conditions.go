@@ -52,6 +52,7 @@ const (
 	ChannelPending  Kind = "channel_pending"
 	ChannelReauth   Kind = "channel_needs_reauth"
 	ChannelExpiring Kind = "channel_expiring"
+	PaymentsWait    Kind = "payments_wait"
 	DoctorFindings  Kind = "doctor_findings"
 	StoreSlow       Kind = "store_slow"
 	BackupOld       Kind = "backup_old"
@@ -74,6 +75,7 @@ var kinds = map[Kind]struct{ severity, action string }{
 	ChannelPending:  {"info", "Check that the account is the organization's, then `caddy svc channel approve`."},
 	ChannelReauth:   {"warning", "The organization gives the channel new credentials. It receives, and can't send."},
 	ChannelExpiring: {"warning", "The organization gives the channel new credentials before its token ends."},
+	PaymentsWait:    {"warning", "`caddy svc payment list --state waiting` shows them. Match each to its organization, or ignore it."},
 	DoctorFindings:  {"critical", "Run `caddy svc doctor`. Its findings say where to look."},
 	StoreSlow:       {"warning", "Look at the store's disk and load. Calls are refused when it gets slower."},
 	BackupOld:       {"warning", "Look at the job that runs `caddy svc backup`."},

@@ -31,6 +31,7 @@ var eventEndpointForm = ui.FormOf(
 		{Value: "channel.needs_reauth", Label: "channel.needs_reauth", Hint: "A channel must be connected again", Selected: true},
 		{Value: "channel.expiring", Label: "channel.expiring", Hint: "A channel's token ends soon", Selected: true},
 		{Value: "wallet.low", Label: "wallet.low", Hint: "The wallet runs low", Selected: true},
+		{Value: "wallet.credited", Label: "wallet.credited", Hint: "A payment has become credits", Selected: true},
 		{Value: "budget.threshold_reached", Label: "budget.threshold_reached", Hint: "A budget is spent to a part of its limit", Selected: true},
 	}},
 )

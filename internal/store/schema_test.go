@@ -158,6 +158,7 @@ var foundWithout = map[string]string{
 
 	"payment_codes (code)":                  "a transfer names no organization",
 	"payments (provider, id)":               "a delivery names no organization",
+	"payments (pay_id)":                     "an operator names no organization",
 	"payments (reference, account, amount)": "nor does a transfer",
 	"attempts (call_id, number)":            "an id of this program",
 }

@@ -392,10 +392,12 @@ CREATE INDEX payment_codes_org ON payment_codes (org_id, created_at);
 
 -- What providers of payments have delivered, each payment once; org_id is '' until it is known whose it is. amount is in the smallest unit of the
 -- currency, and micros are its credits. taken is what was refunded and is disputed of the amount, and taken_micros what of the credits was taken
--- back for it, claims included. text is the text of the transfer, as its bank sent it. entry_id is the credit.
+-- back for it, claims included. text is the text of the transfer, as its bank sent it. entry_id is the credit. pay_id is our own id, id the provider's.
+-- note is the reason of the person who ignored it.
 CREATE TABLE payments (
 	provider     TEXT   NOT NULL,
 	id           TEXT   NOT NULL,
+	pay_id       TEXT   NOT NULL UNIQUE,
 	org_id       TEXT   NOT NULL,
 	state        TEXT   NOT NULL CHECK (state IN ('credited', 'unmatched', 'held', 'duplicate', 'ignored')),
 	reason       TEXT   NOT NULL,
@@ -412,13 +414,14 @@ CREATE TABLE payments (
 	taken_micros BIGINT NOT NULL CHECK (taken_micros >= 0 AND taken_micros <= micros),
 	entry_id     TEXT   NOT NULL,
 	decided_by   TEXT   NOT NULL,
+	note         TEXT   NOT NULL,
 	text         TEXT   NOT NULL,
 	PRIMARY KEY (provider, id),
 	CHECK (state <> 'credited' OR org_id <> '' AND entry_id <> '')
 ) {table};
 CREATE UNIQUE INDEX payments_transfer ON payments (reference, account, amount) WHERE reference <> '' AND state <> 'duplicate';
-CREATE INDEX payments_org ON payments (org_id, created_at);
-CREATE INDEX payments_open ON payments (created_at) WHERE state IN ('unmatched', 'held');
+CREATE INDEX payments_org ON payments (org_id, pay_id);
+CREATE INDEX payments_open ON payments (pay_id) WHERE state IN ('unmatched', 'held');
 
 -- One row for each call that has ended, by the database's clock at ended_at. price_id and reserved_micros are null and 0 for a call that
 -- couldn't cost anything; a free call whose operator pays has a price_id. Its cost, of its tokens by its price, is charged_micros and

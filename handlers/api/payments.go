@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// The operator's operations on payments.
+var (
+	ListPayments = operation(service("listPayments", "GET /payments", "wallet:read",
+		"List the payments that providers have delivered, newest first"), (*Deps).listPayments)
+	GetPayment = operation(service("getPayment", "GET /payments/{id}", "wallet:read",
+		"Get a payment that a provider has delivered"), (*Deps).getPayment)
+	MatchPayment = operation(acting(service("matchPayment", "POST /payments/{id}/match", "wallet:write",
+		"Credit an unmatched or held payment to an organization; 409 conflict if it doesn't wait")), (*Deps).matchPayment)
+	IgnorePayment = operation(acting(service("ignorePayment", "POST /payments/{id}/ignore", "wallet:write",
+		"Ignore an unmatched or held payment permanently: it is never credited; 409 conflict if it doesn't wait")), (*Deps).ignorePayment)
+)
+
+// PaymentObject is a payment. It is exported for the framework, see [endpoint.PathID].
+type PaymentObject struct {
+	ID            string  `json:"id"`
+	Provider      string  `json:"provider"`
+	State         string  `json:"state"         enum:"credited,unmatched,held,duplicate,ignored" doc:"unmatched and held wait for the operator; duplicate: another provider delivered this transfer before"`                                                                                                                                               //nolint:lll // a struct tag can't be broken
+	Reason        *string `json:"reason"        enum:"no_code,amount,unreadable,currency,limit,suspended,test,same_transfer,refund_first,refused,person" doc:"Why it wasn't credited by itself. refund_first: so far only its refund was delivered; refused: a credit with its reference and another amount exists, or the balance would not fit 64 bits"` //nolint:lll // a struct tag can't be broken
+	Amount        string  `json:"amount"        doc:"In the smallest unit of currency"`
+	Currency      string  `json:"currency"`
+	CreditMicros  string  `json:"creditMicros"  doc:"What it is worth in the wallet, in millionths of the currency unit; 0: its currency has no rate"`
+	Refunded      string  `json:"refunded"      doc:"The part of amount that was refunded"`
+	TakenMicros   string  `json:"takenMicros"   doc:"The part of creditMicros that was taken back for refunds and disputes, also what the next credit will pay"`
+	PaidAt        string  `json:"paidAt"        format:"date-time"`
+	ReceivedAt    string  `json:"receivedAt"    format:"date-time" doc:"When it was delivered first"`
+	TransactionID *string `json:"transactionId" doc:"The transaction of its credit"`
+}
+
+func showPayment(p *billing.Payment) PaymentObject {
+	return PaymentObject{
+		ID: p.PayID, Provider: p.Provider, State: string(p.State), Reason: endpoint.TextOrNull(p.Reason), Amount: strconv.FormatInt(p.Amount, 10),
+		Currency: p.Currency, CreditMicros: billing.FormatMicros(p.Micros), Refunded: strconv.FormatInt(p.Refunded, 10),
+		TakenMicros: billing.FormatMicros(p.TakenMicros), PaidAt: endpoint.Timestamp(p.PaidAt), ReceivedAt: endpoint.Timestamp(p.CreatedAt),
+		TransactionID: endpoint.TextOrNull(p.EntryID),
+	}
+}
+
+// ReceivedPayment is a payment in the operator's view. It is exported for the framework, see [endpoint.PathID].
+type ReceivedPayment struct {
+	PaymentObject
+
+	OrgID      *string `json:"orgId"      doc:"The organization of its code, or to which it was matched; null: unknown"`
+	ProviderID string  `json:"providerId" doc:"The provider's id of it"`
+	Reference  *string `json:"reference"  doc:"The bank's number of the transfer"`
+	Account    *string `json:"account"    doc:"The account that received it"`
+	Text       *string `json:"text"       doc:"The text of the transfer, as its bank sent it"`
+	DecidedBy  *string `json:"decidedBy"  doc:"The actor who matched or ignored it"`
+	Note       *string `json:"note"       doc:"The reason of an actor who ignored it"`
+}
+
+func showReceived(p *billing.Payment) ReceivedPayment {
+	return ReceivedPayment{
+		showPayment(p), endpoint.TextOrNull(p.OrgID), p.ID, endpoint.TextOrNull(p.Reference), endpoint.TextOrNull(p.Account), endpoint.TextOrNull(p.Text),
+		endpoint.TextOrNull(p.DecidedBy), endpoint.TextOrNull(p.Note),
+	}
+}
+
+type paymentsQuery struct {
+	endpoint.PageQuery
+
+	State    string `query:"state"    enum:"waiting,credited,unmatched,held,duplicate,ignored" doc:"Only payments in this state; waiting: unmatched or held"`
+	Provider string `query:"provider" maxLength:"100" doc:"Only payments of this provider"`
+	OrgID    string `query:"orgId"    maxLength:"100" doc:"Only payments of this organization"`
+}
+
+func (d *Deps) listPayments(ctx context.Context, principal *identity.Principal, in *paymentsQuery) (*pageOf[ReceivedPayment], error) {
+	list := func(ctx context.Context, _ string, page store.Page) ([]billing.Payment, error) {
+		return d.Book.Payments(ctx, billing.PaymentQuery{State: in.State, Provider: in.Provider, OrgID: in.OrgID}, page)
+	}
+	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, list, func(row *billing.Payment) string { return row.PayID }, showReceived)
+}
+
+func (d *Deps) getPayment(ctx context.Context, _ *identity.Principal, in *endpoint.PathID) (*ReceivedPayment, error) {
+	payment, err := d.Book.Payment(ctx, in.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.NotFound("There is no payment with this id.")
+	}
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return new(showReceived(&payment)), nil
+}
+
+type paymentMatch struct {
+	OrgID string `json:"orgId" minLength:"1" maxLength:"100" doc:"The organization whose live wallet gets the credit"`
+}
+
+func (d *Deps) matchPayment(ctx context.Context, principal *identity.Principal, in *idAndBody[paymentMatch]) (*ReceivedPayment, error) {
+	return d.decidePayment(ctx, in.ID, func(p *ReceivedPayment) (billing.Payment, error) {
+		return d.Book.MatchPayment(ctx, principal.Actor(), p.Provider, p.ProviderID, in.Body.OrgID)
+	})
+}
+
+type paymentRefusal struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why, for the audit log"`
+}
+
+func (d *Deps) ignorePayment(ctx context.Context, principal *identity.Principal, in *idAndBody[paymentRefusal]) (*ReceivedPayment, error) {
+	return d.decidePayment(ctx, in.ID, func(p *ReceivedPayment) (billing.Payment, error) {
+		return d.Book.IgnorePayment(ctx, principal.Actor(), p.Provider, p.ProviderID, in.Body.Reason)
+	})
+}
+
+// decidePayment returns the payment after a decision, or the public form of the decision's error.
+func (d *Deps) decidePayment(ctx context.Context, id string, decide func(*ReceivedPayment) (billing.Payment, error)) (*ReceivedPayment, error) {
+	read, err := d.getPayment(ctx, nil, &endpoint.PathID{ID: id})
+	if err != nil {
+		return nil, err
+	}
+	decided, err := decide(read)
+	switch {
+	case err == nil:
+		return new(showReceived(&decided)), nil
+	case errors.Is(err, store.ErrNotFound):
+		return nil, handlers.InvalidRequest("orgId", "There is no organization with this id.")
+	case errors.Is(err, billing.ErrPaymentDecided):
+		return nil, &handlers.Error{Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf("The payment is %s. Only an unmatched or a held payment "+
+			"that is more than a refund can be decided, once.", read.State)}
+	}
+	_, err = d.posted(ctx, billing.Entry{}, err)
+	return nil, err
+}
