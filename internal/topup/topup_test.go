@@ -64,7 +64,7 @@ func TestReceive(t *testing.T) {
 		}))
 		provider := new(scripted)
 		p := Payments{
-			Book: billing.NewBook(db), Providers: map[string]Provider{"bank": {Provider: provider}}, Rates: map[string]Rate{"VND": {Micros: 10, Max: 1_000}},
+			Book: billing.NewBook(db), Providers: map[string]Provider{"bank": {Provider: provider}}, Rates: map[string]Rate{"VND": {Micros: 10, Max: 1_000}, "XXX": {Micros: math.MaxInt64}},
 			Log: slog.New(slog.DiscardHandler),
 		}
 		at := time.UnixMilli(1)
@@ -80,6 +80,7 @@ func TestReceive(t *testing.T) {
 			{func(p *payments.Payment) { p.Currency = "EUR" }, billing.ReasonCurrency},
 			{func(p *payments.Payment) { p.Amount = 1_001 }, billing.ReasonLimit},
 			{func(p *payments.Payment) { p.Amount = math.MaxInt64 }, billing.ReasonLimit},
+			{func(p *payments.Payment) { p.Amount, p.Currency = 1, "XXX" }, billing.ReasonLimit}, // more than the wallet can have
 			{func(p *payments.Payment) { p.Test = true }, billing.ReasonTest},
 			{func(p *payments.Payment) { p.Problem, p.Amount, p.Currency = "the amount is none", -1, "\x00" }, billing.ReasonProblem},
 			{func(p *payments.Payment) { p.Problem, p.Test = "the amount is none", true }, billing.ReasonTest},
@@ -95,6 +96,9 @@ func TestReceive(t *testing.T) {
 			err := p.Receive(t.Context(), "bank", new(payments.Delivery))
 			if c.reason == "-" {
 				require.True(t, err == nil && made.Test || errors.Is(err, ErrUnread), "%+v: %v", made, err)
+				booked, err := store.ReadRow(t.Context(), db, "count", store.ScanValue[int], `SELECT count(*) FROM payments WHERE id = $1`, made.ID)
+				require.NoError(t, err)
+				require.Zero(t, booked, "%+v", made)
 				continue
 			}
 			require.NoError(t, err)

@@ -39,8 +39,8 @@ func (Driver) Describe() *payments.Description {
 		Secrets: []string{"signing_secret"},
 		Setup: []string{
 			"In Stripe, add a webhook endpoint with the address %u and the API version " + apiVersion + ".",
-			"Choose checkout.session.completed, checkout.session.async_payment_succeeded, charge.refunded, charge.dispute.created and " +
-				"charge.dispute.closed.",
+			"Choose checkout.session.completed, checkout.session.async_payment_succeeded, charge.refunded, charge.dispute.funds_withdrawn and " +
+				"charge.dispute.funds_reinstated.",
 			"Give its signing secret as `signing_secret`, and a restricted key that may write Checkout Sessions as `api_key`.",
 		},
 	}
@@ -113,7 +113,7 @@ func (p *provider) Read(d *payments.Delivery) ([]payments.Payment, error) {
 		if err = json.Unmarshal(event.Data.Object, &s); err == nil {
 			made, isPayment = s.payment()
 		}
-	case "charge.refunded", "charge.dispute.created", "charge.dispute.closed":
+	case refunded, withdrawn, reinstated:
 		var c charge
 		if err = json.Unmarshal(event.Data.Object, &c); err == nil {
 			made, isPayment = c.payment(event.Type)
@@ -158,19 +158,25 @@ type charge struct {
 	Refunded      json.Number `json:"amount_refunded"` // in all
 	Disputed      json.Number `json:"amount"`
 	Currency      string      `json:"currency"`
-	Status        string      `json:"status"`
 	Live          bool        `json:"livemode"`
 }
+
+// The events about money that was given back, withdrawn for a dispute, or returned. A new dispute has moved no money; it may be an inquiry.
+const (
+	refunded   = "charge.refunded"
+	withdrawn  = "charge.dispute.funds_withdrawn"
+	reinstated = "charge.dispute.funds_reinstated"
+)
 
 func (c *charge) payment(event string) (made payments.Payment, ok bool) {
 	made = payments.Payment{ID: c.PaymentIntent, Test: !c.Live}
 	amount := c.Disputed
 	switch {
-	case c.PaymentIntent == "", event == "charge.dispute.closed" && c.Status != "won":
+	case c.PaymentIntent == "":
 		return payments.Payment{}, false
-	case event == "charge.refunded":
+	case event == refunded:
 		made.Kind, amount = payments.Refunded, c.Refunded
-	case event == "charge.dispute.created":
+	case event == withdrawn:
 		made.Kind, made.Dispute = payments.Disputed, c.ID
 	default:
 		made.Kind, made.Dispute = payments.DisputeWon, c.ID

@@ -49,7 +49,8 @@ func TestContract(t *testing.T) {
 			none.Replace(event("checkout.session.completed", session("unpaid", "5", "true"))),
 			none.Replace(event("checkout.session.completed", session("no_payment_required", "0", "true"))),
 			event("customer.created", `{"id":"cus_1"}`),
-			event("charge.dispute.closed", `{"id":"dp_1","payment_intent":"pi_1","amount":5,"currency":"usd","status":"lost","livemode":true}`),
+			event("charge.dispute.created", `{"id":"dp_1","payment_intent":"pi_1","amount":5,"currency":"usd","status":"warning_needs_response","livemode":true}`),
+			event("charge.dispute.closed", `{"id":"dp_1","payment_intent":"pi_1","amount":5,"currency":"usd","status":"won","livemode":true}`),
 		},
 	})
 }
@@ -67,10 +68,10 @@ func TestEvents(t *testing.T) {
 		event("charge.refunded", `{"id":"ch_1","payment_intent":"pi_1","amount":500,"amount_refunded":300,"currency":"usd","livemode":true}`): {
 			ID: "pi_1", Kind: payments.Refunded, Amount: 300, Currency: "USD", At: begun,
 		},
-		event("charge.dispute.created", `{"id":"dp_1","payment_intent":"pi_1","amount":500,"currency":"usd","status":"needs_response","livemode":true}`): {
+		event("charge.dispute.funds_withdrawn", `{"id":"dp_1","payment_intent":"pi_1","amount":500,"currency":"usd","status":"needs_response","livemode":true}`): {
 			ID: "pi_1", Kind: payments.Disputed, Dispute: "dp_1", Amount: 500, Currency: "USD", At: begun,
 		},
-		event("charge.dispute.closed", `{"id":"dp_1","payment_intent":"pi_1","amount":500,"currency":"usd","status":"won","livemode":true}`): {
+		event("charge.dispute.funds_reinstated", `{"id":"dp_1","payment_intent":"pi_1","amount":500,"currency":"usd","status":"won","livemode":true}`): {
 			ID: "pi_1", Kind: payments.DisputeWon, Dispute: "dp_1", Amount: 500, Currency: "USD", At: begun,
 		},
 	} {
