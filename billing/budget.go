@@ -47,6 +47,9 @@ type Budget struct {
 // DefaultThresholds returns the thresholds of a budget that names none.
 func DefaultThresholds() []int64 { return []int64{50, 80, 100} }
 
+// MaxBudgets is the largest number of open budgets of a wallet.
+const MaxBudgets = 500
+
 // maxBudgetName limits the name of a budget in bytes, and maxThresholds the number of its thresholds.
 const (
 	maxBudgetName = 200
@@ -59,26 +62,39 @@ func (b *Budget) validate() error {
 	switch b.Owner {
 	case OwnerOrganization, OwnerAPIKey, OwnerAssistant:
 	default:
-		return fmt.Errorf("%w: a budget is of an organization, an api_key or an assistant", ErrInvalid)
+		return invalidField("owner", "must be an organization, an api_key or an assistant")
 	}
 	switch b.Period {
 	case PeriodDay, PeriodWeek, PeriodMonth, PeriodTotal:
 	default:
-		return fmt.Errorf("%w: the period of a budget is day, week, month or total", ErrInvalid)
+		return invalidField("period", "must be day, week, month or total")
 	}
 	rising := slices.IsSorted(b.Thresholds) && len(slices.Compact(slices.Clone(b.Thresholds))) == len(b.Thresholds)
 	switch {
 	case (b.Owner == OwnerOrganization) != (b.OwnerID == ""):
-		return fmt.Errorf("%w: a budget of an api_key or an assistant needs its id, and a budget of an organization has none", ErrInvalid)
+		return invalidField("owner", "needs its id, unless it is the organization")
 	case !isLine(b.Name, maxBudgetName):
-		return fmt.Errorf("%w: the name of a budget must be UTF-8 text of 1 to %d bytes", ErrInvalid, maxBudgetName)
+		return invalidField("name", "must be UTF-8 text of 1 to %d bytes", maxBudgetName)
 	case b.LimitMicros < 0:
-		return fmt.Errorf("%w: the limit of a budget can't be negative; 0 means that nothing may be spent", ErrInvalid)
+		return invalidField("limitMicros", "can't be negative; 0 means that nothing may be spent")
 	case !rising || len(b.Thresholds) > maxThresholds || slices.ContainsFunc(b.Thresholds, func(t int64) bool { return t < 1 || t > 100 }):
-		return fmt.Errorf("%w: the thresholds of a budget are up to %d percentages from 1 to 100, in rising order", ErrInvalid, maxThresholds)
+		return invalidField("thresholds", "must be up to %d percentages from 1 to 100, in rising order", maxThresholds)
 	}
 	return b.Wallet.validate()
 }
+
+// FieldError is an [ErrInvalid] of one field of a budget or a rise, which has its name in the API.
+type FieldError struct{ Field, Problem string }
+
+func invalidField(field, problem string, arguments ...any) error {
+	return &FieldError{field, fmt.Sprintf(problem, arguments...)}
+}
+
+// Error names the field and its fault.
+func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+
+// Unwrap returns [ErrInvalid].
+func (*FieldError) Unwrap() error { return ErrInvalid }
 
 // isLine reports whether a text isn't blank, not longer than a number of bytes, and storable.
 func isLine(text string, most int) bool {
@@ -142,7 +158,7 @@ var (
 
 // selectOwner finds the owner of a budget. An assistant has no environment.
 var selectOwner = map[OwnerKind]string{
-	OwnerAPIKey:    `SELECT id FROM api_keys WHERE id = $1 AND org_id = $2 AND env = $3`,
+	OwnerAPIKey:    `SELECT id FROM api_keys WHERE id = $1 AND org_id = $2 AND env = $3 AND revoked_at IS NULL`,
 	OwnerAssistant: `SELECT id FROM agents WHERE id = $1 AND org_id = $2 AND $3 <> ''`,
 }
 
@@ -152,12 +168,14 @@ const (
 	selectBudgetsOf = `SELECT ` + budgetColumns + `, 0 FROM budgets b` + risesOfBudget + newestPeriod + `
 		WHERE b.org_id = $1 AND b.env = $2 AND b.ended_at IS NULL AND (b.owner_id = '' OR b.owner_kind = 'api_key' AND b.owner_id = $3
 			OR b.owner_kind = 'assistant' AND b.owner_id = $4)`
+	selectFull        = `SELECT id FROM budgets WHERE org_id = $1 AND env = $2 AND ended_at IS NULL ORDER BY id LIMIT 1 OFFSET $3`
 	selectOpenBudgets = `SELECT ` + budgetColumns + `, 0 FROM budgets b` + risesOfBudget + newestPeriod + `
 		WHERE b.org_id = $1 AND b.env = $2 AND b.ended_at IS NULL ORDER BY b.id`
 )
 
 // CreateBudget makes a budget, with [DefaultThresholds] if it has none, and returns it with its id. It counts the calls that begin after it. It
-// returns [ErrBudgetExists], [store.ErrNotFound] for an unknown organization, API key or assistant, [ErrInvalid], or a wrapped error of the store.
+// returns [ErrBudgetExists], [store.ErrLimit] if the wallet has [MaxBudgets], [store.ErrNotFound] for an unknown organization, API key or assistant,
+// [ErrInvalid], or a wrapped error of the store.
 func (b *Book) CreateBudget(ctx context.Context, actor string, budget Budget) (Budget, error) {
 	if budget.Thresholds == nil {
 		budget.Thresholds = DefaultThresholds()
@@ -180,6 +198,10 @@ func (b *Book) CreateBudget(ctx context.Context, actor string, budget Budget) (B
 			AND period = $5 AND ended_at IS NULL`, wallet.OrgID, string(wallet.Env), string(budget.Owner), budget.OwnerID, string(budget.Period))
 		if err != nil || exists {
 			return cmp.Or(err, ErrBudgetExists)
+		}
+		full, err := store.Changed(ctx, tx, selectFull, wallet.OrgID, string(wallet.Env), MaxBudgets-1)
+		if err != nil || full {
+			return cmp.Or(err, store.ErrLimit)
 		}
 		budget.ID, budget.CreatedAt, budget.EndedAt = store.NewID("bud"), tx.Now(), 0
 		tx.Queue(1, `INSERT INTO budgets (id, org_id, env, owner_kind, owner_id, name, period, limit_micros, thresholds, created_at)
@@ -255,9 +277,9 @@ type BudgetRise struct {
 func (b *Book) RaiseBudget(ctx context.Context, actor, orgID, id string, rise BudgetRise) (BudgetRise, error) {
 	switch {
 	case rise.AmountMicros <= 0:
-		return BudgetRise{}, fmt.Errorf("%w: a rise needs an amount above 0", ErrInvalid)
+		return BudgetRise{}, invalidField("amountMicros", "must be above 0")
 	case !isLine(rise.Reason, maxTextBytes):
-		return BudgetRise{}, fmt.Errorf("%w: a rise needs a reason, UTF-8 text of at most %d bytes", ErrInvalid, maxTextBytes)
+		return BudgetRise{}, invalidField("reason", "must be UTF-8 text of 1 to %d bytes", maxTextBytes)
 	}
 	err := b.changeBudget(ctx, orgID, id, func(_ context.Context, tx store.Tx, budget *budgetRow) error {
 		if rise.EndsAt <= tx.Now() {
@@ -334,6 +356,7 @@ func (b *Book) changeBudget(ctx context.Context, orgID, id string, change func(c
 		if budget, err = read(); err != nil { // it may have changed before the lock
 			return err
 		}
+		tx.Queue(store.AnyRows, `UPDATE budget_spend SET refused_at = 0 WHERE org_id = $1 AND budget_id = $2 AND refused_at > 0`, orgID, id)
 		return change(ctx, tx, budget)
 	})
 	if err != nil {
@@ -350,6 +373,9 @@ type BudgetState struct {
 	SpentMicros, ReservedMicros int64
 	// BeginsAt and EndsAt are the bounds of the period in epoch milliseconds. EndsAt is 0 if the period has no end.
 	BeginsAt, EndsAt int64
+	// RefusedAt is the time of the first call that was refused since the last change of these amounts or of the budget. It is 0 if there is none, or
+	// if nothing was reserved in the period.
+	RefusedAt int64
 }
 
 // Budgets reads the open budgets of a wallet in the order of their creation. It returns [ErrInvalid] or an error of reading.
@@ -357,7 +383,20 @@ func (b *Book) Budgets(ctx context.Context, wallet WalletID) ([]BudgetState, err
 	if err := wallet.validate(); err != nil {
 		return nil, err
 	}
-	books, err := b.readBudgets(ctx, selectOpenBudgets, wallet.OrgID, string(wallet.Env))
+	return b.budgetStates(ctx, selectOpenBudgets, wallet.OrgID, string(wallet.Env))
+}
+
+// Budget reads an open budget. It returns [store.ErrNotFound] if there is none, or an error of reading.
+func (b *Book) Budget(ctx context.Context, orgID, id string) (BudgetState, error) {
+	states, err := b.budgetStates(ctx, selectBudget, id, orgID)
+	if err != nil || len(states) == 0 {
+		return BudgetState{}, cmp.Or(err, fmt.Errorf("budget %q: %w", id, store.ErrNotFound))
+	}
+	return states[0], nil
+}
+
+func (b *Book) budgetStates(ctx context.Context, query string, arguments ...any) ([]BudgetState, error) {
+	books, err := b.readBudgets(ctx, query, arguments...)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +405,7 @@ func (b *Book) Budgets(ctx context.Context, wallet WalletID) ([]BudgetState, err
 		period := books.present(budget)
 		return BudgetState{
 			Budget: budget.Budget, RisenMicros: budget.limitAt(books.now) - budget.LimitMicros, SpentMicros: period.spent,
-			ReservedMicros: period.reserved, BeginsAt: period.begin, EndsAt: period.endAt,
+			ReservedMicros: period.reserved, BeginsAt: period.begin, EndsAt: period.endAt, RefusedAt: period.refusedAt,
 		}
 	}), nil
 }
@@ -407,9 +446,24 @@ func (b *Book) BudgetRoom(ctx context.Context, wallet WalletID, call *Budgeted) 
 	return micros, nil
 }
 
-// BudgetRises reads the temporary rises of a budget, with ended ones, newest first.
+// EndBudgetRise ends a rise from the next call on. It returns [store.ErrNotFound] if the budget is not open or has no rise with the id that has not
+// ended, or a wrapped error of the store.
+func (b *Book) EndBudgetRise(ctx context.Context, actor, orgID, id, riseID string) error {
+	return b.changeBudget(ctx, orgID, id, func(ctx context.Context, tx store.Tx, budget *budgetRow) error {
+		ended, err := store.Changed(ctx, tx, `UPDATE budget_rises SET ends_at = $4, past = TRUE WHERE org_id = $1 AND budget_id = $2 AND id = $3
+			AND ends_at > $4 RETURNING id`, orgID, id, riseID, tx.Now())
+		if err != nil || !ended {
+			return cmp.Or(err, fmt.Errorf("rise %q: %w", riseID, store.ErrNotFound))
+		}
+		budget.audit(tx, actor, "end_rise", riseID)
+		return nil
+	})
+}
+
+// BudgetRises reads the newest 100 temporary rises of a budget, with ended ones, newest first.
 func (b *Book) BudgetRises(ctx context.Context, orgID, id string) ([]BudgetRise, error) {
 	return store.ReadRows(ctx, b.db, "list the rises of a budget", store.ScanFields[BudgetRise](),
-		`SELECT id, amount_micros, ends_at, reason, created_by, created_at FROM budget_rises WHERE org_id = $1 AND budget_id = $2 ORDER BY id DESC`,
+		`SELECT id, amount_micros, ends_at, reason, created_by, created_at FROM budget_rises WHERE org_id = $1 AND budget_id = $2 ORDER BY id DESC
+			LIMIT 100`,
 		orgID, id)
 }

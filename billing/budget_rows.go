@@ -14,7 +14,8 @@ const (
 	budgetColumns = `b.org_id, b.env, b.id, b.owner_kind, b.owner_id, b.name, b.period, b.limit_micros, b.thresholds, b.created_at,
 		b.ended_at, o.time_zone, coalesce(r.id, ''), coalesce(r.amount_micros, 0), coalesce(r.ends_at, 0),
 		coalesce(p.number, 0), coalesce(p.period_start, 0), coalesce(p.ends_at, 0), coalesce(p.reserved_micros, 0), coalesce(p.spent_micros, 0),
-		coalesce(p.most_micros, 0), coalesce(p.told, 0), coalesce(p.first_seq, 0), coalesce(p.last_seq, 0)`
+		coalesce(p.most_micros, 0), coalesce(p.told, 0), coalesce(p.first_seq, 0), coalesce(p.last_seq, 0),
+		coalesce(p.refused_at, 0)`
 	risesOfBudget = ` JOIN organizations o ON o.id = b.org_id
 		LEFT JOIN budget_rises r ON r.org_id = b.org_id AND r.budget_id = b.id AND NOT r.past`
 	// newestPeriod joins the newest period of a budget.
@@ -32,9 +33,9 @@ var (
 		WHERE p.org_id = wanted.org_id AND p.env = wanted.env AND p.number = wanted.number`, "text", "text", "bigint")
 	// Updates of the periods of a batch are one statement, together with new periods.
 	writePeriods = listSizes.Statement(`INSERT INTO budget_spend (org_id, env, number, budget_id, period_start, ends_at, reserved_micros,
-			spent_micros, most_micros, told, first_seq, last_seq) {list}
+			spent_micros, most_micros, told, first_seq, last_seq, refused_at) {list}
 		ON CONFLICT (org_id, env, number) DO UPDATE SET reserved_micros = excluded.reserved_micros, spent_micros = excluded.spent_micros,
-			most_micros = excluded.most_micros, told = excluded.told, last_seq = excluded.last_seq`, 12, 0)
+			most_micros = excluded.most_micros, told = excluded.told, last_seq = excluded.last_seq, refused_at = excluded.refused_at`, 13, 0)
 )
 
 // queueBudgets reads the open budgets of owners with their newest periods. The lock of the wallet protects them.
@@ -97,7 +98,7 @@ func (r *budgetRow) scan(row store.Row, p *periodRow, more ...any) error {
 	err := row.Scan(append([]any{
 		&r.Wallet.OrgID, &r.Wallet.Env, &r.ID, &kind, &r.OwnerID, &r.Name, &every, &r.LimitMicros, &thresholds, &r.CreatedAt,
 		&ended, &r.zone, &rise.id, &rise.micros, &rise.endsAt, &p.number, &p.begin, &p.endAt, &p.reserved, &p.spent,
-		&p.most, &p.told, &p.firstSeq, &p.lastSeq,
+		&p.most, &p.told, &p.firstSeq, &p.lastSeq, &p.refusedAt,
 	}, more...)...)
 	r.Owner, r.Period, r.EndedAt = OwnerKind(kind), Period(every), ended.Int64
 	r.Thresholds, r.rises = readThresholds(thresholds), []riseRow{rise}
@@ -150,6 +151,6 @@ func (b *books) writePeriods(tx store.Tx) {
 	slices.SortFunc(changed, func(a, b *periodRow) int { return a.compare(b.periodKey) })
 	store.QueueList(tx, listSizes, writePeriods, false, changed, func(values []any, p *periodRow) []any {
 		return append(listWallet(values, p.wallet), p.number, p.budget.ID, p.begin, p.endAt, p.reserved, p.spent, p.most, p.told, p.firstSeq,
-			p.lastSeq)
+			p.lastSeq, p.refusedAt)
 	})
 }

@@ -309,6 +309,7 @@ func TestBudgetRises(t *testing.T) {
 func TestBudgetsThatCantBe(t *testing.T) {
 	eachBudgeted(t, func(b *budgeted) {
 		sound := Budget{Wallet: acme, Owner: OwnerAPIKey, OwnerID: "key_1", Name: "n", Period: PeriodDay, LimitMicros: 1}
+		execute(b.T, b.db, `UPDATE api_keys SET revoked_at = 1 WHERE id = 'key_2'`)
 		for name, c := range map[string]struct {
 			edit func(*Budget)
 			want error
@@ -326,6 +327,7 @@ func TestBudgetsThatCantBe(t *testing.T) {
 			"a threshold twice":              {func(m *Budget) { m.Thresholds = []int64{50, 50} }, ErrInvalid},
 			"an unknown key":                 {func(m *Budget) { m.OwnerID = "key_none" }, store.ErrNotFound},
 			"a key of the other environment": {func(m *Budget) { m.Wallet.Env = store.Test }, store.ErrNotFound},
+			"a revoked key":                  {func(m *Budget) { m.OwnerID = "key_2" }, store.ErrNotFound},
 			"an unknown assistant":           {func(m *Budget) { m.Owner, m.OwnerID = OwnerAssistant, "agt_none" }, store.ErrNotFound},
 			"an unknown organization":        {func(m *Budget) { m.Wallet.OrgID = "org_none" }, store.ErrNotFound},
 		} {
@@ -351,6 +353,53 @@ func TestBudgetsThatCantBe(t *testing.T) {
 		require.NoError(b, b.book.EndBudget(b.Context(), "test", acme.OrgID, made.ID))
 		require.ErrorIs(b, b.book.EndBudget(b.Context(), "test", acme.OrgID, made.ID), store.ErrNotFound)
 		require.Equal(b, "budget.create budget.change budget.end", names(b.T, b.db, `SELECT action FROM audit_log WHERE action LIKE 'budget%' ORDER BY id`))
+	})
+}
+
+// TestBudgetRefusesSince: the first refused call since the amounts or the budget changed last is in the budget's state.
+func TestBudgetRefusesSince(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		budget := b.budget("key_1", PeriodDay, 100)
+		since := func() int64 { return b.state(budget.ID).RefusedAt }
+		b.refused("call_1", "key_1", 101)
+		require.Zero(b, since(), "nothing was reserved in the period")
+		b.holds("call_1", "key_1", 100)
+		require.Zero(b, since())
+		b.refused("call_2", "key_1", 1)
+		first := since()
+		require.Positive(b, first)
+		execute(b.T, b.db, `UPDATE budget_spend SET refused_at = refused_at - 1000`)
+		b.refused("call_2", "key_1", 2)
+		require.Equal(b, first-1000, since(), "still the first")
+		b.settles("call_1", 100, 99)
+		require.Zero(b, since(), "there is room again")
+		b.refused("call_2", "key_1", 2)
+		b.holds("call_2", "key_1", 1)
+		require.Zero(b, since(), "one was admitted")
+		b.refused("call_3", "key_1", 1)
+		rise, err := b.book.RaiseBudget(b.Context(), "test", acme.OrgID, budget.ID, BudgetRise{AmountMicros: 1, EndsAt: first + time.Hour.Milliseconds(), Reason: "r"})
+		require.NoError(b, err)
+		require.Zero(b, since(), "the limit has changed")
+		require.ErrorIs(b, b.book.EndBudgetRise(b.Context(), "test", acme.OrgID, budget.ID, "rise_none"), store.ErrNotFound)
+		require.NoError(b, b.book.EndBudgetRise(b.Context(), "test", acme.OrgID, budget.ID, rise.ID))
+		require.Zero(b, b.state(budget.ID).RisenMicros)
+		b.refused("call_3", "key_1", 1)
+		require.ErrorIs(b, b.book.EndBudgetRise(b.Context(), "test", acme.OrgID, budget.ID, rise.ID), store.ErrNotFound, "it has ended")
+	})
+}
+
+// TestMaxBudgets: a wallet has a bound on its open budgets, and an ended one makes room.
+func TestMaxBudgets(t *testing.T) {
+	eachBudgeted(t, func(b *budgeted) {
+		budget := b.budget("key_1", PeriodDay, 100)
+		execute(b.T, b.db, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+			INSERT INTO budgets (id, org_id, env, owner_kind, owner_id, name, period, limit_micros, thresholds, created_at)
+			SELECT 'bud_' || i, $2, 'live', 'assistant', 'agt_' || i, 'n', 'day', 1, '', 1 FROM n`, MaxBudgets-1, acme.OrgID)
+		one := Budget{Wallet: acme, Owner: OwnerOrganization, Name: "n", Period: PeriodDay, LimitMicros: 1}
+		_, err := b.book.CreateBudget(b.Context(), "test", one)
+		require.ErrorIs(b, err, store.ErrLimit)
+		require.NoError(b, b.book.EndBudget(b.Context(), "test", acme.OrgID, budget.ID))
+		b.budget("", PeriodDay, 1)
 	})
 }
 

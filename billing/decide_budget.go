@@ -65,6 +65,7 @@ type periodState struct {
 	most            int64 // the highest limit by which an amount was admitted
 	told            int64 // the highest threshold of which an event was made, in percent
 	lastSeq         int64 // of the last charge that is counted
+	refusedAt       int64 // of the first refused call since the last change of the amounts or of the budget; 0 for none
 }
 
 // room returns the amount that can still be reserved or spent. It is negative after the limit was lowered below the sum of both.
@@ -101,6 +102,9 @@ func (b *books) admit(h Hold) (periods []*periodRow, err error) {
 			period := b.present(budget)
 			periods = append(periods, period)
 			room := period.room(b.now)
+			if room < h.AmountMicros && period.number > 0 && period.refusedAt == 0 {
+				period.refusedAt = b.now
+			}
 			if room < h.AmountMicros && (refusal == nil || room < refusal.RoomMicros) {
 				refusal = &BudgetError{
 					Budget: budget.Budget, LimitMicros: budget.limitAt(b.now), SpentMicros: period.spent, ReservedMicros: period.reserved,
@@ -142,6 +146,7 @@ func (b *books) reserveIn(periods []*periodRow, micros int64) (names string) {
 			b.periods[period.periodKey], period.budget.last = period, period
 		}
 		period.reserved += micros
+		period.refusedAt = 0
 		period.most = max(period.most, period.budget.limitAt(b.now))
 		text = strconv.AppendInt(append(text, ' '), period.number, 10)
 	}
@@ -205,6 +210,7 @@ func (b *books) change(wallet WalletID, names string, micros int64) {
 	b.wallets[wallet].held += micros
 	for _, period := range b.named(wallet, names) {
 		period.reserved += micros
+		period.refusedAt = 0
 	}
 }
 

@@ -225,7 +225,7 @@ func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 
 var (
 	// anyID is an id of ours anywhere.
-	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud|evep|evt)_[0-9a-z]{20,}\b`)
+	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud|evep|evt|bud|rise|pay)_[0-9a-z]{20,}\b`)
 	// authors are ids of users and keys that made a resource: no later example refers to them.
 	authors = regexp.MustCompile(`"createdBy":"[^"]*"`)
 	// visitorToken is the token of a widget's session.

@@ -61,9 +61,10 @@ func addCommands(root *cobra.Command) {
   $ caddy svc key create --org org_… --scopes models:read,chat:write --json
   $ caddy svc doctor --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
 	noun(root,
-		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), paymentCommand(flags), usageCommand(flags),
-		modelCommand(flags), providerKeyCommand(flags), operatorCommand(flags), agentCommand(flags), channelCommand(flags), queueCommand(flags),
-		conversationCommand(flags), migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
+		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), paymentCommand(flags), budgetCommand(flags),
+		usageCommand(flags), modelCommand(flags), providerKeyCommand(flags), operatorCommand(flags), agentCommand(flags), channelCommand(flags),
+		queueCommand(flags), conversationCommand(flags), migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags),
+		backupCommand(flags),
 		exportCommand(flags), importCommand(flags), statusCommand(flags), vendorsCommand(flags), healthCommand(),
 		noun(&cobra.Command{Use: "catalog <command>", Short: "Imports prices of models"}, flags.catalogImportCommand()),
 		flags.initCommand(), flags.tryCommand(), versionCommand(flags), helpCommand(),

@@ -174,6 +174,8 @@ func (f *fieldFlag) Type() string {
 		return ""
 	case f.field.Type == endpoint.TextsField:
 		return "text,text…"
+	case f.field.Type == endpoint.NumbersField:
+		return "number,number…"
 	default:
 		return string(f.field.Type)
 	}
@@ -195,8 +197,12 @@ func (f *fieldFlag) Set(text string) (err error) {
 		if f.value, err = strconv.ParseBool(text); err != nil {
 			return errors.New("want true or false")
 		}
-	case f.field.Type == endpoint.TextsField && text == "":
+	case (f.field.Type == endpoint.TextsField || f.field.Type == endpoint.NumbersField) && text == "":
 		f.value = []any{}
+	case f.field.Type == endpoint.NumbersField:
+		if f.value = nil; json.Unmarshal([]byte("["+text+"]"), &f.value) != nil {
+			return errors.New("want numbers with commas between")
+		}
 	case f.field.Type == endpoint.TextsField:
 		texts, _ := f.value.([]any)
 		for one := range strings.SplitSeq(text, ",") {

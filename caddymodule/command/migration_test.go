@@ -28,6 +28,8 @@ var workingCommands = []string{
 	"wallet credit --org org_1 --micros 1 --ref a", "wallet adjust --org org_1 --micros 1 --reason b --ref a", "wallet refund call_1", "wallet calls --org org_1",
 	"wallet show --org org_1", "wallet statements --org org_1", "wallet statement --org org_1 --month 2026-10", "wallet export --org org_1", "usage export",
 	"payment list", "payment show pay_1", "payment match pay_1 --org org_1", "payment ignore pay_1 --reason a",
+	"budget create --org org_1 --name a --period day --limit-micros 1", "budget list --org org_1", "budget show bud_1", "budget set bud_1", "budget end bud_1",
+	"budget raise bud_1 --micros 1 --ends-at 2100-01-01T00:00:00Z --reason a", "budget end-rise rise_1 --budget bud_1",
 	"model enable --org org_1 local/echo", "model disable --org org_1 local/echo",
 	"provider-key set --org org_1 --provider openai", "provider-key list --org org_1", "provider-key delete --org org_1 --provider openai",
 	"agent create --org org_1 --name a --model local/echo", "agent list --org org_1", "agent show agt_1", "agent set agt_1", "agent delete agt_1",

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -202,8 +203,8 @@ func (o *operation) organization(ctx context.Context, e *commandEnv, g *given, v
 	if e.remote != nil {
 		return api.OwnerOfID, nil
 	}
-	group, _, _ := strings.Cut(strings.TrimPrefix(o.Spec().Path, "/"), "/")
-	orgID, err := e.db.OwnerOf(ctx, store.OwnedKind(strings.ReplaceAll(group, "-", "_")), id)
+	group, _, _ := strings.Cut(o.Spec().Path, "/{id}")
+	orgID, err := e.db.OwnerOf(ctx, store.OwnedKind(strings.ReplaceAll(path.Base(group), "-", "_")), id)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", fmt.Errorf("no %s has the id %q%s", noun, id, hint)
 	}

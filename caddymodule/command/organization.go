@@ -190,6 +190,32 @@ func paymentCommand(f *commandFlags) *cobra.Command {
 	)
 }
 
+func budgetCommand(f *commandFlags) *cobra.Command {
+	flags := map[string]string{"environment": "env", "amountMicros": "micros"}
+	columns := []string{"id", "name", "keyId", "agentId", "period", "limitMicros", "risenMicros", "spentMicros", "roomMicros", "endsAt"}
+	return f.noun("budget", "Limits what an organization, an API key or an assistant spends a day, week or month, or in total", nil,
+		operation{
+			Operation: api.CreateBudget, verb: "create", flags: flags,
+			example: "  $ caddy svc budget create --org org_… --name \"web shop\" --key-id key_… --period month --limit 200",
+		},
+		operation{Operation: api.ListBudgets, verb: "list", flags: flags, columns: columns, example: "  $ caddy svc budget list --org org_…"},
+		operation{Operation: api.GetBudget, verb: "show", example: "  $ caddy svc budget show bud_… --json"},
+		operation{
+			Operation: api.UpdateBudget, verb: "set", example: "  $ caddy svc budget set bud_… --limit 300 --thresholds 80,100",
+			long: "Changes a budget from the next call on. A limit below what is spent refuses the next call and ends no running one.",
+		},
+		operation{
+			Operation: api.RaiseBudget, verb: "raise", flags: flags,
+			example: "  $ caddy svc budget raise bud_… --amount 50 --ends-at 2027-01-31T12:00:00Z --reason \"a fair\"",
+		},
+		operation{
+			Operation: api.EndBudgetRise, verb: "end-rise", noun: "rise", argument: "riseId", flags: map[string]string{"id": "budget"},
+			example: "  $ caddy svc budget end-rise rise_… --budget bud_…", done: "Rise %s has ended.",
+		},
+		operation{Operation: api.EndBudget, verb: "end", example: "  $ caddy svc budget end bud_…", done: "Budget %s has ended."},
+	)
+}
+
 func usageCommand(f *commandFlags) *cobra.Command {
 	return f.noun("usage", "Exports the usage of all organizations for billing systems", nil,
 		operation{

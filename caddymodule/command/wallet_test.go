@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"encoding/csv"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -170,4 +171,26 @@ func (c *commandLine) charge(wallet billing.WalletID, callID string, micros int6
 		Price: billing.Price{Output: 1_000_000}, ReservedMicros: micros,
 	})
 	require.NoError(c.t, err)
+}
+
+func TestBudgetCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	made := c.json("budget", "create", "--org", org, "--name", "all", "--period", "month", "--limit", "1.5", "--thresholds", "80,100")
+	require.Equal(t, []any{"1500000", "[80 100]", "live"}, []any{made["limitMicros"], fmt.Sprint(made["thresholds"]), made["environment"]})
+	id := made["id"].(string)
+	require.Equal(t, "900000", c.json("budget", "set", id, "--limit-micros", "900000", "--thresholds", "")["limitMicros"])
+	rise := c.json("budget", "raise", id, "--amount", "0.1", "--ends-at", "2100-01-01T00:00:00Z", "--reason", "a fair")
+	shown := c.json("budget", "show", id)
+	require.Equal(t, []any{"100000", []any{}}, []any{shown["risenMicros"], shown["thresholds"]})
+	c.json("budget", "end-rise", rise["id"].(string), "--budget", id)
+	require.Equal(t, "0", c.json("budget", "list", "--org", org)["data"].([]any)[0].(map[string]any)["risenMicros"])
+	c.json("budget", "end", id)
+	require.Empty(t, c.json("budget", "list", "--org", org)["data"])
+
+	c.refused("--limit-micros must be a whole number of micros above 0", "budget", "create", "--org", org, "--name", "n", "--period", "day", "--limit", "0")
+	c.refused("want numbers with commas between", "budget", "create", "--org", org, "--name", "n", "--period", "day", "--limit", "1", "--thresholds", "50,x")
+	c.refused("no budget has the id", "budget", "show", id+"x")
+	c.refused("There is no budget with this id", "budget", "set", id, "--name", "n")
 }

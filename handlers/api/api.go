@@ -48,7 +48,7 @@ type Deps struct {
 	// Sessions are the login sessions of people. Nil means new ones over DB.
 	Sessions *handlers.Sessions
 	Wallets  Wallets
-	// Book posts for the operator, and Endpoints returns the state of the models' endpoints; only the operator's operations need them.
+	// Book has the budgets, and posts for the operator. Endpoints returns the state of the models' endpoints; only the operator's operations need it.
 	Book          *billing.Book
 	Endpoints     func() []gateway.EndpointState
 	DB            *store.DB
@@ -166,7 +166,7 @@ func serve(d *Deps) *endpoint.Server {
 	s.Rates = d.Rates
 	for _, group := range [][]Operation{
 		sessionOperations, memberOperations, apiKeyOperations, providerKeyOperations, auditOperations, agentOperations, knowledgeBaseOperations,
-		documentOperations, channelOperations, conversationOperations, walletOperations, eventEndpointOperations,
+		documentOperations, channelOperations, conversationOperations, walletOperations, budgetOperations, eventEndpointOperations,
 	} {
 		for _, o := range group {
 			o.Register(s, d)

@@ -81,7 +81,7 @@ func newFixture(t *testing.T) *fixture {
 
 	o := &fixture{platform: &fakePlatform{}, inbox: &fakeInbox{}, now: &now}
 	o.Deps = &Deps{
-		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.Ring(t),
+		Authenticator: keys, Wallets: billing.NewBook(db), Book: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.Ring(t),
 		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Catalog: handlertest.BuiltinPlatforms(t).Catalog, Plans: o,
 		Providers: []string{"echo"}, BaseURL: "https://svc.example", Now: apiNow,
 	}

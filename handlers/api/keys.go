@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -130,7 +131,7 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 	edit(&bounds)
 	request.ExpiresAt = expiresAt
 	request.Models, request.RequestsPerMinute, request.MaxConcurrent = bounds.Models, bounds.RequestsPerMinute, bounds.MaxConcurrent
-	if err := withinRights(principal, request); err != nil {
+	if err := d.withinRights(ctx, principal, request); err != nil {
 		return nil, err
 	}
 	key, err := identity.CreateAPIKey(ctx, d.DB, principal.Actor(), request)
@@ -172,8 +173,8 @@ func (c *apiKeyCreation) expiry(now time.Time) (*time.Time, error) {
 }
 
 // withinRights refuses a key with more rights than its maker's. A test key makes test keys only, so that it can't come to spend
-// live credits.
-func withinRights(principal *identity.Principal, request identity.KeyRequest) error {
+// live credits. A key with a budget makes none, because a new key has no budget.
+func (d *Deps) withinRights(ctx context.Context, principal *identity.Principal, request identity.KeyRequest) error {
 	scopes, err := identity.ParseScopes(request.Scopes)
 	if err != nil {
 		return handlers.BadField(err)
@@ -192,6 +193,16 @@ func withinRights(principal *identity.Principal, request identity.KeyRequest) er
 	}
 	if principal.Env == store.Test && request.Env != store.Test {
 		return &handlers.Error{Code: errcode.Forbidden, Message: "A key of the test environment makes keys of the test environment only."}
+	}
+	if principal.KeyID == "" || principal.BudgetVersion == 0 {
+		return nil
+	}
+	budgets, err := d.Book.Budgets(ctx, billing.WalletID{OrgID: principal.OrgID, Env: principal.Env})
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("reading budgets: %w", err))
+	}
+	if slices.ContainsFunc(budgets, func(b billing.BudgetState) bool { return b.OwnerID == principal.KeyID }) {
+		return &handlers.Error{Code: errcode.Forbidden, Message: "This API key has a budget, so it can't make a key, which would have none."}
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ func operatorOperations() []Operation {
 		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
 		GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, ListUsageEvents, ListAllUsageEvents,
 		CreditWallet, AdjustWallet, RefundCall, ListPayments, GetPayment, MatchPayment, IgnorePayment,
+		ListBudgets, CreateBudget, GetBudget, UpdateBudget, EndBudget, RaiseBudget, EndBudgetRise,
 		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
 		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
 		ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
@@ -99,11 +100,12 @@ const (
 func (d *Deps) operatorRequest(r *http.Request, key *identity.Principal) (*identity.Principal, error) {
 	orgID := r.PathValue("orgId")
 	if orgID == OwnerOfID {
-		group, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, operatorPrefix+"/organizations/-/"), "/")
+		id := r.PathValue("id")
+		group, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, operatorPrefix+"/organizations/-/"), "/"+id)
 		kind := map[string]store.OwnedKind{
 			"api-keys": store.OwnedAPIKeys, "channels": store.OwnedChannels, "members": store.OwnedUsers, "calls": store.OwnedCalls,
+			"wallet/budgets": store.OwnedBudgets,
 		}[group]
-		id := r.PathValue("id")
 		if kind == "" || !handlers.WellFormedID(id) {
 			return nil, handlers.NotFound("- stands for the owner of an id in the path, and this path has none.")
 		}

@@ -65,6 +65,8 @@ var operatorBodies = map[string]string{
 	"/members": `{"email":"new@example.com","role":"member"}`, "/members/{id}": `{"role":"member"}`,
 	"/wallet/credits": `{"amountMicros":"1","reference":"r"}`, "/wallet/adjustments": `{"amountMicros":"1","reference":"r","reason":"r"}`,
 	"/calls/{id}/refund": `{}`, "/doctor": `{}`, "/match": `{"orgId":"org_1"}`, "/ignore": `{"reason":"a gift"}`, "/operator-keys": `{"name":"new","scopes":["operator_keys:write"]}`,
+	"/wallet/budgets": `{"name":"new","period":"day","limitMicros":"1"}`, "/budgets/{id}": `{}`,
+	"/rises": `{"reason":"new","amountMicros":"1","endsAt":"2100-01-01T00:00:00Z"}`,
 }
 
 // TestOperatorsRights: every route × every kind of credentials. Only an operator's key with the scope of the operation gets in.

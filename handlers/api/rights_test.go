@@ -20,7 +20,7 @@ import (
 var forTestKeys = []string{
 	"POST /api-keys", "GET /api-keys", "GET /api-keys/{id}", "PATCH /api-keys/{id}", "DELETE /api-keys/{id}",
 	"GET /wallet", "GET /wallet/transactions", "GET /wallet/calls", "GET /wallet/spend",
-	"GET /wallet/calls/{id}", "GET /wallet/statements", "GET /wallet/statements/{month}", "GET /wallet/usage-events",
+	"GET /wallet/calls/{id}", "GET /wallet/statements", "GET /wallet/statements/{month}", "GET /wallet/usage-events", "GET /wallet/budgets",
 	"GET /agents", "GET /agents/models", "GET /agents/{id}", "POST /agents/{id}/playground",
 	"GET /knowledge-bases", "GET /knowledge-bases/{id}", "GET /knowledge-bases/{id}/search",
 	"GET /knowledge-bases/{id}/documents", "GET /knowledge-bases/{id}/documents/{docId}",

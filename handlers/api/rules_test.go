@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
@@ -36,6 +37,7 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 	document := o.ask(t, http.StatusCreated, http.MethodPost, "/knowledge-bases/"+base["id"].(string)+"/documents", "stranger",
 		`{"name":"theirs","mediaType":"text/plain","content":"theirs"}`)
 	endpoint := o.ask(t, http.StatusCreated, http.MethodPost, "/event-endpoints", "stranger", `{"url":"https://theirs.example.com"}`)
+	budget := o.ask(t, http.StatusCreated, http.MethodPost, "/wallet/budgets", "stranger", `{"name":"theirs","period":"day","limitMicros":"1000"}`)
 	o.inbox.conversations = []inbox.Conversation{{ID: "cnv_theirs", OrgID: "org_2", ChannelID: channel["id"].(string), State: inbox.StateAssistant}}
 	require.NoError(t, o.DB.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 		tx.Queue(1, `INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token,
@@ -49,7 +51,7 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 	return o, map[string]string{
 		"/agents": agent["id"].(string), "/channels": channel["id"].(string), "/conversations": "cnv_theirs", "/wallet": "call_theirs",
 		"/api-keys": key["id"].(string), "/members": "usr_stranger", "/knowledge-bases": base["id"].(string),
-		"/event-endpoints": endpoint["id"].(string), "{docId}": document["id"].(string),
+		"/event-endpoints": endpoint["id"].(string), "/wallet/budgets": budget["id"].(string), "{docId}": document["id"].(string),
 	}
 }
 
@@ -98,14 +100,23 @@ func bodyFor(route handlers.Route) string {
 		return `{"name":"new"}`
 	case "POST /knowledge-bases/{id}/documents":
 		return `{"name":"new","mediaType":"text/plain","content":"new"}`
-	case "PATCH /agents/{id}", "PATCH /channels/{id}", "PATCH /knowledge-bases/{id}":
+	case "POST /wallet/budgets":
+		return `{"name":"new","period":"week","limitMicros":"1"}`
+	case "POST /wallet/budgets/{id}/rises":
+		return `{"reason":"new","amountMicros":"1","endsAt":"2100-01-01T00:00:00Z"}`
+	case "PATCH /agents/{id}", "PATCH /channels/{id}", "PATCH /knowledge-bases/{id}", "PATCH /wallet/budgets/{id}":
 		return `{"name":"mine now"}`
 	default:
 		return ""
 	}
 }
 
-func groupOf(path string) string { return "/" + strings.Split(path, "/")[1] }
+func groupOf(path string) string {
+	if strings.HasPrefix(path, "/wallet/budgets") {
+		return "/wallet/budgets"
+	}
+	return "/" + strings.Split(path, "/")[1]
+}
 
 // pathOf returns the route's path with an id of its group in it, and required parameters.
 func pathOf(route handlers.Route, id string, idOf map[string]string) string {
@@ -122,7 +133,7 @@ func roleFor(t *testing.T, route handlers.Route) handlers.Role {
 	switch group := groupOf(route.Path); group {
 	case "/agents", "/knowledge-bases", "/conversations", "/wallet", "/session":
 		return handlers.RoleMember
-	case "/channels", "/organization":
+	case "/channels", "/organization", "/wallet/budgets":
 		if route.Method == http.MethodGet {
 			return handlers.RoleMember
 		}
@@ -141,6 +152,7 @@ func scopeFor(route handlers.Route) identity.Scope {
 		return identity.ChatWrite // it is a call, and charged like one
 	}
 	group := strings.ReplaceAll(strings.TrimPrefix(groupOf(route.Path), "/"), "-", "_")
+	group = strings.TrimSuffix(group, "/budgets") // their scopes are the wallet's
 	right := "write"
 	if route.Method == http.MethodGet {
 		right = "read"
@@ -290,6 +302,7 @@ func (o *fixture) snapshot(t *testing.T) (all []any) {
 		keep(o.DB.ProviderKeys.List(ctx, orgID))
 		keep(o.DB.KnowledgeBases.List(ctx, orgID, store.Page{}))
 		keep(o.DB.AuditLog.List(ctx, orgID, store.Page{}))
+		keep(o.Book.Budgets(ctx, billing.WalletID{OrgID: orgID, Env: store.Live}))
 	}
 	return append(all, slices.Clone(o.inbox.conversations), o.inbox.sent)
 }
@@ -422,6 +435,7 @@ func TestPageParameters(t *testing.T) {
 			slices.Contains([]string{
 				"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/session/second-factor", "/provider-keys", "/agents/models",
 				"/wallet/usage-events", // TestUsageEvents
+				"/wallet/budgets",      // all on one page
 			}, route.Path) {
 			continue
 		}

@@ -193,7 +193,7 @@ type Field struct {
 	In string
 	// Doc is the description in its tag, for help and documentation.
 	Doc string
-	// Type is text, number, boolean, texts or object; empty for a member with other values.
+	// Type is text, number, boolean, texts, numbers or object; empty for a member with other values.
 	Type     FieldType
 	Required bool
 	// Nullable: null removes its value.
@@ -217,6 +217,7 @@ const (
 	NumberField  FieldType = "number"
 	BooleanField FieldType = "boolean"
 	TextsField   FieldType = "texts"
+	NumbersField FieldType = "numbers"
 	// ObjectField has texts by names, such as the credentials of a channel.
 	ObjectField FieldType = "object"
 )
@@ -313,6 +314,9 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 	case reflect.Int, reflect.Int64, reflect.Float64:
 		return NumberField, nullable
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Int64 {
+			return NumbersField, nullable
+		}
 		if t.Elem().Kind() == reflect.String {
 			return TextsField, nullable
 		}

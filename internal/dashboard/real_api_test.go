@@ -70,7 +70,7 @@ func overRealAPI(t *testing.T) (*Dashboard, *store.DB) {
 	require.NoError(t, err)
 	server := api.New(api.Deps{
 		Catalog:       catalog,
-		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
+		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), Book: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",
 	})
 	return New(Config{

@@ -141,6 +141,7 @@ const (
 	OwnedDocuments      OwnedKind = "documents"
 
 	OwnedEventEndpoints OwnedKind = "event_endpoints"
+	OwnedBudgets        OwnedKind = "budgets"
 )
 
 // OwnerOf returns the organization that a resource belongs to. It returns [ErrNotFound] if there is no such resource. It is for ids that an
@@ -148,7 +149,7 @@ const (
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
 	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments,
-		OwnedEventEndpoints, OwnedCalls:
+		OwnedEventEndpoints, OwnedCalls, OwnedBudgets:
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}

@@ -270,7 +270,7 @@ func TestConstraints(t *testing.T) {
 		const budget = `INSERT INTO budgets (id, org_id, env, owner_kind, owner_id, name, period, limit_micros, thresholds, created_at, ended_at) `
 		write(t, db, budget+`VALUES ('bud_1', 'org_1', 'live', 'api_key', 'key_1', 'n', 'day', 0, '', 1, NULL)`)
 		write(t, db, budget+`VALUES ('bud_2', 'org_1', 'live', 'api_key', 'key_1', 'n', 'day', 0, '', 1, 2)`) // it has ended
-		write(t, db, `INSERT INTO budget_spend VALUES ('org_1', 'live', 1, 'bud_1', 1, 0, 2, 3, 5, 0, 0, 0)`)
+		write(t, db, `INSERT INTO budget_spend VALUES ('org_1', 'live', 1, 'bud_1', 1, 0, 2, 3, 5, 0, 0, 0, 0)`)
 
 		for statement, arguments := range map[string][]any{
 			`UPDATE wallets SET balance_micros = 99`:                        nil, // below what is held
@@ -318,7 +318,7 @@ func TestConstraints(t *testing.T) {
 			`UPDATE budget_spend SET reserved_micros = 3`:                                                 nil, // above the limit
 			`UPDATE budget_spend SET spent_micros = -1`:                                                   nil,
 			`UPDATE budget_spend SET spent_micros = 9223372036854775807`:                                  nil,
-			`INSERT INTO budget_spend VALUES ('org_1', 'live', 2, 'bud_1', 1, 0, 0, 0, 0, 0, 0, 0)`:       nil, // the same period
+			`INSERT INTO budget_spend VALUES ('org_1', 'live', 2, 'bud_1', 1, 0, 0, 0, 0, 0, 0, 0, 0)`:    nil, // the same period
 			`INSERT INTO budget_rises VALUES ('r', 'org_1', 'bud_1', 0, 1, 'r', '', 1, FALSE)`:            nil,
 			`UPDATE calls SET budgets = '' WHERE id = 'call_2'`:                                           nil,
 			`INSERT INTO kept_answers VALUES ('org_1', 'staging', 'call_1', $1)`:                          {other},

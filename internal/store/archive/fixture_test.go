@@ -52,7 +52,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO tranches VALUES ('org_1', 'live', 'trc_1', 'own_1', $1, $2, 1, '3'), ('org_1', 'test', 'trc_2', '', 0, $3, $1, '')`, []any{int64(math.MaxInt64), true, false}},
 		{`INSERT INTO budgets VALUES ('bud_1', 'org_1', 'live', 'organization', '', $1, 'day', 0, '50 80', 1, NULL), ('bud_2', 'org_1', 'test', 'api_key', 'key_2', 'n', 'total', $2, '', 1, 2)`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO budget_rises VALUES ('rise_1', 'org_1', 'bud_1', 5, $2, $1, $1, 1, $3), ('rise_2', 'org_1', 'bud_1', $2, 1, 'r', '', 1, $4)`, []any{oddText, int64(math.MaxInt64), true, false}},
-		{`INSERT INTO budget_spend VALUES ('org_1', 'live', 1, 'bud_1', 1, 0, 2, 3, $1, 50, 1, 2), ('org_1', 'test', 1, 'bud_2', 1, $1, 0, $1, $1, 100, 0, $1)`, []any{int64(math.MaxInt64)}},
+		{`INSERT INTO budget_spend VALUES ('org_1', 'live', 1, 'bud_1', 1, 0, 2, 3, $1, 50, 1, 2, 4), ('org_1', 'test', 1, 'bud_2', 1, $1, 0, $1, $1, 100, 0, $1, 0)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO prices VALUES (1, $1, 'p', $1, $1, 0, 1, $2, $2, 0, '[]', '[]'), ($2, '', '', '', '', $2, 0, 0, 0, $2, '', '')`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', $1, $2, 5, 1, 'aud_1', ''), ('txn_2', 'org_1', 'live', 3, 'adjust', 'sys:loss', 'r', '', $3, 0, 1, '', 'txn_1')`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64)}},
 		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $1, 'completed', 1, 2, 0, 'provider', 8, 9, 1, 6, 5, 0, 2, 7, $3, NULL, 1, $3, '1 2'),

@@ -318,7 +318,8 @@ CREATE INDEX budget_rises_budget ON budget_rises (org_id, budget_id) WHERE NOT p
 
 -- A period of a budget in which something was reserved, numbered within its wallet. ends_at is 0 for a period without an end. most_micros is the
 -- highest limit, rises included, by which an amount was admitted. told is the highest threshold of which an event was made, in percent. The
--- charges that are counted have numbers above first_seq in the wallet, up to last_seq.
+-- charges that are counted have numbers above first_seq in the wallet, up to last_seq. refused_at is the time of the first call that was refused
+-- since the last change of the amounts or of the budget, 0 for none.
 CREATE TABLE budget_spend (
 	org_id          TEXT   NOT NULL,
 	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
@@ -332,6 +333,7 @@ CREATE TABLE budget_spend (
 	told            BIGINT NOT NULL,
 	first_seq       BIGINT NOT NULL,
 	last_seq        BIGINT NOT NULL,
+	refused_at      BIGINT NOT NULL DEFAULT 0,
 	PRIMARY KEY (org_id, env, number),
 	UNIQUE (org_id, budget_id, period_start),
 	CHECK (reserved_micros <= most_micros - spent_micros)
