@@ -612,12 +612,12 @@ func TestThresholds(t *testing.T) {
 				var event struct {
 					Data struct {
 						BudgetID, SpentMicros, LimitMicros, ExpiresAt string
-						Percent                                       int
+						Percent                                       string
 					}
 				}
 				require.NoError(b, json.Unmarshal([]byte(payload), &event))
 				d := event.Data
-				all = append(all, fmt.Sprintf("%s %d%%: %s of %s, ends %t", strings.Repeat("x", len(d.BudgetID)-29), d.Percent, d.SpentMicros, d.LimitMicros,
+				all = append(all, fmt.Sprintf("%s %s%%: %s of %s, ends %t", strings.Repeat("x", len(d.BudgetID)-29), d.Percent, d.SpentMicros, d.LimitMicros,
 					d.ExpiresAt != ""))
 			}
 			return all

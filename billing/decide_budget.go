@@ -247,7 +247,7 @@ func (b *books) tell(period *periodRow) {
 		}
 		period.told = percent
 		event := &store.Event{
-			OrgID: budget.Wallet.OrgID, Type: store.EventBudget, BudgetID: budget.ID, Percent: percent,
+			OrgID: budget.Wallet.OrgID, Type: store.EventBudget, BudgetID: budget.ID, Percent: strconv.FormatInt(percent, 10),
 			SpentMicros: FormatMicros(period.spent), LimitMicros: FormatMicros(limit),
 		}
 		if period.endAt > 0 {

@@ -1,7 +1,9 @@
 package billing
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -24,6 +26,96 @@ type UsageEvent struct {
 	RefundedAt, RefundedMicros int64
 	// Cursor is the place of the event.
 	Cursor UsageCursor
+}
+
+// CloudEvent is a usage event as CloudEvents 1.0 has it.
+type CloudEvent struct {
+	SpecVersion string `json:"specversion"`
+	ID          string `json:"id"`
+	Source      string `json:"source"`
+	Type        string `json:"type"`
+	Subject     string `json:"subject"`
+	Time        string `json:"time"`
+	// Sequence is an extension of CloudEvents: the cursor of the event.
+	Sequence    string         `json:"sequence"`
+	ContentType string         `json:"datacontenttype"`
+	Data        CloudEventData `json:"data"`
+}
+
+// CloudEventData are the data of a usage event. RefundedMicros is empty for a charge.
+type CloudEventData struct {
+	CallID               string    `json:"callId"`
+	Environment          store.Env `json:"environment"`
+	Model                string    `json:"model"`
+	UpstreamModel        string    `json:"upstreamModel"`
+	KeyID                *string   `json:"keyId"`
+	AgentID              *string   `json:"agentId"`
+	ConversationID       *string   `json:"conversationId"`
+	PromptTokens         int64     `json:"promptTokens"`
+	CachedPromptTokens   int64     `json:"cachedPromptTokens"`
+	CacheWriteTokens     int64     `json:"cacheWriteTokens"`
+	LongCacheWriteTokens int64     `json:"longCacheWriteTokens"`
+	CompletionTokens     int64     `json:"completionTokens"`
+	ReasoningTokens      int64     `json:"reasoningTokens"`
+	ChargedMicros        string    `json:"chargedMicros"`
+	RefundedMicros       string    `json:"refundedMicros,omitempty"`
+	BYOK                 bool      `json:"byok"`
+	PriceID              string    `json:"priceId"`
+}
+
+// CloudEvent returns the event from a source, which is the address of the service if it is configured.
+func (e *UsageEvent) CloudEvent(source string) CloudEvent {
+	event := CloudEvent{
+		SpecVersion: "1.0", ID: e.ID, Source: cmp.Or(source, "caddy-svc"), Type: "svc.model.call.settled", Subject: e.Wallet.OrgID,
+		Time: store.EventTime(e.EndedAt), Sequence: e.Cursor.String(), ContentType: "application/json", Data: CloudEventData{
+			CallID: e.ID, Environment: e.Wallet.Env, Model: e.Model, UpstreamModel: e.UpstreamModel, KeyID: textOrNull(e.KeyID),
+			AgentID: textOrNull(e.AgentID), ConversationID: textOrNull(e.ConversationID), PromptTokens: e.Usage.PromptTokens,
+			CachedPromptTokens: e.Usage.CachedPromptTokens, CacheWriteTokens: e.Usage.CacheWriteTokens,
+			LongCacheWriteTokens: e.Usage.LongCacheWriteTokens, CompletionTokens: e.Usage.CompletionTokens,
+			ReasoningTokens: e.Usage.ReasoningTokens, ChargedMicros: FormatMicros(e.ChargedMicros), BYOK: e.BYOK,
+			PriceID: strconv.FormatInt(e.PriceID, 10),
+		},
+	}
+	if e.RefundID != "" {
+		event.ID, event.Type, event.Time = e.RefundID, "svc.model.call.refunded", store.EventTime(e.RefundedAt)
+		event.Data.RefundedMicros = FormatMicros(e.RefundedMicros)
+	}
+	return event
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// UsageBody returns the body of a [store.EventUsage]: its payload with the events, which are read anew for each try. It returns a wrapped error of
+// the store.
+func (b *Book) UsageBody(ctx context.Context, source string, delivery *store.EventDelivery) (string, error) {
+	var body struct {
+		Type      store.EventType `json:"type"`
+		Timestamp string          `json:"timestamp"`
+		OrgID     string          `json:"organizationId"`
+		Data      struct {
+			After   string       `json:"after"`
+			Through string       `json:"through"`
+			Events  []CloudEvent `json:"events"`
+		} `json:"data"`
+	}
+	err := json.Unmarshal([]byte(delivery.Payload), &body)
+	after, afterErr := ParseUsageCursor(body.Data.After)
+	through, throughErr := ParseUsageCursor(body.Data.Through)
+	if err := cmp.Or(err, afterErr, throughErr); err != nil {
+		return "", fmt.Errorf("read the payload of the event %s: %w", delivery.EventID, err)
+	}
+	events, err := b.usageEvents(ctx, usageSegment{OrgID: delivery.OrgID, Env: store.Live, AfterSeq: after.Seq, ThroughSeq: through.Seq}, MaxHistoryRows)
+	if err != nil {
+		return "", err
+	}
+	body.Data.Events = store.Column(events, func(e UsageEvent) CloudEvent { return e.CloudEvent(source) })
+	text, err := json.Marshal(&body)
+	return string(text), err
 }
 
 // UsageCursor is a place in the order of usage events. The order of one wallet is that of its numbers, and Segment is 0. In the order of all

@@ -2,6 +2,7 @@ package billing
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,19 @@ func TestUsageEvents(t *testing.T) {
 				paged = append(paged, page...)
 			}
 			require.Equal(t, all, paged)
+		}
+		body, err := book.UsageBody(t.Context(), "https://svc.example", &store.EventDelivery{
+			OrgID: acme.OrgID, EventID: "evt_1", Type: store.EventUsage, Payload: fmt.Sprintf(
+				`{"type":"usage.recorded","timestamp":"2026-01-02T03:04:05.678Z","organizationId":"%s","data":{"after":"%s","through":"%s"}}`,
+				acme.OrgID, all[0].Cursor, all[2].Cursor),
+		})
+		require.NoError(t, err)
+		var sent struct{ Data struct{ Events []CloudEvent } }
+		require.NoError(t, json.Unmarshal([]byte(body), &sent))
+		require.Equal(t, []CloudEvent{all[1].CloudEvent("https://svc.example"), all[2].CloudEvent("https://svc.example")}, sent.Data.Events)
+		for _, payload := range []string{"", "[]", `{"data":{"after":"x","through":"0_1"}}`, `{"data":{"after":"0_1","through":"1"}}`} {
+			_, err := book.UsageBody(t.Context(), "", &store.EventDelivery{EventID: "evt_1", Payload: payload})
+			require.ErrorContains(t, err, "evt_1", payload)
 		}
 		for _, text := range []string{"x", "1", "1_", "_1", "-1_2", "1_-2", "1_2_3", "99999999999999999999_1"} {
 			_, err := ParseUsageCursor(text)

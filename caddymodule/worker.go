@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/events"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/tracing"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
@@ -150,6 +151,9 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
 		DB: rt.shared.db, Ring: rt.shared.ring, Policy: targetPolicy(a.EventEndpoints),
+		Usage: func(ctx context.Context, delivery *store.EventDelivery) (string, error) {
+			return rt.shared.book.UsageBody(ctx, a.BaseURL, delivery)
+		},
 		Lease: time.Duration(a.Timing.Lease),
 		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})

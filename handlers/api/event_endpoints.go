@@ -51,14 +51,14 @@ type eventEndpointSecret struct {
 // eventEndpointCreation is the body of POST /event-endpoints.
 type eventEndpointCreation struct {
 	URL    string            `json:"url" minLength:"1" maxLength:"2048" doc:"An https address that is reachable from the internet"`
-	Events []store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low,wallet.credited,budget.threshold_reached" doc:"Absent: all"` //nolint:lll // a struct tag can't be broken
+	Events []store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low,wallet.credited,budget.threshold_reached,usage.recorded" doc:"Absent: all but usage.recorded"` //nolint:lll // a struct tag can't be broken
 }
 
 // eventEndpointChange is the body of PATCH /event-endpoints/{id}.
 type eventEndpointChange struct {
 	URL    *string            `json:"url,omitempty" minLength:"1" maxLength:"2048"`
-	Events *[]store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low,wallet.credited,budget.threshold_reached"` //nolint:lll // a struct tag can't be broken
-	State  *string            `json:"state,omitempty" enum:"active,disabled" doc:"A disabled endpoint gets nothing, and what is due for it is given up"`                                                                                 //nolint:lll // a struct tag can't be broken
+	Events *[]store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low,wallet.credited,budget.threshold_reached,usage.recorded"` //nolint:lll // a struct tag can't be broken
+	State  *string            `json:"state,omitempty" enum:"active,disabled" doc:"A disabled endpoint gets nothing, and what is due for it is given up"`                                                                                                //nolint:lll // a struct tag can't be broken
 }
 
 // eventObject is an event as endpoints get it.
@@ -66,7 +66,7 @@ type eventObject struct {
 	Type           store.EventType   `json:"type"`
 	Timestamp      string            `json:"timestamp" format:"date-time"`
 	OrganizationID string            `json:"organizationId"`
-	Data           map[string]string `json:"data" doc:"By type; see docs/events.md"`
+	Data           map[string]string `json:"data" doc:"By type; see docs/events.md. Without the events of usage.recorded"`
 }
 
 // eventDeliveryObject is an event on its way to an endpoint.

@@ -16,7 +16,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // The exports of usage for billing systems: of one wallet, and of all.
@@ -51,60 +50,6 @@ type walletEventsQuery struct {
 	UsageEventsQuery
 }
 
-// usageEvent is an event as CloudEvents 1.0 has it.
-type usageEvent struct {
-	SpecVersion string `json:"specversion"`
-	ID          string `json:"id"`
-	Source      string `json:"source"`
-	Type        string `json:"type"`
-	Subject     string `json:"subject"`
-	Time        string `json:"time"`
-	// Sequence is an extension of CloudEvents: the cursor of the event.
-	Sequence    string    `json:"sequence"`
-	ContentType string    `json:"datacontenttype"`
-	Data        usageData `json:"data"`
-}
-
-// usageData are the data of a usage event. RefundedMicros is empty for a charge.
-type usageData struct {
-	CallID               string    `json:"callId"`
-	Environment          store.Env `json:"environment"`
-	Model                string    `json:"model"`
-	UpstreamModel        string    `json:"upstreamModel"`
-	KeyID                *string   `json:"keyId"`
-	AgentID              *string   `json:"agentId"`
-	ConversationID       *string   `json:"conversationId"`
-	PromptTokens         int64     `json:"promptTokens"`
-	CachedPromptTokens   int64     `json:"cachedPromptTokens"`
-	CacheWriteTokens     int64     `json:"cacheWriteTokens"`
-	LongCacheWriteTokens int64     `json:"longCacheWriteTokens"`
-	CompletionTokens     int64     `json:"completionTokens"`
-	ReasoningTokens      int64     `json:"reasoningTokens"`
-	ChargedMicros        string    `json:"chargedMicros"`
-	RefundedMicros       string    `json:"refundedMicros,omitempty"`
-	BYOK                 bool      `json:"byok"`
-	PriceID              string    `json:"priceId"`
-}
-
-func (d *Deps) showUsageEvent(e *billing.UsageEvent) usageEvent {
-	shown := usageEvent{
-		SpecVersion: "1.0", ID: e.ID, Source: cmp.Or(d.BaseURL, "caddy-svc"), Type: "svc.model.call.settled", Subject: e.Wallet.OrgID,
-		Time: endpoint.Timestamp(e.EndedAt), Sequence: e.Cursor.String(), ContentType: "application/json", Data: usageData{
-			CallID: e.ID, Environment: e.Wallet.Env, Model: e.Model, UpstreamModel: e.UpstreamModel, KeyID: endpoint.TextOrNull(e.KeyID),
-			AgentID: endpoint.TextOrNull(e.AgentID), ConversationID: endpoint.TextOrNull(e.ConversationID), PromptTokens: e.Usage.PromptTokens,
-			CachedPromptTokens: e.Usage.CachedPromptTokens, CacheWriteTokens: e.Usage.CacheWriteTokens,
-			LongCacheWriteTokens: e.Usage.LongCacheWriteTokens, CompletionTokens: e.Usage.CompletionTokens,
-			ReasoningTokens: e.Usage.ReasoningTokens, ChargedMicros: billing.FormatMicros(e.ChargedMicros), BYOK: e.BYOK,
-			PriceID: strconv.FormatInt(e.PriceID, 10),
-		},
-	}
-	if e.RefundID != "" {
-		shown.ID, shown.Type, shown.Time = e.RefundID, "svc.model.call.refunded", endpoint.Timestamp(e.RefundedAt)
-		shown.Data.RefundedMicros = billing.FormatMicros(e.RefundedMicros)
-	}
-	return shown
-}
-
 // eventWriter writes events in one of the formats.
 type eventWriter struct {
 	to   io.Writer
@@ -137,7 +82,7 @@ func newEventWriter(w http.ResponseWriter, format string) *eventWriter {
 
 func (d *Deps) writeUsageEvents(to *eventWriter, events []billing.UsageEvent) bool {
 	for i := range events {
-		if shown := d.showUsageEvent(&events[i]); !to.write(&shown) {
+		if event := events[i].CloudEvent(d.BaseURL); !to.write(&event) {
 			return false
 		}
 	}
@@ -145,7 +90,7 @@ func (d *Deps) writeUsageEvents(to *eventWriter, events []billing.UsageEvent) bo
 }
 
 // write adds an event. It reports whether the client is still there.
-func (w *eventWriter) write(e *usageEvent) bool {
+func (w *eventWriter) write(e *billing.CloudEvent) bool {
 	separator := w.between
 	if w.events++; w.events == 1 {
 		separator = w.first

@@ -33,6 +33,7 @@ var eventEndpointForm = ui.FormOf(
 		{Value: "wallet.low", Label: "wallet.low", Hint: "The wallet runs low", Selected: true},
 		{Value: "wallet.credited", Label: "wallet.credited", Hint: "A payment has become credits", Selected: true},
 		{Value: "budget.threshold_reached", Label: "budget.threshold_reached", Hint: "A budget is spent to a part of its limit", Selected: true},
+		{Value: "usage.recorded", Label: "usage.recorded", Hint: "All charges and refunds, for a billing system"},
 	}},
 )
 

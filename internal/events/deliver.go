@@ -75,6 +75,8 @@ type Config struct {
 	Policy egress.Policy
 	// Operator has the operator's own endpoints by id. A deliverer with them delivers nothing but the operator's events.
 	Operator map[string]OperatorEndpoint
+	// Usage returns the body of a [store.EventUsage]. It is required without Operator.
+	Usage func(context.Context, *store.EventDelivery) (body string, err error)
 	// Lease is the time after a try's end until another process may try, if this one died. 0 means a minute.
 	Lease time.Duration
 	// Tried counts tries by outcome; nil counts nothing.
@@ -138,6 +140,9 @@ func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) 
 	log := d.Logger.With("event", delivery.EventID, "endpoint", delivery.EndpointID)
 	bounded, cancel := dispatch.Storing(ctx)
 	endpoint, err := d.endpoint(bounded, delivery)
+	if err == nil && delivery.Type == store.EventUsage {
+		delivery.Payload, err = d.Usage(bounded, delivery)
+	}
 	cancel()
 	var try store.EventTry
 	switch {
@@ -146,7 +151,7 @@ func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) 
 	case errors.Is(err, store.ErrNotFound), err == nil && endpoint.State != store.EndpointActive:
 		try = store.EventTry{State: store.DeliveryFailed, Outcome: store.OutcomeDisabled}
 	case err != nil: // it is tried again when the lease ends
-		log.ErrorContext(ctx, "reading an event endpoint failed", "error", err)
+		log.ErrorContext(ctx, "reading an event or its endpoint failed", "error", err)
 		return
 	default:
 		outcome, status := d.try(ctx, &endpoint, delivery)
@@ -241,7 +246,7 @@ func outcomeOf(err error) string {
 
 // watch emits the events of conditions that begin with the passing of time.
 func (d *Deliverer) watch(ctx context.Context) {
-	for _, look := range []func(context.Context) (more bool, err error){d.DB.EventWatch.Wallets, d.DB.EventWatch.Waits} {
+	for _, look := range []func(context.Context) (more bool, err error){d.DB.EventWatch.Wallets, d.DB.EventWatch.Waits, d.DB.EventWatch.Usage} {
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = look(ctx); err != nil && ctx.Err() == nil {

@@ -179,6 +179,28 @@ func TestEventsAreDeliveredSigned(t *testing.T) {
 	})
 }
 
+// TestUsageIsReadForEachTry guarantees that the body of a usage event is made, and signed, when it is sent.
+func TestUsageIsReadForEachTry(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		mine := receive(t, nil)
+		secret := f.endpoint("org_1", "evep_1", mine.URL, store.EventUsage)
+		f.tell(store.Event{OrgID: "org_1", Type: store.EventUsage, After: "0_1", Through: "0_2"})
+		f.start(events.Config{Policy: open, Usage: func(_ context.Context, d *store.EventDelivery) (string, error) {
+			return d.EventID + d.Payload, nil
+		}})
+		f.await("the event", func() bool { return len(mine.all()) == 1 })
+		got := mine.all()[0]
+		require.True(t, strings.HasPrefix(got.Body, got.ID+`{"type":"usage.recorded"`), got.Body)
+		at, err := strconv.ParseInt(got.Timestamp, 10, 64)
+		require.NoError(t, err)
+		signature, err := events.Signature(secret, got.ID, at, []byte(got.Body))
+		require.NoError(t, err)
+		require.Equal(t, signature, got.Signature)
+	})
+}
+
 // TestSignatureIsOfTheSpecification compares with the example of the specification's reference libraries.
 func TestSignatureIsOfTheSpecification(t *testing.T) {
 	t.Parallel()

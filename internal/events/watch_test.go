@@ -2,6 +2,8 @@ package events_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/events"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // TestLowWalletIsToldOncePerCrossing: whatever it does below its bound.
@@ -52,6 +55,69 @@ func TestLowWalletIsToldOncePerCrossing(t *testing.T) {
 		}
 		balance(2)
 		require.Len(t, f.deliveries("org_1", "evep_1"), 3, "a bound that was taken away and set again is a new one")
+	})
+}
+
+// TestUsageIsQueuedOnce guarantees that the events of an endpoint have each number of the live wallet once, from the first one after the endpoint
+// was given the type, whatever processes look at the same time, and that a slow endpoint has a bounded number of them.
+func TestUsageIsQueuedOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		nodes := []*store.DB{f.DB, storetest.OpenAt(t, f.Location(), store.Options{})}
+		look := func(seq int64) {
+			require.NoError(t, f.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+				tx.Queue(1, `INSERT INTO wallets (org_id, env, seq) VALUES ('org_1', 'live', $1) ON CONFLICT (org_id, env) DO UPDATE SET seq = $1`, seq)
+				return nil
+			}))
+			var looks sync.WaitGroup // as several processes do
+			for i := range 4 {
+				looks.Go(func() {
+					if _, err := nodes[i%2].EventWatch.Usage(context.WithoutCancel(t.Context())); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			looks.Wait()
+		}
+		ranges := func(endpoint string) (all []string) {
+			for _, d := range f.deliveries("org_1", endpoint) {
+				require.Equal(t, store.EventUsage, d.Type)
+				_, data, _ := strings.Cut(d.Payload, `"data":`)
+				all = append(all, data)
+			}
+			slices.Sort(all)
+			return all
+		}
+		f.endpoint("org_1", "evep_1", "https://example.com", store.EventUsage)
+		f.endpoint("org_1", "evep_2", "https://example.com", store.EventTypes()...)
+		look(250)
+		require.Equal(t, []string{`{"after":"0_0","through":"0_200"}}`, `{"after":"0_200","through":"0_250"}}`}, ranges("evep_1"))
+		look(250)
+		look(251)
+		require.Contains(t, ranges("evep_1"), `{"after":"0_250","through":"0_251"}}`)
+		require.Empty(t, ranges("evep_2"))
+
+		setTypes := func(types ...store.EventType) {
+			require.NoError(t, f.EventEndpoints.Update(t.Context(), "usr_1", "update", "org_1", "evep_2", func(e *store.EventEndpoint) { e.Events = types }))
+		}
+		setTypes(store.EventUsage, store.EventWalletLow)
+		look(252)
+		require.Equal(t, []string{`{"after":"0_251","through":"0_252"}}`}, ranges("evep_2"))
+		setTypes(store.EventWalletLow)
+		look(253)
+		setTypes(store.EventUsage)
+		look(100 * store.UsagePage)
+		require.Contains(t, ranges("evep_2"), `{"after":"0_253","through":"0_453"}}`, "the numbers without the type are left out")
+		require.Len(t, ranges("evep_2"), 20, "more wait in the ledger")
+		look(100 * store.UsagePage)
+		require.Len(t, ranges("evep_2"), 20)
+		require.NoError(t, f.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(20, `UPDATE event_deliveries SET state = 'delivered' WHERE endpoint_id = 'evep_2'`)
+			return nil
+		}))
+		look(100 * store.UsagePage)
+		require.Len(t, ranges("evep_2"), 40)
 	})
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -231,6 +232,52 @@ func tellWallet(ctx context.Context, tx Tx, orgID string) error {
 		})
 	}
 	tx.Queue(1, `UPDATE organizations SET low_balance_since = $2 WHERE id = $1`, orgID, since)
+	return nil
+}
+
+// UsagePage is how many numbers of a wallet one [EventUsage] has, and usagePages how many of these events may wait for an endpoint. The ledger
+// has all others: a slow endpoint fills no table.
+const (
+	UsagePage  = 200
+	usagePages = 20
+
+	selectUsageEndpoints = `SELECT e.org_id, e.id FROM event_endpoints e JOIN wallets w ON w.org_id = e.org_id AND w.env = 'live'
+		WHERE e.usage_next > 0 AND e.state = 'active' AND w.seq >= e.usage_next AND e.id > $1 ORDER BY e.id LIMIT $2`
+	selectUsageOfEndpoint = `SELECT seq, (SELECT count(*) FROM event_deliveries WHERE org_id = $1 AND state = 'pending' AND endpoint_id = $2
+		AND type = $3) FROM wallets WHERE org_id = $1 AND env = 'live'`
+)
+
+// Usage emits an event for each page of charges and refunds of an endpoint with that type.
+func (w EventWatch) Usage(ctx context.Context) (more bool, err error) {
+	after := ""
+	return false, ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
+		endpoints, err := ReadRows(ctx, w.db, "look for usage to send", Into(func(e *EventEndpoint) []any { return []any{&e.OrgID, &e.ID} }),
+			selectUsageEndpoints, after, rows)
+		for i := 0; i < len(endpoints) && err == nil; i++ {
+			after = endpoints[i].ID
+			err = w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return queueUsage(ctx, tx, endpoints[i].OrgID, after) })
+		}
+		return len(endpoints) == rows, err
+	})
+}
+
+func queueUsage(ctx context.Context, tx Tx, orgID, id string) error {
+	e, found, err := orAbsent(eventEndpoints.lock(ctx, tx, orgID, id))
+	if err != nil || !found || e.UsageNext == 0 || e.State != EndpointActive {
+		return err
+	}
+	var seq, waiting int64
+	if err := queryRow(ctx, tx, []any{&seq, &waiting}, selectUsageOfEndpoint, orgID, id, string(EventUsage)); err != nil {
+		return err
+	}
+	next := e.UsageNext
+	for ; next <= seq && waiting < usagePages; waiting++ {
+		event := Event{OrgID: orgID, Type: EventUsage, After: fmt.Sprintf("0_%d", next-1)}
+		next = min(next+UsagePage, seq+1)
+		event.Through = fmt.Sprintf("0_%d", next-1)
+		tx.Queue(1, insertEventDeliveries+`id = $6`, NewID("evt"), orgID, string(EventUsage), event.payload(tx.Now()), tx.Now(), id)
+	}
+	tx.Queue(1, `UPDATE event_endpoints SET usage_next = $3 WHERE id = $1 AND org_id = $2`, id, orgID, next)
 	return nil
 }
 

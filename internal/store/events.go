@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // EventType is a sort of event that an organization's own systems are told of.
 type EventType string
 
-// All types of events but [EventTest].
+// All types of events.
 const (
 	EventHandover         EventType = "conversation.handover"    // a person has the conversation from now on; Reason says why
 	EventAttention        EventType = "conversation.attention"   // a message can't be answered or delivered; Code says why
@@ -21,6 +22,7 @@ const (
 	EventWalletLow        EventType = "wallet.low"               // the live wallet has less than the organization's bound
 	EventWalletCredited   EventType = "wallet.credited"          // a payment has become credits
 	EventBudget           EventType = "budget.threshold_reached" // a budget's spending has reached Percent of its limit
+	EventUsage            EventType = "usage.recorded"           // the charges and refunds of the live wallet after After, up to Through
 	EventTest             EventType = "endpoint.test"            // somebody tries the endpoint; it needs no subscription
 	eventTimestampAsISO             = "2006-01-02T15:04:05.000Z07:00"
 	insertEventDeliveries           = `INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at,
@@ -30,7 +32,7 @@ const (
 		FROM event_endpoints WHERE org_id = $2 AND state = 'active' AND `
 )
 
-// EventTypes returns the types that an endpoint may ask for.
+// EventTypes returns the types of the events about which people should know: all but [EventTest] and [EventUsage].
 func EventTypes() []EventType {
 	return []EventType{
 		EventHandover, EventAttention, EventWaiting, EventChannelReauth, EventChannelExpiring, EventWalletLow, EventWalletCredited, EventBudget,
@@ -58,9 +60,13 @@ type Event struct {
 	AmountMicros  string `json:"amountMicros,omitempty"`
 
 	BudgetID    string `json:"budgetId,omitempty"`
-	Percent     int64  `json:"percent,omitempty"`
+	Percent     string `json:"percent,omitempty"` // a decimal number
 	SpentMicros string `json:"spentMicros,omitempty"`
 	LimitMicros string `json:"limitMicros,omitempty"`
+
+	// After and Through are cursors of package billing.
+	After   string `json:"after,omitempty"`
+	Through string `json:"through,omitempty"`
 }
 
 // EventTime writes a time in epoch milliseconds as events have it.
@@ -132,6 +138,7 @@ type EventEndpoint struct {
 	State          string
 	Reason         string // why it was disabled, "" for a person's wish
 	FailingSince   int64  // the first failed try since the last delivery, 0 without one
+	UsageNext      int64  // the first number in the live wallet of which no [EventUsage] was made, 0 for an endpoint without that type
 	CreatedAt      int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 	UpdatedAt      int64
 }
@@ -167,10 +174,28 @@ func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *Even
 			CreatedAt: orNow(tx, endpoint.CreatedAt),
 		}
 		created.UpdatedAt = created.CreatedAt
+		if err := created.beginUsage(ctx, tx); err != nil {
+			return err
+		}
 		eventEndpoints.queueInsert(tx, &created)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.create", Target: endpoint.ID, OrgID: endpoint.OrgID})
 		return nil
 	})
+}
+
+// beginUsage sets where the usage of an endpoint begins: with the first charge after the endpoint was given the type.
+func (e *EventEndpoint) beginUsage(ctx context.Context, tx Tx) error {
+	if !slices.Contains(e.Events, EventUsage) {
+		e.UsageNext = 0
+		return nil
+	}
+	if e.UsageNext > 0 {
+		return nil
+	}
+	var seq int64 // without a wallet there was no charge
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&seq) }, `SELECT seq FROM wallets WHERE org_id = $1 AND env = 'live'`, e.OrgID)
+	e.UsageNext = seq + 1
+	return err
 }
 
 // ByID reads an organization's endpoint. It returns [ErrNotFound] if there is none.
@@ -193,6 +218,9 @@ func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id str
 		}
 		was := endpoint.State
 		edit(&endpoint)
+		if err := endpoint.beginUsage(ctx, tx); err != nil {
+			return err
+		}
 		if endpoint.State != was {
 			endpoint.Reason, endpoint.FailingSince = "", 0
 		}

@@ -88,7 +88,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO message_keys VALUES ('org_1', $1, $2, 'out_2', $3)`, []any{hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO message_tombstones VALUES ($1, 'org_1', 1)`, []any{hash}},
 		{`INSERT INTO customer_aliases VALUES ('org_1', 'chn_1', $1, 'cnv_2')`, []any{oddText}},
-		{`INSERT INTO event_endpoints VALUES ('evt_1', 'org_1', $1, ' a b ', $2, NULL, 0, 'active', '', 0, 1, 2), ('evt_2', 'org_2', 'x', '', $3, $2, 5, 'disabled', $1, 4, 1, 2)`, []any{oddText, allBytes(), []byte{}}},
+		{`INSERT INTO event_endpoints VALUES ('evt_1', 'org_1', $1, ' a b ', $2, NULL, 0, 'active', '', 0, 1, 2, 0), ('evt_2', 'org_2', 'x', '', $3, $2, 5, 'disabled', $1, 4, 1, 2, 7)`, []any{oddText, allBytes(), []byte{}}},
 		{`INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at) VALUES ('msg_1', 'ep_1', 'org_1', 'a', $1, 'pending', 0, 1, '', 0, 1, 2), ('msg_1', 'ep_2', 'org_1', 'a', '', 'failed', 9, 0, $1, 500, 1, 2)`, []any{oddText}},
 		{`INSERT INTO payment_codes VALUES ('BS7K2Q04A', 'org_1', 0, 'VND', $1, 1), ('BS7K2Q05B', 'org_2', $2, '', '', 2)`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO payments VALUES ('sepay', '1', 'pay_1', '', 'unmatched', $1, 1, 'VND', $2, '', '', 1, 2, 3, 0, '{}', 0, '', '', '', $1), ('sepay', '2', 'pay_2', 'org_1', 'credited', '', $2, 'VND', 5, 'r', 'a', 1, 2, 3, 4, '{"d":1}', 5, 'txn_1', $1, $1, '')`, []any{oddText, int64(math.MaxInt64)}},

@@ -1061,7 +1061,8 @@ CREATE TABLE sent_file_pieces (
 
 -- The address of a system that is told of events. events is a list of types with a space before and after each. secret signs, sealed;
 -- old_secret signs as well until old_secret_until, after the secret was replaced. reason says why it was disabled; '' is a person's wish.
--- failing_since is the first failed try since the last delivery, or 0.
+-- failing_since is the first failed try since the last delivery, or 0. usage_next is the first number in the live wallet of which no
+-- usage.recorded was made, or 0 for an endpoint without that type.
 CREATE TABLE event_endpoints (
 	id               TEXT   NOT NULL PRIMARY KEY,
 	org_id           TEXT   NOT NULL REFERENCES organizations (id),
@@ -1074,9 +1075,11 @@ CREATE TABLE event_endpoints (
 	reason           TEXT   NOT NULL,
 	failing_since    BIGINT NOT NULL,
 	created_at       BIGINT NOT NULL,
-	updated_at       BIGINT NOT NULL
+	updated_at       BIGINT NOT NULL,
+	usage_next       BIGINT NOT NULL DEFAULT 0
 ) {table};
 CREATE INDEX event_endpoints_org ON event_endpoints (org_id, id);
+CREATE INDEX event_endpoints_usage ON event_endpoints (id) WHERE usage_next > 0;
 
 -- An event on its way to an endpoint; written in the transaction of what it tells of. payload is the body that is sent. run_at is when it is
 -- tried next, also after a process that died while it tried; outcome and status are of the last try.
