@@ -208,8 +208,8 @@ func init() { caddy.RegisterModule(new(App)) }
 //	    }
 //	}
 //
-// plan, provider, model, endpoint, catalog_model, platform, payments, payment_rate and the parts of prices may be repeated with other names. The first plan is the
-// default one, and the parts of prices rise; no other order counts.
+// plan, provider, model, endpoint, catalog_model, platform, payments, payment_rate and the parts of prices may be repeated with other names.
+// The first plan is the default one, and the parts of prices rise; no other order counts.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
 	// after it, because addresses built from it are compared and signed byte by byte. Required.

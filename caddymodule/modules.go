@@ -391,6 +391,29 @@ func optionRule(o *option.Option, values map[string]string) caddyfile.Rule {
 	return textRule(o.Name, "<text>", "a text", values)
 }
 
+// readOptions reads a block of options.
+func readOptions(r *caddyfile.Reader, path string, o caddyfile.Option, options []option.Option) map[string]string {
+	values := map[string]string{}
+	var rules []caddyfile.Rule
+	for i := range options {
+		rules = append(rules, optionRule(&options[i], values))
+	}
+	r.Block(path, o, rules)
+	return values
+}
+
+// driverFaults adds the faults of the values of a driver's options at path, each at its own name below it.
+func driverFaults(fs *config.Faults, path string, driver any, options []option.Option, values map[string]string) {
+	for i := range options {
+		o := &options[i]
+		optionFaults(fs, path+"."+o.Name, o, values[o.Name])
+	}
+	unknownFaults(fs, path, values, optionNames(options))
+	if checker, ok := driver.(option.Checker); ok {
+		problemFaults(fs, path, checker.CheckOptions(maps.Clone(values)))
+	}
+}
+
 // textRule reads a text into values; what describes it in messages.
 func textRule(word, syntax, what string, values map[string]string) caddyfile.Rule {
 	return valueRule(word, values, func(to *string) caddyfile.Rule { return caddyfile.Text(word, to, syntax, what) })

@@ -172,7 +172,7 @@ func TestOptionsOfAProtocol(t *testing.T) {
 		{map[string]string{"region": "Asia"}, []string{"p.region: must be in lower case"}},
 	} {
 		var fs config.Faults
-		(&Provider{Options: test.options}).optionFaults(&fs, "p", guest{})
+		driverFaults(&fs, "p", guest{}, guest{}.Describe().Options, test.options)
 		var found []string
 		for _, f := range fs {
 			found = append(found, f.String())

@@ -84,8 +84,9 @@ func paymentsPath(name string) string { return config.Element("payments", name) 
 func (a *App) paymentRules() []caddyfile.Rule {
 	return []caddyfile.Rule{
 		{
-			Word: "payments", Syntax: "<name>", Named: true, Once: true, HasBlock: true, Block: placeholder("<options of the module svc.payments.<name>>"),
-			Read: a.readPayments, Faults: func(fs *config.Faults, _ string) { a.paymentFaults(fs) },
+			Word: "payments", Syntax: "<name>", Named: true, Once: true, HasBlock: true,
+			Block: placeholder("<options of the module svc.payments.<name>>"), Read: a.readPayments,
+			Faults: func(fs *config.Faults, _ string) { a.paymentFaults(fs) },
 		},
 		caddyfile.List("payment_rate", &a.PaymentRates, (*PaymentRate).faults).As("<currency>"),
 		caddyfile.Block("transfer", &a.Transfer).Also(a.transferFaults),
@@ -100,14 +101,7 @@ func (a *App) readPayments(r *caddyfile.Reader, path string, o caddyfile.Option)
 		r.Faultf(path, o, "%s", unknownPayments(name))
 		return
 	}
-	options := map[string]string{}
-	var rules []caddyfile.Rule
-	declared := driver.Describe().Options
-	for i := range declared {
-		rules = append(rules, optionRule(&declared[i], options))
-	}
-	r.Block(path, o, rules)
-	read := PaymentProviders{name: options}
+	read := PaymentProviders{name: readOptions(r, path, o, driver.Describe().Options)}
 	maps.Copy(read, a.Payments)
 	caddyfile.Set(r, path, o, &a.Payments, read)
 }
@@ -125,19 +119,12 @@ func (a *App) paymentFaults(fs *config.Faults) {
 			continue
 		}
 		d, values := driver.Describe(), a.Payments[name]
-		for i := range d.Options {
-			o := &d.Options[i]
-			optionFaults(fs, path+"."+o.Name, o, values[o.Name])
-		}
-		unknownFaults(fs, path, values, optionNames(d.Options))
+		driverFaults(fs, path, driver, d.Options, values)
 		proves := func(o option.Option) bool {
 			return slices.Contains(d.Secrets, o.Name) && (o.Required || values[o.Name] != "")
 		}
 		if !slices.ContainsFunc(d.Options, proves) {
 			fs.Addf(path, "nothing proves deliveries; give %s", strings.Join(d.Secrets, " or "))
-		}
-		if checker, ok := driver.(option.Checker); ok {
-			problemFaults(fs, path, checker.CheckOptions(maps.Clone(values)))
 		}
 		if len(a.PaymentRates) == 0 {
 			fs.Addf(path, "no payment could be credited; say what a currency is worth with `payment_rate VND { micros 1000000 }`")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -146,7 +145,7 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 		providerURLFaults(fs, path+".base_url", p.BaseURL, d.ExampleURL)
 		transportFaults(fs, path+".transport", p.TransportRaw)
 	}
-	p.optionFaults(fs, path+".protocol", driver)
+	driverFaults(fs, path+".protocol", driver, driver.Describe().Options, p.Options)
 }
 
 // providerURLFaults never quotes the address: a user part would be a secret.
@@ -197,28 +196,8 @@ func (p *Provider) readProtocol(r *caddyfile.Reader, path string, o caddyfile.Op
 	if driver == nil {
 		return // the value's own fault
 	}
-	options := map[string]string{}
-	var rules []caddyfile.Rule
-	declared := driver.Describe().Options
-	for i := range declared {
-		rules = append(rules, optionRule(&declared[i], options))
-	}
-	r.Block(path, o, rules)
-	if len(options) > 0 {
+	if options := readOptions(r, path, o, driver.Describe().Options); len(options) > 0 {
 		caddyfile.Set(r, path, o, &p.Options, options)
-	}
-}
-
-// optionFaults checks the options at path, each at its own name below it.
-func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers.Driver) {
-	options := driver.Describe().Options
-	for i := range options {
-		o := &options[i]
-		optionFaults(fs, path+"."+o.Name, o, p.Options[o.Name])
-	}
-	unknownFaults(fs, path, p.Options, optionNames(options))
-	if checker, ok := driver.(option.Checker); ok {
-		problemFaults(fs, path, checker.CheckOptions(maps.Clone(p.Options)))
 	}
 }
 

@@ -63,9 +63,9 @@ func (p *Payments) compareAll(ctx context.Context, now int64) {
 			if err == nil {
 				break
 			}
-			p.Log.WarnContext(ctx, "the payments were not compared with the list of their provider", "provider", name, "try", try, "error", err)
+			p.Log.ErrorContext(ctx, "payments were not compared with the list of their provider; three tries are made each day",
+				"provider", name, "try", try, "error", err)
 			if try == listTries {
-				p.Log.ErrorContext(ctx, "the list of a provider of payments can't be read; it is compared again tomorrow", "provider", name)
 				break
 			}
 			_ = repeat.Pause(ctx, listPause)
@@ -87,7 +87,8 @@ func (p *Payments) compare(ctx context.Context, name string, lister payments.Lis
 				}
 				booked, err := p.book(ctx, name, &made)
 				if err == nil && booked.CreatedAt >= now {
-					p.Log.WarnContext(ctx, "a payment that was never delivered is on the list of its provider; it was booked", "provider", name, "payment", made.ID)
+					p.Log.WarnContext(ctx, "a payment that was never delivered is on the list of its provider; it was booked",
+						"provider", name, "payment", made.ID)
 				}
 				if failed == nil {
 					failed = err

@@ -173,12 +173,7 @@ func (p *Payments) book(ctx context.Context, name string, made *payments.Payment
 	if err != nil || made.Test && receipt.Kind != billing.PaymentPaid {
 		return billing.Payment{State: billing.PaymentIgnored, Reason: billing.ReasonTest}, err
 	}
-	booked, err := p.Book.Receive(ctx, receipt)
-	if errors.Is(err, billing.ErrOverflow) { // the wallet has no room for it
-		receipt.Reason = billing.ReasonLimit
-		return p.Book.Receive(ctx, receipt)
-	}
-	return booked, err
+	return p.Book.Receive(ctx, receipt)
 }
 
 // receipt returns what billing books of a payment.

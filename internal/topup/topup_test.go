@@ -80,7 +80,7 @@ func TestReceive(t *testing.T) {
 			{func(p *payments.Payment) { p.Currency = "EUR" }, billing.ReasonCurrency},
 			{func(p *payments.Payment) { p.Amount = 1_001 }, billing.ReasonLimit},
 			{func(p *payments.Payment) { p.Amount = math.MaxInt64 }, billing.ReasonLimit},
-			{func(p *payments.Payment) { p.Amount, p.Currency = 1, "XXX" }, billing.ReasonLimit}, // more than the wallet can have
+			{func(p *payments.Payment) { p.Amount, p.Currency = 1, "XXX" }, billing.ReasonRefused}, // more than the wallet can have
 			{func(p *payments.Payment) { p.Test = true }, billing.ReasonTest},
 			{func(p *payments.Payment) { p.Problem, p.Amount, p.Currency = "the amount is none", -1, "\x00" }, billing.ReasonProblem},
 			{func(p *payments.Payment) { p.Problem, p.Test = "the amount is none", true }, billing.ReasonTest},
