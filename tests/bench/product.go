@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// product is the built binary, its upstream, and two organizations that have credits and a key each: one without limits,
-// and one whose requests are counted.
+// product is the built binary, its upstream, and three organizations that have credits and a key each: one without limits,
+// one whose requests are counted, and one with budgets.
 type product struct {
 	binary   string
 	dir      string
@@ -32,6 +32,8 @@ type product struct {
 	org      string
 	// countedKey and countedOrg are those of the organization under a limit that no run can reach.
 	countedKey, countedOrg string
+	// budgetedKey and budgetedOrg are those of the organization with budgets that no run can reach.
+	budgetedKey, budgetedOrg string
 	channel                string // of the social platform
 	masterKey              string
 	env                    []string
@@ -249,6 +251,9 @@ func (p *product) provision(ctx context.Context) (err error) {
 	if p.countedOrg, p.countedKey, err = p.organization(ctx, "counted"); err != nil {
 		return err
 	}
+	if p.budgetedOrg, p.budgetedKey, err = p.budgeted(ctx); err != nil {
+		return err
+	}
 	file := filepath.Join(p.dir, "vendor.key")
 	if err := os.WriteFile(file, []byte("sk-bench"), 0o600); err != nil {
 		return fmt.Errorf("writing a key: %w", err)
@@ -279,6 +284,26 @@ func (p *product) organization(ctx context.Context, plan string) (id, key string
 	}
 	err = p.command(ctx, &made, "key", "create", "--org", org.ID)
 	return org.ID, made.Key, err
+}
+
+// budgeted makes an organization with three budgets that count each call.
+func (p *product) budgeted(ctx context.Context) (id, key string, err error) {
+	if id, key, err = p.organization(ctx, "bench"); err != nil {
+		return "", "", err
+	}
+	var keys struct{ Data []struct{ ID string } }
+	if err := p.command(ctx, &keys, "key", "list", "--org", id); err != nil {
+		return "", "", err
+	}
+	for period, owner := range map[string][]string{"day": nil, "month": nil, "total": {"--key-id", keys.Data[0].ID}} {
+		err := p.command(ctx, nil, append([]string{
+			"budget", "create", "--org", id, "--name", period, "--period", period, "--limit-micros", "1000000000000",
+		}, owner...)...)
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return id, key, nil
 }
 
 // command runs `caddy svc …` and decodes its object into out.
@@ -369,6 +394,8 @@ func (p *product) request(v variant, r row) []byte {
 		path, key = "/counted", p.countedKey
 	case paidCounted:
 		key = p.countedKey
+	case paidBudgeted:
+		key = p.budgetedKey
 	default:
 	}
 	text := prompt
@@ -385,7 +412,7 @@ func (p *product) request(v variant, r row) []byte {
 
 // balance is what the organizations have together, in micros.
 func (p *product) balance(ctx context.Context) (total int64, err error) {
-	for _, org := range []string{p.org, p.countedOrg} {
+	for _, org := range []string{p.org, p.countedOrg, p.budgetedOrg} {
 		var wallet struct{ BalanceMicros string }
 		if err := p.command(ctx, &wallet, "wallet", "show", "--org", org); err != nil {
 			return 0, err

@@ -22,6 +22,8 @@ const (
 	paidOnce variant = "money and key once"
 	// paidCounted is paid for an organization whose requests are counted in a window; the others have no limit.
 	paidCounted variant = "money and window"
+	// paidBudgeted is paid for an organization with three budgets, of itself and its key.
+	paidBudgeted variant = "money, three budgets"
 	// paidAnthropic and paidGemini are paid with the answer of a vendor that speaks Anthropic's or Gemini's own API.
 	paidAnthropic variant = "money, Anthropic's API"
 	paidGemini    variant = "money, Gemini's API"
@@ -32,7 +34,7 @@ const (
 
 // isCall says that the gateway answers, and not reverse_proxy.
 func (v variant) isCall() bool {
-	return v == free || v == paid || v == paidOnce || v == paidCounted || v == paidAnthropic || v == paidGemini
+	return v == free || v == paid || v == paidOnce || v == paidCounted || v == paidBudgeted || v == paidAnthropic || v == paidGemini
 }
 
 // row is one line of the figures: the same load on each variant.
@@ -75,6 +77,7 @@ func houses() []house {
 			rows: []row{
 				postgresRow("postgres, answer, C=32", 32, paid, bar{1.5, 1.0}, stock, free, paid, paidCounted),
 				postgresRow("postgres, answer, C=256", 256, paid, bar{0.8, 0.6}, stock, free, paid, paidCounted),
+				postgresRow("postgres, budgets, C=32", 32, paidBudgeted, bar{1.05, 1.02}, paid, paidBudgeted),
 			},
 			webhooks: []webhookRow{
 				{name: "postgres, webhook, C=32", connections: 32, rate: bar{0.25, 0.3}},
@@ -112,6 +115,10 @@ func sqliteRows() []row {
 			name: "answer, C=256", connections: 256, variants: []variant{stock, free, paid},
 			cpu:  map[variant]bar{free: {0.8, 0.6}, paid: {0.95, 0.75}},
 			rate: map[variant]bar{paid: {1.1, 1.5}},
+		},
+		{
+			name: "budgets, C=32", connections: 32, variants: []variant{paid, paidBudgeted},
+			cpu: map[variant]bar{paidBudgeted: {1.05, 1.02}},
 		},
 		{
 			name: "200 KB prompt, C=8", connections: 8, long: true, variants: []variant{stock, free, paid},
