@@ -111,6 +111,8 @@ const caddyfile = `{
 		}
 		plan grown {
 		}
+		plan budgeted {
+		}
 		plan counted {
 			requests_per_minute 1000000000
 		}
@@ -288,7 +290,7 @@ func (p *product) organization(ctx context.Context, plan string) (id, key string
 
 // budgeted makes an organization with three budgets that count each call.
 func (p *product) budgeted(ctx context.Context) (id, key string, err error) {
-	if id, key, err = p.organization(ctx, "bench"); err != nil {
+	if id, key, err = p.organization(ctx, "budgeted"); err != nil {
 		return "", "", err
 	}
 	var keys struct{ Data []struct{ ID string } }
