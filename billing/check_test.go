@@ -286,6 +286,43 @@ func TestCheckFindsChargeAboveItsReservation(t *testing.T) {
 	})
 }
 
+// TestCheckFindsInPayments breaks the books of payments, one way at a time: one that was partly taken back, with a claim that the next paid in part.
+func TestCheckFindsInPayments(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		makeCodes(t, db)
+		receive(t, book, transfer("1", 500))
+		_, err := book.Adjust(t.Context(), "cli", acme, -4_000, "spent", "spent", "")
+		require.NoError(t, err)
+		receive(t, book, about("1", PaymentRefunded, 400, ""))
+		second := receive(t, book, transfer("2", 100))
+		requireClaim(t, db, 2_000)
+		now, err := db.Now(t.Context())
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			damage string
+			want   []string
+		}{
+			"nothing":                           {`UPDATE wallets SET seq = seq`, nil},
+			"a claim by hand":                   {`UPDATE wallets SET claim_micros = claim_micros + 1`, []string{"M1"}},
+			"taken back by hand":                {`UPDATE payments SET taken_micros = taken_micros + 1 WHERE id = '2'`, []string{"M1"}},
+			"a reversal from the wrong account": {`UPDATE ledger_tx SET account = 'sys:loss' WHERE kind = 'reversal'`, []string{"P6"}},
+			"a reversal that is an adjustment":  {`UPDATE ledger_tx SET kind = 'adjust', account = 'sys:loss' WHERE kind = 'reversal'`, []string{"M1"}},
+			"a credit of another payment":       {`UPDATE payments SET entry_id = '` + second.EntryID + `' WHERE id = '1'`, []string{"M2"}},
+			"a credit of another amount":        {`UPDATE payments SET micros = micros + 1 WHERE id = '2'`, []string{"M2"}},
+			"a payment that has lost its state": {`UPDATE payments SET state = 'held' WHERE id = '2'`, []string{"M2"}},
+			"a payment that is missing":         {`DELETE FROM payments WHERE id = '2'`, []string{"M2"}},
+		} {
+			inBrokenBooks(t, db, func(do statement) { do(c.damage) }, func(broken reader) {
+				for _, check := range []Checker{{pageRows: 1}, {}, {Recent: time.Hour}} {
+					report, err := check.examine(t.Context(), broken, now)
+					require.NoError(t, err, name)
+					require.Equal(t, c.want, brokenInvariants(report), "%s: %s", name, report)
+				}
+			})
+		}
+	})
+}
+
 // TestCheckFindsInBudgets breaks the books of a budget with a charge, a hold and a key, one way at a time.
 func TestCheckFindsInBudgets(t *testing.T) {
 	eachBudgeted(t, func(b *budgeted) {

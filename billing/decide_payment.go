@@ -138,7 +138,7 @@ func (b *books) payClaim(id WalletID, entryID string) error {
 		return nil
 	}
 	_, err := b.post(posting{
-		kind: EntryAdjust, wallet: id, micros: -micros, ref: "claim:" + entryID, note: "a payment that was taken back before", actor: "system",
+		kind: EntryReversal, wallet: id, micros: -micros, ref: "claim:" + entryID, note: "a payment that was taken back before", actor: "system",
 	})
 	if err == nil {
 		wallet.claimed -= micros
@@ -195,7 +195,7 @@ func (b *books) settleTaken(row *paymentRow) error {
 	}
 	if post != 0 {
 		_, err := b.post(posting{
-			kind: EntryAdjust, wallet: id, micros: post, note: "the payment was refunded, disputed, or given back", actor: "payment:" + row.Provider,
+			kind: EntryReversal, wallet: id, micros: post, note: "the payment was refunded, disputed, or given back", actor: "payment:" + row.Provider,
 			ref: fmt.Sprintf("%s:%d:%d", row.ref("taken"), wanted, wallet.seq),
 		})
 		if err != nil {

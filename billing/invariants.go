@@ -65,7 +65,7 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", wrongRefunds) },
 	},
 	{
-		"P6", "a posting is booked against the account of its kind: credits sys:cash, adjustments sys:loss, refunds sys:revenue",
+		"P6", "a posting is booked against the account of its kind: credits and reversals sys:cash, adjustments sys:loss, refunds sys:revenue",
 		"the posting in ledger_tx (kind, account, amount_micros)",
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", misbookedPostings) },
 	},
@@ -88,6 +88,16 @@ var invariants = []invariant{
 		"P10", "a failed attempt is of a call of its organization, and the attempts of a call are numbered without a gap",
 		"the attempts of the call in attempts, and the call in calls",
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "attempts", straysOfAttempts) },
+	},
+	{
+		"M1", "the claim on a wallet is what payments took back of it beyond its reversals",
+		"the wallet's claim_micros, its payments (taken_micros), and its reversals in ledger_tx",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", wrongClaims) },
+	},
+	{
+		"M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no credit of a provider is without one",
+		"the payment in payments (entry_id), and the credit in ledger_tx with the reference pay:PROVIDER:ID",
+		searchPayments,
 	},
 	{
 		"K1", "the bytes of a wallet's kept answers are those of its finished keys",
@@ -200,11 +210,25 @@ const (
 		WHERE t.id > $1 AND t.id <= $2 AND t.kind = 'refund' AND (c.id IS NULL OR t.amount_micros > c.charged_micros)`
 	misbookedPostings = `SELECT id, kind || ' of ' || amount_micros || ' against ' || account FROM ledger_tx
 		WHERE id > $1 AND id <= $2
-			AND (account <> CASE kind WHEN 'topup' THEN 'sys:cash' WHEN 'adjust' THEN 'sys:loss' ELSE 'sys:revenue' END
-				OR (kind <> 'adjust' AND amount_micros < 0))`
+			AND (account <> CASE kind WHEN 'topup' THEN 'sys:cash' WHEN 'reversal' THEN 'sys:cash' WHEN 'adjust' THEN 'sys:loss' ELSE 'sys:revenue' END
+				OR (kind NOT IN ('adjust', 'reversal') AND amount_micros < 0))`
 	unauditedPostings = `SELECT t.id, 'its row ' || t.audit_id || ' in the audit log is missing, or names something else'
 		FROM ledger_tx t LEFT JOIN audit_log a ON a.id = t.audit_id AND a.target = t.id AND a.org_id = t.org_id
 		WHERE t.id > $1 AND t.id <= $2 AND a.id IS NULL`
+	wrongClaims = `SELECT org_id || ':' || env, 'claims ' || claim_micros || ', payments took back ' || taken || ', reversals are ' || reversed
+		FROM (SELECT org_id, env, claim_micros, CASE env WHEN 'live' THEN (SELECT coalesce(sum(p.taken_micros), 0) FROM payments p
+				WHERE p.org_id = w.org_id) ELSE 0 END AS taken,
+			(SELECT coalesce(sum(t.amount_micros), 0) FROM ledger_tx t
+				WHERE t.org_id = w.org_id AND t.env = w.env AND t.kind = 'reversal') AS reversed
+			FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS claims WHERE claim_micros <> taken + reversed`
+	paymentsWithoutCredit = `SELECT p.pay_id, p.state || ', with ' || p.micros || ' micros and the credit ' || p.entry_id
+		FROM payments p LEFT JOIN ledger_tx t ON t.id = p.entry_id AND t.org_id = p.org_id AND t.env = 'live' AND t.kind = 'topup'
+			AND t.ref = 'pay:' || p.provider || ':' || p.id AND t.amount_micros = p.micros
+		WHERE p.pay_id > $1 AND p.pay_id <= $2 AND (p.state = 'credited' AND t.id IS NULL OR p.state <> 'credited' AND p.entry_id <> '')`
+	creditsWithoutPayment = `SELECT t.id, 'the credit ' || t.ref || ' has no payment' FROM ledger_tx t
+			JOIN audit_log a ON a.id = t.audit_id AND a.actor LIKE 'payment:%'
+		WHERE t.id > $1 AND t.id <= $2 AND t.kind = 'topup' AND NOT EXISTS (SELECT 1 FROM payments p
+			WHERE p.provider = substr(a.actor, 9) AND p.id = substr(t.ref, length(a.actor) - 2) AND p.entry_id = t.id)`
 	miscountedAnswers = `SELECT subject, 'counts ' || counted || ' bytes, keys have ' || kept FROM (
 			SELECT w.org_id || ':' || w.env AS subject, w.kept_bytes AS counted, (SELECT coalesce(sum(k.kept_bytes), 0)
 				FROM idempotency_keys k WHERE k.org_id = w.org_id AND k.env = w.env) AS kept
@@ -243,6 +267,14 @@ func searchKeys(ctx context.Context, s *search) error {
 		last = key
 		return read == rows && !s.full(), nil
 	})
+}
+
+// searchPayments compares payments with their credits, in both directions. A person may have booked a credit with any reference.
+func searchPayments(ctx context.Context, s *search) error {
+	if err := s.pagedRows(ctx, "payments", paymentsWithoutCredit); err != nil {
+		return err
+	}
+	return s.pagedRows(ctx, "ledger_tx", creditsWithoutPayment)
 }
 
 // searchParts also recomputes the ids of prices.

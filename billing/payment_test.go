@@ -193,6 +193,7 @@ func TestPaymentTakenBack(t *testing.T) {
 			requireWallet(t, book, 0, 0)
 			requireClaim(t, db, 1_500)
 		}
+		require.Zero(t, count(t, db, `SELECT count(*) FROM ledger_tx WHERE kind = 'reversal' AND account <> 'sys:cash'`), "it went back to the payer")
 		receive(t, book, transfer("2", 100))
 		requireWallet(t, book, 0, 0)
 		requireClaim(t, db, 500)

@@ -30,12 +30,15 @@ const (
 	EntryCharge EntryKind = "charge"
 	EntryAdjust EntryKind = "adjust"
 	EntryRefund EntryKind = "refund"
+	// EntryReversal follows from a refund or a dispute of a payment. It is positive after a dispute was won.
+	EntryReversal EntryKind = "reversal"
 )
 
 // entryKinds are the public names of the kinds, and the accounts of their other legs.
 var entryKinds = map[EntryKind]struct{ public, account string }{
 	EntryTopUp: {"credit", "sys:cash"}, EntryCharge: {"charge", "sys:revenue"},
 	EntryAdjust: {"adjustment", "sys:loss"}, EntryRefund: {"refund", "sys:revenue"},
+	EntryReversal: {"reversal", "sys:cash"},
 }
 
 // Public returns the kind's name in the API and on the command line.
@@ -108,8 +111,8 @@ func (p posting) validate() error {
 		}
 	case EntryRefund:
 		return nil // its call has the wallet
-	case EntryCharge:
-		return fmt.Errorf("%w: a charge is made by settling a call", ErrInvalid)
+	case EntryCharge, EntryReversal:
+		return fmt.Errorf("%w: a %s follows from a call or a payment", ErrInvalid, p.kind)
 	}
 	return p.wallet.validate()
 }

@@ -25,7 +25,7 @@ const monthLayout = "2006-01"
 // Statement is the account of a wallet in a calendar month of its organization's time zone. It has the charges and postings of a range of
 // numbers, so that two months never share one:
 //
-//	opening + credits + refunds + adjustments - charges = closing, the opening of the next month
+//	opening + credits + refunds + adjustments + reversals - charges = closing, the opening of the next month
 //
 // A month that has ended is closed: its row is written once and never changes. Postings come later than the end of the month then, because
 // the time of a posting is never before moved_at of its wallet, and the month is closed only after moved_at has reached its end. The exception
@@ -39,7 +39,7 @@ type Statement struct {
 	FirstSeq, LastSeq                        int64
 	OpeningMicros, CreditMicros              int64
 	ChargeMicros, RefundMicros, AdjustMicros int64
-	ClosingMicros                            int64
+	ReversalMicros, ClosingMicros            int64
 	// Calls are the calls that were charged. Others are deleted at some time, so no statement counts them.
 	Calls int64
 	// Charges are the sums of the charges in JSON, see [Statement.Sums]. A list has none for the month in progress.
@@ -77,9 +77,9 @@ func (s *Statement) Sums() (sums []ChargeSum, err error) {
 
 const (
 	statementColumns = `month, zone, begins_at, ends_at, first_seq, last_seq, opening_micros, credit_micros, charge_micros, refund_micros,
-		adjust_micros, closing_micros, calls, charges, hash`
+		adjust_micros, reversal_micros, closing_micros, calls, charges, hash`
 	insertStatement = `INSERT INTO statements (org_id, env, ` + statementColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING`
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT DO NOTHING`
 	selectMonth  = `SELECT ` + statementColumns + ` FROM statements WHERE org_id = $1 AND env = $2 AND month = $3`
 	selectMonths = `SELECT ` + statementColumns + ` FROM statements WHERE org_id = $1 AND env = $2 AND month < $3 ORDER BY month DESC LIMIT $4`
 
@@ -165,8 +165,8 @@ func (s *Statement) addUp(ctx context.Context, read rowReader, id WalletID) erro
 		sums[kind], s.Calls = micros, s.Calls-postings
 		return err
 	}, sumsOfPostings, id.OrgID, string(id.Env), s.FirstSeq, s.LastSeq)
-	s.CreditMicros, s.AdjustMicros, s.RefundMicros = sums[EntryTopUp], sums[EntryAdjust], sums[EntryRefund]
-	s.ChargeMicros = s.OpeningMicros + s.CreditMicros + s.AdjustMicros + s.RefundMicros - s.ClosingMicros
+	s.CreditMicros, s.AdjustMicros, s.RefundMicros, s.ReversalMicros = sums[EntryTopUp], sums[EntryAdjust], sums[EntryRefund], sums[EntryReversal]
+	s.ChargeMicros = s.OpeningMicros + s.CreditMicros + s.AdjustMicros + s.RefundMicros + s.ReversalMicros - s.ClosingMicros
 	return err
 }
 
@@ -232,7 +232,7 @@ func (s *Statement) digest(ctx context.Context, read rowReader, id WalletID) (ha
 		sum.Write(append(text, '\n'))
 	}
 	write(id.OrgID, string(id.Env), s.Month, s.Zone, s.BeginsAt, s.EndsAt, s.FirstSeq, s.LastSeq, s.OpeningMicros, s.CreditMicros, s.ChargeMicros,
-		s.RefundMicros, s.AdjustMicros, s.ClosingMicros, s.Calls, s.Charges)
+		s.RefundMicros, s.AdjustMicros, s.ReversalMicros, s.ClosingMicros, s.Calls, s.Charges)
 	for next := s.FirstSeq; next > 0; {
 		from := next
 		next = 0
@@ -356,7 +356,7 @@ func (b *Book) closeMonth(ctx context.Context, id WalletID, wallet *walletMonths
 	}
 	return b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
 		tx.Queue(store.AnyRows, insertStatement, id.OrgID, string(id.Env), s.Month, s.Zone, s.BeginsAt, s.EndsAt, s.FirstSeq, s.LastSeq,
-			s.OpeningMicros, s.CreditMicros, s.ChargeMicros, s.RefundMicros, s.AdjustMicros, s.ClosingMicros, s.Calls, s.Charges, s.Hash[:])
+			s.OpeningMicros, s.CreditMicros, s.ChargeMicros, s.RefundMicros, s.AdjustMicros, s.ReversalMicros, s.ClosingMicros, s.Calls, s.Charges, s.Hash[:])
 		return nil
 	})
 }

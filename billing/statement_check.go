@@ -40,7 +40,7 @@ func (m *closedMonth) joins(last *Statement) string {
 
 // balances returns the reason why the amounts of a month don't add up, or empty.
 func (m *closedMonth) balances(last *Statement) string {
-	in := m.CreditMicros + m.RefundMicros + m.AdjustMicros
+	in := m.CreditMicros + m.RefundMicros + m.AdjustMicros + m.ReversalMicros
 	switch {
 	case m.OpeningMicros+in-m.ChargeMicros != m.ClosingMicros:
 		return fmt.Sprintf("%d, with %d and without %d, is closed with %d", m.OpeningMicros, in, m.ChargeMicros, m.ClosingMicros)
@@ -71,7 +71,7 @@ func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context
 			var m closedMonth
 			var hash []byte
 			err := rows.Scan(&m.id.OrgID, &m.id.Env, &m.seq, &m.Month, &m.Zone, &m.BeginsAt, &m.EndsAt, &m.FirstSeq, &m.LastSeq,
-				&m.OpeningMicros, &m.CreditMicros, &m.ChargeMicros, &m.RefundMicros, &m.AdjustMicros, &m.ClosingMicros, &m.Calls, &m.Charges,
+				&m.OpeningMicros, &m.CreditMicros, &m.ChargeMicros, &m.RefundMicros, &m.AdjustMicros, &m.ReversalMicros, &m.ClosingMicros, &m.Calls, &m.Charges,
 				&hash, &m.before, &m.after)
 			copy(m.Hash[:], hash)
 			months = append(months, m)
@@ -118,9 +118,9 @@ func searchClosedMonths(ctx context.Context, s *search) error {
 			s.add(m.subject(), "it doesn't fit its hash")
 		case again != m.Statement:
 			s.add(m.subject(), fmt.Sprintf(
-				"it has %d credited, %d refunded, %d adjusted and %d charged in %d calls; its numbers have %d, %d, %d and %d in %d",
-				m.CreditMicros, m.RefundMicros, m.AdjustMicros, m.ChargeMicros, m.Calls,
-				again.CreditMicros, again.RefundMicros, again.AdjustMicros, again.ChargeMicros, again.Calls))
+				"it has %d credited, %d refunded, %d adjusted, %d reversed and %d charged in %d calls; its numbers have %d, %d, %d, %d and %d in %d",
+				m.CreditMicros, m.RefundMicros, m.AdjustMicros, m.ReversalMicros, m.ChargeMicros, m.Calls,
+				again.CreditMicros, again.RefundMicros, again.AdjustMicros, again.ReversalMicros, again.ChargeMicros, again.Calls))
 		case !maps.Equal(withoutAgents(found), withoutAgents(written)):
 			s.add(m.subject(), "its charges by model and key are not those of its calls")
 		}

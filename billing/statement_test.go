@@ -423,7 +423,7 @@ func requireMonths(t *testing.T, book *Book, id WalletID) {
 		}
 		sums.OpeningMicros, sums.ClosingMicros = s.OpeningMicros, balance
 		require.Equal(t, figuresOf(&sums), figuresOf(s), s.Month)
-		require.Equal(t, s.ClosingMicros, s.OpeningMicros+s.CreditMicros+s.RefundMicros+s.AdjustMicros-s.ChargeMicros)
+		require.Equal(t, s.ClosingMicros, s.OpeningMicros+s.CreditMicros+s.RefundMicros+s.AdjustMicros+s.ReversalMicros-s.ChargeMicros)
 		charges, err := s.Sums()
 		require.NoError(t, err)
 		for _, c := range charges {

@@ -30,6 +30,7 @@ type year struct {
 	wallets   []*yearWallet
 	prices    [2]Price // of the models now
 	calls     int
+	payments  []*yearPayment
 	running   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -41,6 +42,7 @@ type year struct {
 type happened struct {
 	granted, killed, lost, late, voids, shortfalls, repriced, replays, notKept, takenOver int
 	refused, refunds, steps, deleted                                                      int
+	refundsFirst, disputed, won, claims                                                   int
 }
 
 // yearProcess is a process until it ends or is killed.
@@ -58,6 +60,20 @@ type yearWallet struct {
 	refundable       []string // calls that were charged
 	keys             []string // of the last calls
 }
+
+// yearPayment is a payment with all that was delivered about it.
+type yearPayment struct {
+	id                         string
+	wallet                     *yearWallet
+	amount, refunded, disputed int64
+	paid, won                  bool
+}
+
+// taken returns the credits that must be taken back.
+func (p *yearPayment) taken() int64 { return 10 * min(p.amount, p.refunded+p.disputed) }
+
+// yearZones are the zones that organizations have in turn.
+var yearZones = []string{"Asia/Ho_Chi_Minh", "America/New_York", "Pacific/Kiritimati", "Europe/London", "Asia/Kathmandu"}
 
 // yearCall is the plan of a call.
 type yearCall struct {
@@ -90,6 +106,7 @@ func newYear(t *testing.T, location store.Location) *year {
 		org := fmt.Sprintf("org_%d", n)
 		makeOrganization(t, db, org)
 		require.NoError(t, db.Organizations.SetRetention(t.Context(), yearActor, org, store.MinRetentionDays))
+		execute(t, db, `INSERT INTO payment_codes (code, org_id, amount, currency, created_by, created_at) VALUES ($1, $1, 0, 'VND', '', 1)`, org)
 		for _, env := range []store.Env{store.Live, store.Test} {
 			y.wallets = append(y.wallets, &yearWallet{WalletID: WalletID{org, env}})
 		}
@@ -304,11 +321,80 @@ func (y *year) post(wallet *yearWallet, write func() (Entry, error)) {
 	}
 }
 
+// pay delivers something about a new payment or one of the last ones, in any order and twice. A payment without a code is matched by hand.
+func (y *year) pay() {
+	ctx, book := y.t.Context(), y.processes[y.random.IntN(2)].book
+	ref := store.NewID("ref")
+	p := &yearPayment{id: fmt.Sprint(len(y.payments)), wallet: y.wallets[2*y.random.IntN(3)], amount: y.between(1, 4000)}
+	if n := len(y.payments); n > 0 && !y.chance(3) {
+		p = y.payments[n-1-y.random.IntN(min(n, 4))]
+	} else {
+		y.payments = append(y.payments, p)
+	}
+	receipt := transfer(p.id, p.amount)
+	receipt.Codes = []string{p.wallet.OrgID}
+	switch y.random.IntN(6) {
+	case 0:
+		receipt = about(p.id, PaymentRefunded, y.between(1, p.amount), "")
+		p.refunded = max(p.refunded, receipt.Amount)
+		if !p.paid {
+			y.refundsFirst++
+		}
+	case 1:
+		receipt = about(p.id, PaymentDisputed, p.amount, "dp_1")
+		if now, err := book.Wallet(ctx, p.wallet.WalletID); err == nil && now.BalanceMicros > now.HeldMicros && y.chance(2) { // it was spent
+			y.post(p.wallet, func() (Entry, error) {
+				return book.Adjust(ctx, yearActor, p.wallet.WalletID, now.HeldMicros-now.BalanceMicros, "spent", ref, "")
+			})
+		}
+		if !p.won {
+			p.disputed = p.amount
+			y.disputed++
+		}
+	case 2:
+		receipt = about(p.id, PaymentDisputeWon, p.amount, "dp_1")
+		y.won += int(min(1, p.disputed))
+		p.won, p.disputed = true, 0
+	default:
+		if !p.paid && y.chance(4) {
+			receipt.Codes = nil
+		}
+		p.paid = true
+	}
+	for range 2 {
+		payment, err := book.Receive(ctx, receipt)
+		require.NoError(y.t, err)
+		if payment.State == PaymentUnmatched {
+			payment, err = book.MatchPayment(ctx, yearActor, payment.Provider, payment.ID, p.wallet.OrgID)
+			require.NoError(y.t, err)
+		}
+		require.Equal(y.t, p.paid, payment.State == PaymentCredited)
+		if p.paid {
+			require.Equal(y.t, p.taken(), payment.TakenMicros)
+		}
+	}
+	y.claims += count(y.t, y.db(), `SELECT count(*) FROM wallets WHERE claim_micros > 0`)
+}
+
+// addPayments adds the payments to the balances that wallets must have: the credits without those that were taken back, and the claims on later ones.
+func (y *year) addPayments() {
+	for _, p := range y.payments {
+		if p.paid {
+			p.wallet.balance += 10*p.amount - p.taken()
+		}
+	}
+	for _, w := range y.wallets {
+		w.balance += int64(count(y.t, y.db(), `SELECT claim_micros FROM wallets WHERE org_id = $1 AND env = $2`, w.OrgID, string(w.Env)))
+	}
+}
+
 // operate credits, adjusts or refunds something at random.
 func (y *year) operate() {
 	ctx, wallet := y.t.Context(), y.wallets[y.random.IntN(len(y.wallets))]
 	book, ref := y.processes[1].book, store.NewID("ref")
-	switch y.random.IntN(3) {
+	switch y.random.IntN(5) {
+	default:
+		y.pay()
 	case 0:
 		micros := y.between(1, 30_000)
 		y.post(wallet, func() (Entry, error) { return book.Credit(ctx, yearActor, wallet.WalletID, micros, ref) })
@@ -410,6 +496,7 @@ func (y *year) turn(calls int) {
 // check requires that the doctor is silent, whatever part of the books it reads.
 func (y *year) check() {
 	y.sweep() // as every server does four times a minute
+	require.NoError(y.t, y.processes[0].book.CloseMonths(y.t.Context()))
 	for _, recent := range []time.Duration{0, time.Minute, time.Hour, 24 * time.Hour, 40 * 24 * time.Hour} {
 		report, err := Checker{Recent: recent}.Check(y.t.Context(), y.db())
 		require.NoError(y.t, err)
@@ -459,8 +546,8 @@ func (y *year) requireStatements(wallet *yearWallet, begin time.Time) {
 	require.Equal(t, Wallet{BalanceMicros: balance}, now, "nothing is held at the end")
 }
 
-// TestYear runs a year of calls of several organizations by two processes: credits, adjustments, repeated refunds, prices that change while
-// calls run, voids, late settlements, kept answers up to their bound, killed processes, sweeps, retention, and a database whose clock is set
+// TestYear runs a year of calls of several organizations by two processes: credits, adjustments, repeated refunds, payments with refunds and disputes in any order, zones that change, prices that
+// change while calls run, voids, late settlements, kept answers up to their bound, killed processes, sweeps, retention, and a database whose clock is set
 // forward and back by an hour. At the end of each month and of the year the books are sound, whatever part of them is checked. The
 // statement read by months has no gap and no overlap, spend by days adds up to its charges, and both are what callers were told.
 func TestYear(t *testing.T) {
@@ -488,12 +575,15 @@ func TestYear(t *testing.T) {
 			deleted, err := NewRetention(y.db()).Sweep(t.Context())
 			require.NoError(t, err)
 			y.deleted += int(deleted)
+			zone, org := yearZones[int(month.Month())%5], fmt.Sprintf("org_%d", int(month.Month())%3)
+			require.NoError(t, y.db().Organizations.SetTimeZone(t.Context(), yearActor, org, zone))
 			y.check()
 			y.close()
 		}
 		y.setClock(0)
 		y.open(time.Now().Add(25 * time.Hour)) // when everything that was left has come to its end
 		y.check()
+		y.addPayments()
 		for _, wallet := range y.wallets {
 			y.requireStatements(wallet, begin)
 		}
@@ -501,7 +591,7 @@ func TestYear(t *testing.T) {
 		t.Logf("%d calls ended: %+v", len(y.ended), y.happened)
 		for _, n := range []int{
 			y.granted, y.killed, y.lost, y.late, y.voids, y.shortfalls, y.repriced, y.replays, y.notKept, y.takenOver, y.refused, y.refunds,
-			y.steps, y.deleted,
+			y.steps, y.deleted, y.refundsFirst, y.disputed, y.won, y.claims,
 		} {
 			require.Positive(t, n, "%+v", y.happened)
 		}

@@ -32,11 +32,12 @@ type StatementObject struct {
 	From              string    `json:"from"              format:"date-time"`
 	To                string    `json:"to"                format:"date-time" doc:"The end, which is the beginning of the next month"`
 	Closed            bool      `json:"closed"            doc:"The month has ended: its statement never changes. Later refunds and corrections are in later months"`                         //nolint:lll // a struct tag can't be broken
-	OpeningMicros     string    `json:"openingMicros"     doc:"The closing balance of the month before, in millionths of the currency unit. With the next four amounts it is closingMicros"` //nolint:lll // a struct tag can't be broken
+	OpeningMicros     string    `json:"openingMicros"     doc:"The closing balance of the month before, in millionths of the currency unit. With the next five amounts it is closingMicros"` //nolint:lll // a struct tag can't be broken
 	CreditsMicros     string    `json:"creditsMicros"`
 	ChargesMicros     string    `json:"chargesMicros"     doc:"With a minus"`
 	RefundsMicros     string    `json:"refundsMicros"     doc:"Also of calls of earlier months"`
 	CorrectionsMicros string    `json:"correctionsMicros" doc:"Adjustments by the operator"`
+	ReversalsMicros   string    `json:"reversalsMicros"   doc:"Payments that were refunded or disputed, with a minus, and won disputes"`
 	ClosingMicros     string    `json:"closingMicros"     doc:"The balance at the end, or now"`
 	Calls             int64     `json:"calls"             doc:"Calls that were charged"`
 }
@@ -67,7 +68,8 @@ func showStatement(env store.Env, s *billing.Statement) StatementObject {
 		Month: s.Month, Environment: env, TimeZone: s.Zone, From: endpoint.Timestamp(s.BeginsAt), To: endpoint.Timestamp(s.EndsAt),
 		Closed: s.Closed(), OpeningMicros: billing.FormatMicros(s.OpeningMicros), CreditsMicros: billing.FormatMicros(s.CreditMicros),
 		ChargesMicros: billing.FormatMicros(-s.ChargeMicros), RefundsMicros: billing.FormatMicros(s.RefundMicros),
-		CorrectionsMicros: billing.FormatMicros(s.AdjustMicros), ClosingMicros: billing.FormatMicros(s.ClosingMicros), Calls: s.Calls,
+		CorrectionsMicros: billing.FormatMicros(s.AdjustMicros), ReversalsMicros: billing.FormatMicros(s.ReversalMicros),
+		ClosingMicros: billing.FormatMicros(s.ClosingMicros), Calls: s.Calls,
 	}
 }
 

@@ -44,7 +44,7 @@ func TestStatements(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"month": "2026-10", "environment": "live", "timeZone": "UTC", "from": "2026-10-01T00:00:00.000Z", "to": "2026-11-01T00:00:00.000Z",
 		"closed": true, "openingMicros": "10000", "creditsMicros": "0", "chargesMicros": "-130", "refundsMicros": "100",
-		"correctionsMicros": "0", "closingMicros": "9970", "calls": 3.,
+		"correctionsMicros": "0", "reversalsMicros": "0", "closingMicros": "9970", "calls": 3.,
 	}, months[1])
 	require.Equal(t, false, months[0].(map[string]any)["closed"])
 	require.Equal(t, "9963", months[0].(map[string]any)["closingMicros"])

@@ -76,7 +76,7 @@ func (s *session) sections(say *ui.Printer) (made []ui.Section) {
 
 // names are words of the API that pages show.
 var names = []ui.Text{
-	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund", "operator",
+	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund", "reversal", "operator",
 }
 
 func pages(types []channelType) []page {

@@ -99,6 +99,7 @@ func showStatement(req *pageRequest) (any, error) {
 			{say.T("Used by calls"), statement.ChargesMicros, false},
 			{say.T("Refunds"), statement.RefundsMicros, false},
 			{say.T("Corrections"), statement.CorrectionsMicros, false},
+			{say.T("Payments taken back"), statement.ReversalsMicros, false},
 			{say.T("Closing balance"), statement.ClosingMicros, true},
 		},
 	}

@@ -11,7 +11,7 @@ import (
 
 const statementJSON = `"month":"2026-10","environment":"test","timeZone":"Asia/Ho_Chi_Minh","from":"2026-09-30T17:00:00.000Z",
 	"to":"2026-10-31T17:00:00.000Z","closed":true,"openingMicros":"10000000","creditsMicros":"500000","chargesMicros":"-1300000",
-	"refundsMicros":"100000","correctionsMicros":"-7","closingMicros":"9299993","calls":3`
+	"refundsMicros":"100000","correctionsMicros":"-7","reversalsMicros":"0","closingMicros":"9299993","calls":3`
 
 // TestStatementPages: the list of months, and a month that can be printed, whose lines add up.
 func TestStatementPages(t *testing.T) {

@@ -283,14 +283,14 @@ func fillTables(t *testing.T, db *store.DB) {
 			cached_tokens, usage_source, ended_at, duration_ms, price_id, reserved_micros, charged_micros, shortfall_micros, wallet_seq,
 			balance_micros) SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', i + 0, 1,
 			i + 0, 1, 1, 0, 2 * i + 1, 5`+from(calls),
-		`INSERT INTO statements SELECT `+org+`, 'live', CAST(1000000 + i AS TEXT), 'UTC', 1, 2, 1, 1, 5, 0, 0, 0, 0, 5, 0, '[]', `+hash+from(calls),
+		`INSERT INTO statements SELECT `+org+`, 'live', CAST(1000000 + i AS TEXT), 'UTC', 1, 2, 1, 1, 5, 0, 0, 0, 0, 0, 5, 0, '[]', `+hash+from(calls),
 		`INSERT INTO budgets (id, org_id, env, owner_kind, owner_id, name, period, limit_micros, thresholds, created_at)
 			SELECT 'bdg_' || i, `+org+`, 'live', 'api_key', 'key_' || i, 'n', 'day', 5, '', 1`+from(calls),
 		`INSERT INTO budget_rises (id, org_id, budget_id, amount_micros, ends_at, reason, created_by, created_at)
 			SELECT 'rise_' || i, `+org+`, 'bdg_' || i, 1, i, 'r', '', 1`+from(calls),
 		`INSERT INTO budget_spend SELECT `+org+`, 'live', i, 'bdg_' || i, i + 0, 0, 0, 0, 5, 0, 0, 0`+from(calls),
 		`INSERT INTO payment_codes SELECT 'SVC' || i, `+org+`, 0, 'VND', '', i`+from(calls),
-		`INSERT INTO payments SELECT 'p', 'id ' || i, `+org+`, 'unmatched', '', 5, 'VND', 5, 'ref ' || i, '', i + 0, i + 0, i, 0, '', 0, '', '', ''`+from(calls),
+		`INSERT INTO payments SELECT 'p', 'id ' || i, 'pay_' || i, `+org+`, 'unmatched', '', 5, 'VND', 5, 'ref ' || i, '', i + 0, i + 0, i, 0, '', 0, '', '', '', ''`+from(calls),
 		`INSERT INTO usage_segments SELECT i + 1, `+org+`, 'live', i, i + 1`+from(calls),
 		`INSERT INTO usage_days SELECT `+org+`, 'live', i % 9, 'm ' || i % 5, 'p', '', 'k', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(calls),
 		`INSERT INTO usage_totals SELECT 'live', i % 99, 'm ' || i, 'p', '', 1, 1, 0, 1, 1, 0, 1, 0, 1, 0`+from(5_000),

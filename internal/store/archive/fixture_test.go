@@ -57,7 +57,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 1, 'topup', 'sys:cash', 'r', $1, $2, 5, 1, 'aud_1', ''), ('txn_2', 'org_1', 'live', 3, 'adjust', 'sys:loss', 'r', '', $3, 0, 1, '', 'txn_1')`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64)}},
 		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $1, 'completed', 1, 2, 0, 'provider', 8, 9, 1, 6, 5, 0, 2, 7, $3, NULL, 1, $3, '1 2'),
 			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $2, 'completed', 1, 2, 0, 'none', 1, 9, NULL, 0, 0, $3, NULL,NULL, 1, $3, 2, NULL, NULL)`, []any{false, true, int64(math.MaxInt64)}},
-		{`INSERT INTO statements VALUES ('org_1', 'live', '2026-10', $1, 0, $2, 1, 0, 0, $2, 0, $2, $3, 0, 0, $1, $4)`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64), hash}},
+		{`INSERT INTO statements VALUES ('org_1', 'live', '2026-10', $1, 0, $2, 1, 0, 0, $2, 0, $2, $3, $3, 0, 0, $1, $4)`, []any{oddText, int64(math.MaxInt64), int64(math.MinInt64), hash}},
 		{`INSERT INTO usage_segments VALUES (1, 'org_1', 'live', 0, $1)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO usage_days VALUES ('org_1', 'live', 20000, 'm', 'p', $1, 'key_1', 1, 2, 3, 4, 5, 6, $2, 8, 9, 10)`, []any{oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO usage_totals VALUES ('live', 20000, 'm', 'p', $1, 1, 2, 3, 4, 5, 6, $2, 8, 9, 10)`, []any{oddText, int64(math.MaxInt64)}},

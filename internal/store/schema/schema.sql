@@ -360,13 +360,14 @@ CREATE TABLE prices (
 
 -- Postings: what moves a wallet beside charges. The wallet gets amount_micros, and account gives them. ref makes a posting idempotent: the
 -- call's id for a refund, the operator's reference for the others. balance_micros is the wallet's balance right after it, audit_id its row
--- in audit_log, and corrects the id of the posting or the charge that an adjustment corrects, '' for none.
+-- in audit_log, and corrects the id of the posting or the charge that an adjustment corrects, '' for none. A reversal follows from a refund or
+-- a dispute of a payment.
 CREATE TABLE ledger_tx (
 	id             TEXT   NOT NULL PRIMARY KEY,
 	org_id         TEXT   NOT NULL,
 	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
 	wallet_seq     BIGINT NOT NULL CHECK (wallet_seq > 0),
-	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'adjust', 'refund')),
+	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'adjust', 'refund', 'reversal')),
 	account        TEXT   NOT NULL CHECK (account IN ('sys:cash', 'sys:loss', 'sys:revenue')),
 	ref            TEXT   NOT NULL CHECK (ref <> ''),
 	reason         TEXT   NOT NULL,
@@ -537,6 +538,7 @@ CREATE TABLE statements (
 	charge_micros  BIGINT NOT NULL CHECK (charge_micros >= 0),
 	refund_micros  BIGINT NOT NULL CHECK (refund_micros >= 0),
 	adjust_micros  BIGINT NOT NULL,
+	reversal_micros BIGINT NOT NULL,
 	closing_micros BIGINT NOT NULL CHECK (closing_micros >= 0),
 	calls          BIGINT NOT NULL CHECK (calls >= 0),
 	charges        TEXT   NOT NULL,
