@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
@@ -12,7 +15,8 @@ const keysPath = root + "/keys"
 type keyRow struct {
 	api.APIKeyObject
 
-	Revoke form
+	Budgets []budgetRow
+	Revoke  form
 }
 
 // PerMinute and Concurrent are the bounds of the key; 0 means none.
@@ -26,6 +30,9 @@ func numberOf(number *int64) int64 {
 	return *number
 }
 
+// keyName returns the name of a key, or its first characters.
+func keyName(key *api.APIKeyObject) string { return cmp.Or(text(key.Name), key.Hint+"…") }
+
 type keysData struct {
 	Keys   []keyRow
 	Pager  ui.Pager
@@ -33,6 +40,11 @@ type keysData struct {
 	// Address is the base URL for clients.
 	Address string
 }
+
+var (
+	keyPerMinute  = field{Name: "requestsPerMinute", Label: "Requests a minute", Hint: "Empty: only the organization's limit."}
+	keyConcurrent = field{Name: "maxConcurrent", Label: "Calls at the same time", Hint: "On each server. Empty: any number."}
+)
 
 var keyForm = ui.FormOf(
 	api.CreateAPIKey, form{ID: "key-create", Submit: "Create key"},
@@ -46,8 +58,7 @@ var keyForm = ui.FormOf(
 		Name: "scopes", Kind: ui.ChecksField, Label: "Scopes", Hint: "What the key may do. Give it no more than it needs.",
 		Options: ui.Choices(scopes(), "models:read", "chat:write"), Missing: "Choose at least one scope.",
 	},
-	field{Name: "requestsPerMinute", Label: "Requests a minute", Hint: "Empty: only the organization's limit."},
-	field{Name: "maxConcurrent", Label: "Calls at the same time", Hint: "On each server. Empty: any number."},
+	keyPerMinute, keyConcurrent,
 	field{Name: "expiresInDays", Label: "Expires in days", Hint: "1 to 3650. Empty: it never expires."},
 )
 
@@ -86,11 +97,15 @@ func keysPage() page {
 			if err != nil {
 				return nil, err
 			}
+			budgets, err := req.keyBudgets()
+			if err != nil {
+				return nil, err
+			}
 			shown := keysData{Pager: req.Pager(keys.NextCursor), Create: req.Form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
 				question := req.Phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
 				shown.Keys = append(shown.Keys, keyRow{
-					key, req.Form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
+					key, budgets[key.ID], req.Form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
 				})
 			}
 			return shown, nil
@@ -99,6 +114,79 @@ func keysPage() page {
 			{Form: "key-create", Done: "The key was made.", Do: reveal(api.CreateAPIKey, keyForm)},
 			button("key-revoke", keysPath, api.RevokeAPIKey, "The key is revoked and can't be used any more."),
 		},
+	}
+}
+
+type keyData struct {
+	Key     *api.APIKeyObject
+	Budgets []budgetRow
+	// Budget are the forms of the budgets, and Create the form of another one.
+	Budget         []form
+	Create, Bounds form
+}
+
+func (d *keyData) PageTitle() string { return keyName(d.Key) }
+
+// everyModel is the choice that lets a key use all models.
+const everyModel = "*"
+
+var keyBoundsForm = ui.FormOf(
+	api.UpdateAPIKey, form{ID: "key-edit", Submit: "Save"},
+	field{Name: "models", Kind: ui.ChecksField, Label: "Models", Hint: "Calls to others get 400 unsupported_model. Nothing chosen: no model."},
+	keyPerMinute, keyConcurrent,
+)
+
+// keyPage is the page of one key with its budgets, its models and its bounds.
+func keyPage() page {
+	return page{
+		Path: keysPath + "/{id}", Template: "key", Title: "API key", Section: keysPath,
+		Show: func(req *pageRequest) (any, error) {
+			key, err := site.Ask(req, api.GetAPIKey, values{"id": req.ID()})
+			if err != nil {
+				return nil, err
+			}
+			budgets, err := req.keyBudgets()
+			if err != nil {
+				return nil, err
+			}
+			models, err := req.modelOptions("")
+			if err != nil {
+				return nil, err
+			}
+			shown := &keyData{Key: key, Budgets: budgets[key.ID]}
+			for _, budget := range shown.Budgets {
+				shown.Budget = append(shown.Budget, req.editBudget("budget-edit-"+budget.ID, &budget.BudgetObject))
+			}
+			create := budgetForm.With("keyId", []option{{Value: key.ID, Label: ui.Text(keyName(key)), Named: true}}).Without("agentId")
+			shown.Create = req.Form(create.Of(budgetsPath, struct {
+				Environment string `json:"environment"`
+			}{string(key.Environment)}))
+			models = append([]option{{Value: everyModel, Label: "All models"}}, models...)
+			chosen := []string{everyModel}
+			if key.Models != nil {
+				chosen = *key.Models
+			}
+			for _, model := range chosen {
+				if labelOf(models, model) == "" {
+					models = append(models, option{Value: model, Label: req.Phrase("%s (no longer available)", model), Named: true})
+				}
+			}
+			shown.Bounds = req.Form(keyBoundsForm.Of("", key).With("models", ui.Choices(models, chosen...)))
+			return shown, nil
+		},
+		Actions: []action{{
+			Form: "key-edit", Done: "Saved. It holds from the next request on.",
+			Do: func(req *pageRequest) (string, error) {
+				in, err := keyBoundsForm.Read(req.Sent, values{"id": req.ID()})
+				if err == nil && slices.Contains(req.Sent["models"], everyModel) {
+					in["models"] = nil
+				}
+				if err != nil {
+					return "", err
+				}
+				return req.Path(), req.Run(api.UpdateAPIKey, in)
+			},
+		}},
 	}
 }
 

@@ -46,6 +46,7 @@ func entries() []entry {
 		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, "Wallet"},
 		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, ""},
 		{"Wallet & usage", "wallet", statementsPath, "Statements", handlers.RoleMember, ""},
+		{"Wallet & usage", "wallet", budgetsPath, "Budgets", handlers.RoleMember, ""},
 		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, ""},
 		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, ""},
 		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, ""},
@@ -77,6 +78,7 @@ func (s *session) sections(say *ui.Printer) (made []ui.Section) {
 // names are words of the API that pages show.
 var names = []ui.Text{
 	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund", "reversal", "operator",
+	"day", "week", "month", "total",
 }
 
 func pages(types []channelType) []page {
@@ -84,10 +86,11 @@ func pages(types []channelType) []page {
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
 			{Path: root, Template: "overview", Title: "Overview", Show: showOverview},
-			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), providerKeysPage(), eventsPage(), auditPage(),
+			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), keyPage(), providerKeysPage(),
+			eventsPage(), auditPage(),
 			organizationPage(), accountPage(),
 		},
-		memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
+		budgetPages(), memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/site"
 	"github.com/caddy-svc/caddy-svc/internal/ui"
 )
@@ -34,6 +35,9 @@ type callsData struct {
 	Environment string
 	Calls       []api.CallObject
 	Pager       ui.Pager
+	Filter      form
+	// Filtered reports whether the address selects calls.
+	Filtered bool
 	// File and Wallet are addresses.
 	File, Wallet string
 }
@@ -164,16 +168,63 @@ func callsPage() page {
 			environment := req.environment()
 			in := req.Cursor()
 			in["environment"] = environment
-			calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
+			filter, err := req.callFilter(in)
 			if err != nil {
 				return nil, err
 			}
+			calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
+			if err != nil {
+				refused := handlers.AsError(err)
+				if refused.Field != "from" && refused.Field != "to" {
+					return nil, err
+				}
+				filter.Refuse(req.Translated(refused))
+				calls = &endpoint.ListObject[api.CallObject]{}
+			}
 			return callsData{
-				Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor),
-				File: walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
+				Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor), Filter: filter,
+				Filtered: slices.ContainsFunc(filter.Fields, func(f field) bool { return f.Kind != ui.HiddenField && req.Query(f.Name) != "" }),
+				File:     walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
 			}, nil
 		},
 	}
+}
+
+// callers returns the API keys and assistants as options of selects. Members get no keys.
+func (req *pageRequest) callers() (keys, agents []option, err error) {
+	if req.session.Administers() {
+		keys, err = optionsOf(req, api.ListAPIKeys, "All", func(key api.APIKeyObject) option {
+			return option{Value: key.ID, Label: ui.Text(keyName(&key)), Named: true}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	agents, err = req.agentOptions("All")
+	return keys, agents, err
+}
+
+// callFilter returns the form that selects calls by the address, and adds the selection to the input of their list.
+func (req *pageRequest) callFilter(in values) (form, error) {
+	keys, agents, err := req.callers()
+	filter := form{ID: "calls-filter", Action: walletPath + "/calls", Submit: "Filter", Get: true, Fields: []field{
+		{Name: "keyId", Kind: ui.SelectField, Label: "API key", Options: keys},
+		{Name: "agentId", Kind: ui.SelectField, Label: "Assistant", Options: agents},
+		{Name: "model", Label: "Model"},
+		{Name: "outcome", Label: "Ended"},
+		{Name: "from", Kind: ui.DateField, Label: "First day"},
+		{Name: "to", Kind: ui.DateField, Label: "Last day"},
+	}}
+	for i := range filter.Fields {
+		one := &filter.Fields[i]
+		one.Value = req.Query(one.Name)
+		one.Options, in[one.Name] = ui.Choices(one.Options, one.Value), one.Value
+	}
+	if keys == nil {
+		filter = filter.Without("keyId")
+	}
+	filter.Fields = append(filter.Fields, field{Name: "environment", Kind: ui.HiddenField, Value: req.environment()})
+	return req.Form(filter), err
 }
 
 type overviewData struct {
@@ -185,9 +236,14 @@ type overviewData struct {
 	// Waiting are conversations that wait for a person. More reports whether there are others.
 	Waiting []*api.ConversationObject
 	More    bool
+	// Budgets are those nearest to their limits.
+	Budgets []budgetRow
 	// Agents is 1 if there are assistants, else 0.
 	Agents, AllChannels int
 }
+
+// mostBudgets is the number of budgets on the overview.
+const mostBudgets = 6
 
 func showOverview(req *pageRequest) (any, error) {
 	wallet, err := site.Ask(req, api.GetWallet, nil)
@@ -205,6 +261,10 @@ func showOverview(req *pageRequest) (any, error) {
 			Note: req.Say.Tf("since %s", req.Say.Day(shown.Plot.First)),
 		})
 	}
+	if shown.Budgets, err = req.budgets("live"); err != nil {
+		return nil, err
+	}
+	shown.Budgets = shown.Budgets[:min(mostBudgets, len(shown.Budgets))]
 	channels, err := everything(req, api.ListChannels)
 	if err != nil {
 		return nil, err
