@@ -75,6 +75,8 @@ func taken(_ *request, in values) (int64, error) {
 
 // confirmation shows the wallet before and after a move.
 type confirmation struct {
+	// Name is the organization's, if the page is about several.
+	Name string
 	// Now and After are balances, Amount is the difference, in micros.
 	Now, Amount, After string
 	Below              bool
@@ -82,7 +84,7 @@ type confirmation struct {
 }
 
 // moneyActions are both steps of each move.
-func moneyActions() (actions []action) {
+func moneyActions(moves []*move) (actions []action) {
 	for _, m := range moves {
 		actions = append(actions,
 			action{Verb: m.form.ID, Form: m.form.ID, Do: func(req *request) (string, error) {
@@ -123,6 +125,14 @@ func (req *request) confirm(m *move) (values, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := ""
+	if req.orgID != "" {
+		organization, err := site.Ask(req, api.ReadOrganization, nil)
+		if err != nil {
+			return nil, err
+		}
+		name = organization.Name
+	}
 	now, err := strconv.ParseInt(wallet.BalanceMicros, 10, 64)
 	if err != nil {
 		return nil, err
@@ -135,7 +145,7 @@ func (req *request) confirm(m *move) (values, error) {
 		f.Fields = append(f.Fields, codeField)
 	}
 	req.Once = &confirmation{
-		Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10), Below: now+amount < 0, Form: f,
+		Name: name, Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10), Below: now+amount < 0, Form: f,
 	}
 	return in, nil
 }

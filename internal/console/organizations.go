@@ -93,13 +93,13 @@ type tab struct {
 }
 
 var tabs = []tab{
-	{"", "organization", "Summary", "organizations:read", showSummary, append(moneyActions(),
+	{"", "organization", "Summary", "organizations:read", showSummary, append(moneyActions(moves),
 		simple("plan", api.SetPlan, planForm, "The organization has another plan."),
 		simple("suspend", api.SuspendOrganization, suspendForm, "The organization is suspended."),
 		simple("resume", api.ResumeOrganization, resumeForm, "The organization is served again."),
 	)},
-	{"/ledger", "ledger", "Ledger", "wallet:read", showLedger, moneyActions()},
-	{"/calls", "calls", "Calls", "wallet:read", showCalls, moneyActions()},
+	{"/ledger", "ledger", "Ledger", "wallet:read", showLedger, moneyActions(moves)},
+	{"/calls", "calls", "Calls", "wallet:read", showCalls, moneyActions(moves)},
 	{"/keys", "keys", "Keys", "api_keys:read", showKeys, []action{
 		{Form: "key-create", Done: "The key was made.", Do: func(req *request) (string, error) {
 			return req.Reveal(site.AskForm(req, api.CreateAPIKey, keyForm, values{}))

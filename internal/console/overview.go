@@ -52,6 +52,8 @@ func conditionPath(kind, subject string) string {
 		return root + "/queue#dead"
 	case "doctor_findings":
 		return "#doctor"
+	case "payments_wait":
+		return paymentsPath
 	case "wallet_ends":
 		return organizationPath(subject)
 	case "channel_pending", "channel_needs_reauth", "channel_expiring":

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -26,6 +27,8 @@ type request struct {
 	// session is nil on public pages, by is its principal.
 	session *identity.OperatorSession
 	by      identity.Principal
+	// orgID is the organization of operations. Empty means the organization in the path.
+	orgID string
 }
 
 const factorPath = root + "/second-factor"
@@ -48,7 +51,7 @@ func (req *request) Enter() error {
 
 // Ask runs an operation on the organization in the path, or on the whole service.
 func (req *request) Ask(o api.Operation, in values) (any, error) {
-	orgID := req.ID()
+	orgID := cmp.Or(req.orgID, req.ID())
 	if api.OfService(o) {
 		orgID = ""
 	}
@@ -98,6 +101,7 @@ var sections = []struct {
 	{root + "/organizations", "Organizations", "building-2", "organizations:read", true},
 	{root + "/people", "People", "users", "users:read", false},
 	{usagePath, "Usage & margin", "trending-up", "usage:read", false},
+	{paymentsPath, "Payments", "wallet", "wallet:read", false},
 	{root + "/queue", "Queue", "list-restart", "queue:read", true},
 	{root + "/vendors", "Vendors & health", "activity", "vendors:read", true},
 	{root + "/audit-log", "Audit log", "scroll-text", "audit_log:read", false},
