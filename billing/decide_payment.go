@@ -64,7 +64,8 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 	row.Reference, row.Account, row.PaidAt, row.OrgID = op.Reference, op.Account, op.PaidAt, op.wallet.OrgID
 	switch {
 	case op.Reason == ReasonTest:
-		row.State, row.Reason = PaymentIgnored, op.Reason
+		// A test transfer repeats a sample's reference, which must hide no other transfer.
+		row.State, row.Reason, row.Reference = PaymentIgnored, op.Reason, ""
 	case op.twin != "":
 		row.State, row.Reason = PaymentDuplicate, ReasonTwin
 	case op.Reason != "":
@@ -73,7 +74,7 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 		row.State, row.Reason = PaymentUnmatched, ReasonNoCode
 	case op.suspended:
 		row.State, row.Reason = PaymentHeld, ReasonSuspended
-	case op.price > 0 && op.price != op.Amount:
+	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency):
 		row.State, row.Reason = PaymentUnmatched, ReasonAmount
 	default:
 		if err := b.creditPayment(row, "payment:"+op.Provider); errors.Is(err, ErrRefReused) || errors.Is(err, ErrOverflow) {
@@ -121,7 +122,7 @@ func (b *books) creditPayment(row *paymentRow, actor string) error {
 		OrgID: row.OrgID, Type: store.EventWalletCredited, TransactionID: entry.ID, AmountMicros: FormatMicros(row.Micros),
 		BalanceMicros: FormatMicros(entry.BalanceMicros),
 	})
-	if err := b.payClaim(wallet, entry.ID); err != nil {
+	if err := b.payClaim(entry); err != nil {
 		return err
 	}
 	return b.settleTaken(row)
@@ -130,15 +131,19 @@ func (b *books) creditPayment(row *paymentRow, actor string) error {
 // ref returns the reference of a posting for the payment.
 func (p *Payment) ref(what string) string { return what + ":" + p.Provider + ":" + p.ID }
 
-// payClaim pays the claims on a wallet from a credit.
-func (b *books) payClaim(id WalletID, entryID string) error {
-	wallet := b.wallets[id]
+// payClaim pays the claims on a wallet from a credit, once.
+func (b *books) payClaim(credit Entry) error {
+	wallet := b.wallets[credit.Wallet]
+	if credit.Replayed {
+		return nil
+	}
 	micros := min(wallet.claimed, wallet.free())
 	if micros == 0 {
 		return nil
 	}
 	_, err := b.post(posting{
-		kind: EntryReversal, wallet: id, micros: -micros, ref: "claim:" + entryID, note: "a payment that was taken back before", actor: "system",
+		kind: EntryReversal, wallet: credit.Wallet, micros: -micros, ref: "claim:" + credit.ID, actor: "system",
+		note: "a payment that was taken back before",
 	})
 	if err == nil {
 		wallet.claimed -= micros

@@ -526,6 +526,9 @@ func (b *batch) decide(books *books, op store.Op) {
 			op.pending = books.recall(op.wallet, nil, func() bool { return books.wallets[op.wallet].free() < -op.micros })
 		}
 		op.entry, op.refused = books.post(op.posting)
+		if op.kind == EntryTopUp && op.refused == nil {
+			op.refused = books.payClaim(op.entry)
+		}
 	case *tendOp:
 		for _, r := range op.rides {
 			books.carry(r, nil)

@@ -114,9 +114,11 @@ type payOp struct {
 	decision    PaymentState
 	actor, note string
 
-	// wallet is found by the code, or named by the decision. price is that of the code's package. suspended is the organization's.
+	// wallet is found by the code, or named by the decision. price is that of the code's package, in the currency priceIn. suspended is the
+	// organization's.
 	wallet    WalletID
 	price     int64
+	priceIn   string
 	suspended bool
 	// twin is the provider that has delivered the same transfer before; empty if none has.
 	twin string

@@ -33,7 +33,7 @@ const (
 var scanPayment = store.ScanFields[Payment]()
 
 // selectCodes reads the codes of a list.
-var selectCodes = listSizes.Statement(`SELECT code, org_id, amount FROM payment_codes WHERE code IN {list}`, 1, 0)
+var selectCodes = listSizes.Statement(`SELECT code, org_id, amount, currency FROM payment_codes WHERE code IN {list}`, 1, 0)
 
 // find finds the wallet of a payment: that of the payment if it is known, or else of its code. The first code in the text counts.
 func (op *payOp) find(ctx context.Context, tx store.Tx) error {
@@ -70,11 +70,11 @@ func (op *payOp) findCode(ctx context.Context, tx store.Tx) error {
 	first := len(op.Codes)
 	store.QueueListed(tx, listSizes, selectCodes, "", op.Codes, func(values []any, code string) []any { return append(values, code) },
 		func(row store.Row) error {
-			var code, org string
+			var code, org, currency string
 			var price int64
-			err := row.Scan(&code, &org, &price)
+			err := row.Scan(&code, &org, &price, &currency)
 			if place := slices.Index(op.Codes, code); err == nil && place < first {
-				first, op.wallet.OrgID, op.price = place, org, price
+				first, op.wallet.OrgID, op.price, op.priceIn = place, org, price, currency
 			}
 			return err
 		})

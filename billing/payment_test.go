@@ -97,6 +97,7 @@ func TestPaymentsThatWait(t *testing.T) {
 			{"no code", func(r *Receipt) { r.Codes = nil }, PaymentUnmatched, ReasonNoCode},
 			{"an unknown code", func(r *Receipt) { r.Codes = []string{"NOCODE000"} }, PaymentUnmatched, ReasonNoCode},
 			{"a package, a dong short", func(r *Receipt) { r.Codes, r.Amount = []string{packageCode}, 499_999 }, PaymentUnmatched, ReasonAmount},
+			{"a package, in cents", func(r *Receipt) { r.Codes, r.Amount, r.Currency = []string{packageCode}, 500_000, "USD" }, PaymentUnmatched, ReasonAmount},
 			{"a suspended organization", func(r *Receipt) { r.Codes = []string{"SUSPENDED"} }, PaymentHeld, ReasonSuspended},
 			{"another currency", func(r *Receipt) { r.Currency, r.Micros, r.Reason = "EUR", 0, ReasonCurrency }, PaymentHeld, ReasonCurrency},
 			{"above the limit", func(r *Receipt) { r.Reason = ReasonLimit }, PaymentHeld, ReasonLimit},
@@ -225,6 +226,46 @@ func TestDisputeWonBeforeTheClaimIsPaid(t *testing.T) {
 		requireClaim(t, db, 700)
 		receive(t, book, about("1", PaymentDisputeWon, 100, "dp_1"))
 		requireWallet(t, book, 300, 0)
+		requireClaim(t, db, 0)
+	})
+}
+
+// Tests of a provider repeat the reference of a sample. They hide no transfer and refuse no other test.
+func TestTestsHideNoTransfer(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		makeCodes(t, db)
+		for i, reason := range []string{ReasonTest, ReasonTest, "", ReasonTest} {
+			receipt := transfer(fmt.Sprint(i), 500)
+			receipt.Reference, receipt.Reason = "FT0", reason
+			state := PaymentIgnored
+			if reason == "" {
+				state = PaymentCredited
+			}
+			require.Equal(t, state, receive(t, book, receipt).State, "payment %d", i)
+		}
+		requireWallet(t, book, 5_000, 0)
+	})
+}
+
+// A credit by hand also pays a claim. Its repetitions and its payment pay nothing more.
+func TestCreditByHandPaysTheClaim(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		makeCodes(t, db)
+		receive(t, book, transfer("1", 100))
+		_, err := book.Adjust(t.Context(), "cli", acme, -700, "spent", "spent", "")
+		require.NoError(t, err)
+		receive(t, book, about("1", PaymentRefunded, 100, ""))
+		requireClaim(t, db, 700)
+		for range 2 {
+			_, err = book.Credit(t.Context(), "cli", acme, 500, "pay:sepay:2")
+			require.NoError(t, err)
+			requireWallet(t, book, 0, 0)
+			requireClaim(t, db, 200)
+		}
+		require.Equal(t, PaymentCredited, receive(t, book, transfer("2", 50)).State)
+		requireClaim(t, db, 200)
+		receive(t, book, transfer("3", 30))
+		requireWallet(t, book, 100, 0)
 		requireClaim(t, db, 0)
 	})
 }
