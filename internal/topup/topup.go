@@ -142,8 +142,13 @@ func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnread, err)
 	}
+	var unread error
 	for i := range made {
 		booked, err := p.book(ctx, name, &made[i])
+		if errors.Is(err, ErrUnread) { // the others have no other delivery
+			unread = err
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -154,7 +159,7 @@ func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.
 		p.Log.Log(ctx, level, "a payment was delivered", "provider", name, "payment", made[i].ID, "kind", made[i].Kind,
 			"state", booked.State, "reason", booked.Reason)
 	}
-	return nil
+	return unread
 }
 
 // guard turns a panic of an adapter into an error without the adapter's values.

@@ -108,6 +108,11 @@ func TestReceive(t *testing.T) {
 				require.Equal(t, c.reason, booked.Reason, "%+v", made)
 			}
 		}
+		first, second := good, good
+		first.ID, first.Amount = "unsound", 0
+		second.ID, second.Reference = "beside-an-unsound-one", ""
+		provider.made = []payments.Payment{first, second}
+		require.ErrorIs(t, p.Receive(t.Context(), "bank", new(payments.Delivery)), ErrUnread)
 		provider.made = nil
 		for read, want := range map[error]error{payments.ErrProof: payments.ErrProof, errors.New("bank: no transfer"): ErrUnread} {
 			provider.err = read
@@ -115,7 +120,7 @@ func TestReceive(t *testing.T) {
 		}
 		wallet, err := p.Book.Wallet(t.Context(), billing.WalletID{OrgID: "org_acme", Env: store.Live})
 		require.NoError(t, err)
-		require.EqualValues(t, 3*5_000, wallet.BalanceMicros)
+		require.EqualValues(t, 4*5_000, wallet.BalanceMicros)
 	})
 }
 

@@ -75,14 +75,17 @@ func (p *provider) Read(d *payments.Delivery) ([]payments.Payment, error) {
 		err = json.Unmarshal(whole, &data)
 	}
 	switch {
-	case err != nil || data.Reference == "" || data.Link == "":
+	case data.Reference == "" || data.Link == "":
 		return nil, errors.New("payos: the body is no transfer")
-	case data.Code != succeeded:
+	case data.Code != succeeded && (data.Code != "" || err == nil):
 		return nil, nil
 	}
 	made := payments.Payment{
 		ID: data.Reference + ":" + data.Link, Kind: payments.Paid, Currency: data.Currency, Text: payments.Text(data.Text),
 		Reference: data.Reference, Account: data.Account,
+	}
+	if err != nil {
+		made.Problem = "a member of the transfer can't be read"
 	}
 	if made.Amount, err = payments.ReadAmount(data.Amount.String(), 0); err != nil || made.Amount == 0 {
 		made.Problem = "the amount is no whole number of dong"

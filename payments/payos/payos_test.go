@@ -65,3 +65,20 @@ func TestIDs(t *testing.T) {
 	require.Equal(t, "TF1:124c33293c43417ab7879e14c8d9eb18", made[0].ID)
 	require.Equal(t, "TF1", made[0].Reference)
 }
+
+// A transfer with a member of another type is a payment for a person.
+func TestUnreadableTransfer(t *testing.T) {
+	t.Parallel()
+	options := map[string]string{"checksum_key": "a-key-of-the-channel"}
+	provider, err := payos.Driver{}.New(&payments.Config{Options: options})
+	require.NoError(t, err)
+	for _, change := range []string{`"accountNumber":12345678`, `"description":7`, `"code":0`} {
+		name, _, _ := strings.Cut(change, ":")
+		whole := strings.NewReplacer("%x", "", "%a", "500000", "%i", "1").Replace(paid)
+		_, body := sign([]byte(strings.Replace(whole, name+":", change+`,"was":`, 1)), time.Time{}, options)
+		made, err := provider.Read(&payments.Delivery{Body: body})
+		require.NoError(t, err, change)
+		require.Len(t, made, 1, change)
+		require.NotEmpty(t, made[0].Problem, change)
+	}
+}

@@ -81,13 +81,18 @@ func (p *provider) Read(d *payments.Delivery) ([]payments.Payment, error) {
 		return nil, payments.ErrProof
 	}
 	var t transfer
-	if err := json.Unmarshal(d.Body, &t); err != nil || t.ID == "" {
+	err := json.Unmarshal(d.Body, &t)
+	switch {
+	case t.ID == "":
 		return nil, errors.New("sepay: the body is no transfer")
-	}
-	if t.Type != "in" {
+	case t.Type != "in" && (t.Type != "" || err == nil):
 		return nil, nil
 	}
-	return payments.Found(payment(t))
+	made := payment(t)
+	if err != nil {
+		made.Problem = "a member of the transfer can't be read"
+	}
+	return payments.Found(made)
 }
 
 func (p *provider) proves(d *payments.Delivery) bool {

@@ -122,3 +122,24 @@ func TestList(t *testing.T) {
 	require.Equal(t, time.Date(2026, 11, 5, 12, 59, 48, 0, time.UTC), found[0].At.UTC())
 	require.NotEmpty(t, found[1].Problem)
 }
+
+// A transfer with a member of another type is a payment for a person, unless it is a transfer out.
+func TestUnreadableTransfer(t *testing.T) {
+	t.Parallel()
+	key := map[string]string{"api_key": "a-key-of-the-webhook"}
+	provider, err := sepay.Driver{}.New(&payments.Config{Options: key})
+	require.NoError(t, err)
+	for change, found := range map[string]int{
+		`"accountNumber":71`: 1, `"transferAmount":"five"`: 1, `"transactionDate":1795529740`: 1, `"transferType":1`: 1, `"transferType":"out","content":1`: 0,
+	} {
+		name, _, _ := strings.Cut(change, ":")
+		body := strings.NewReplacer("%x", "", "%a", "500000", "%i", "1", name+":", change+`,"was":`).Replace(paid)
+		made, err := provider.Read(&payments.Delivery{Header: http.Header{"Authorization": {"Apikey a-key-of-the-webhook"}}, Body: []byte(body)})
+		require.NoError(t, err, change)
+		require.Len(t, made, found, change)
+		for _, p := range made {
+			require.Equal(t, "1", p.ID, change)
+			require.NotEmpty(t, p.Problem, change)
+		}
+	}
+}

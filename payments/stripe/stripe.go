@@ -110,8 +110,9 @@ func (p *provider) Read(d *payments.Delivery) ([]payments.Payment, error) {
 	switch event.Type {
 	case "checkout.session.completed", "checkout.session.async_payment_succeeded":
 		var s session
-		if err = json.Unmarshal(event.Data.Object, &s); err == nil {
-			made, isPayment = s.payment()
+		err = json.Unmarshal(event.Data.Object, &s)
+		if made, isPayment = s.payment(); err != nil && isPayment {
+			made.Problem, err = "a member of the session can't be read", nil
 		}
 	case refunded, withdrawn, reinstated:
 		var c charge
@@ -185,13 +186,25 @@ func (c *charge) payment(event string) (made payments.Payment, ok bool) {
 	return made, true
 }
 
-// setAmount reads an amount in the smallest unit, as Stripe has all of them.
+// setAmount reads an amount in the smallest unit, or in its unit of Stripe.
 func setAmount(p *payments.Payment, amount json.Number, currency string) {
 	var err error
 	p.Currency = strings.ToUpper(currency)
-	if p.Amount, err = payments.ReadAmount(amount.String(), 0); err != nil || p.Amount == 0 {
+	p.Amount, err = payments.ReadAmount(amount.String(), 0)
+	if unit := unitOf(p.Currency); err != nil || p.Amount == 0 || p.Amount%unit != 0 {
 		p.Problem = "the amount is no whole number"
+	} else {
+		p.Amount /= unit
 	}
+}
+
+// unitOf returns how many of Stripe's units are the smallest unit of a currency in capitals. Stripe still counts in hundredths of kronur and of
+// shillings, which have none (docs.stripe.com, "Supported currencies").
+func unitOf(currency string) int64 {
+	if currency == "ISK" || currency == "UGX" {
+		return 100
+	}
+	return 1
 }
 
 // Begin implements [payments.Checkout]. The code is the key of the request, so that a repeated order has the same session.
@@ -199,7 +212,7 @@ func (p *provider) Begin(ctx context.Context, order *payments.Order) (string, er
 	form := url.Values{
 		"mode": {"payment"}, "client_reference_id": {order.Code}, "success_url": {order.ReturnURL}, "cancel_url": {order.ReturnURL},
 		"line_items[0][quantity]": {"1"}, "line_items[0][price_data][currency]": {strings.ToLower(order.Currency)},
-		"line_items[0][price_data][unit_amount]":        {strconv.FormatInt(order.Amount, 10)},
+		"line_items[0][price_data][unit_amount]":        {strconv.FormatInt(order.Amount*unitOf(order.Currency), 10)},
 		"line_items[0][price_data][product_data][name]": {order.Title},
 	}
 	var made struct {

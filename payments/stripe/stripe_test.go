@@ -65,6 +65,9 @@ func TestEvents(t *testing.T) {
 		event("checkout.session.async_payment_succeeded", strings.NewReplacer("%x", "", "%i", "1").Replace(session("paid", "250", "false"))): {
 			ID: "pi_1", Kind: payments.Paid, Amount: 250, Currency: "USD", Code: "BS7K2Q04A", At: begun, Test: true,
 		},
+		event("checkout.session.completed", strings.NewReplacer("%x", "", "%i", "1", "usd", "isk").Replace(session("paid", "2500", "true"))): {
+			ID: "pi_1", Kind: payments.Paid, Amount: 25, Currency: "ISK", Code: "BS7K2Q04A", At: begun,
+		},
 		event("charge.refunded", `{"id":"ch_1","payment_intent":"pi_1","amount":500,"amount_refunded":300,"currency":"usd","livemode":true}`): {
 			ID: "pi_1", Kind: payments.Refunded, Amount: 300, Currency: "USD", At: begun,
 		},
@@ -109,6 +112,10 @@ func TestCheckout(t *testing.T) {
 	require.Equal(t, "2500", forms[0].Get("line_items[0][price_data][unit_amount]"))
 	require.Equal(t, "BS7K2Q04A", forms[0].Get("client_reference_id"))
 
+	_, err = provider.(payments.Checkout).Begin(t.Context(), &payments.Order{Code: "BS7K2Q04A", Amount: 25, Currency: "ISK"})
+	require.NoError(t, err)
+	require.Equal(t, "2500", forms[1].Get("line_items[0][price_data][unit_amount]"))
+
 	status, answer = http.StatusUnauthorized, `{"error":{"message":"Invalid API Key provided: rk_live_1"}}`
 	_, err = provider.(payments.Checkout).Begin(t.Context(), order)
 	require.ErrorContains(t, err, "401")
@@ -123,5 +130,24 @@ func TestCheckout(t *testing.T) {
 	}))
 	require.Len(t, found, 1)
 	require.Equal(t, "pi_1", found[0].ID)
-	require.Equal(t, strconv.FormatInt(1_795_000_000-14*24*60*60, 10), seen[2].URL.Query().Get("created[gte]"))
+	require.Equal(t, strconv.FormatInt(1_795_000_000-14*24*60*60, 10), seen[3].URL.Query().Get("created[gte]"))
+}
+
+// A session with a member of another type, as after a change of Stripe's version, is a payment for a person. An amount in hundredths of a krona is none.
+func TestUnreadableSession(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_795_529_800, 0)
+	provider, err := stripe.Driver{}.New(&payments.Config{Options: map[string]string{"signing_secret": secret}, Now: func() time.Time { return at }})
+	require.NoError(t, err)
+	for _, change := range []*strings.Replacer{
+		strings.NewReplacer("%x", "", "%i", "1", `"BS7K2Q04A"`, `{"id":"BS7K2Q04A"}`), strings.NewReplacer("%x", "", "%i", "1", "usd", "isk"),
+	} {
+		header, signed := sign([]byte(event("checkout.session.completed", change.Replace(session("paid", "250", "true")))), at,
+			map[string]string{"signing_secret": secret})
+		made, err := provider.Read(&payments.Delivery{Header: header, Body: signed})
+		require.NoError(t, err)
+		require.Len(t, made, 1)
+		require.Equal(t, "pi_1", made[0].ID)
+		require.NotEmpty(t, made[0].Problem)
+	}
 }
