@@ -32,9 +32,13 @@ type year struct {
 	calls     int
 	payments  []*yearPayment
 	running   sync.WaitGroup
+	// budgets are open, pastBudgets have ended. steering decides what happens to them.
+	steering             *rand.Rand
+	budgets, pastBudgets []*yearBudget
 
-	mu    sync.Mutex
-	ended map[string]Settled // the figures that callers were told, by call
+	mu       sync.Mutex
+	ended    map[string]Settled // the figures that callers were told, by call
+	versions map[string]int64   // of the budgets, by organization
 	happened
 }
 
@@ -43,6 +47,7 @@ type happened struct {
 	granted, killed, lost, late, voids, shortfalls, repriced, replays, notKept, takenOver int
 	refused, refunds, steps, deleted                                                      int
 	refundsFirst, disputed, won, claims                                                   int
+	overBudget, raised, lowered                                                           int
 }
 
 // yearProcess is a process until it ends or is killed.
@@ -59,6 +64,8 @@ type yearWallet struct {
 	balance, charged int64
 	refundable       []string // calls that were charged
 	keys             []string // of the last calls
+	// all is the budget of all calls, and key the API key with budgets of its own, if the wallet has one.
+	all, key string
 }
 
 // yearPayment is a payment with all that was delivered about it.
@@ -85,6 +92,7 @@ type yearCall struct {
 	usage        Usage
 	percent      int64 // of its cost that is held
 	void, again  bool
+	keyed        bool // it is a call with the API key of its wallet
 	key          string
 	turns, lost  bool // it is a turn's, which has another call when it ends
 	answer       int
@@ -97,7 +105,8 @@ const (
 
 func newYear(t *testing.T, location store.Location) *year {
 	t.Helper()
-	y := &year{t: t, location: location, random: rand.New(rand.NewPCG(33, 1)), ended: map[string]Settled{}} //nolint:gosec // a test's
+	y := &year{t: t, location: location, random: rand.New(rand.NewPCG(33, 1)), ended: map[string]Settled{}, versions: map[string]int64{}} //nolint:gosec // a test's
+	y.steering = rand.New(rand.NewPCG(39, 1))                                                                                             //nolint:gosec // as above
 	t.Cleanup(y.close)
 	y.open(time.Now())
 	defer y.close()
@@ -108,7 +117,9 @@ func newYear(t *testing.T, location store.Location) *year {
 		require.NoError(t, db.Organizations.SetRetention(t.Context(), yearActor, org, store.MinRetentionDays))
 		execute(t, db, `INSERT INTO payment_codes (code, org_id, amount, currency, created_by, created_at) VALUES ($1, $1, 0, 'VND', '', 1)`, org)
 		for _, env := range []store.Env{store.Live, store.Test} {
-			y.wallets = append(y.wallets, &yearWallet{WalletID: WalletID{org, env}})
+			wallet := &yearWallet{WalletID: WalletID{org, env}}
+			y.wallets = append(y.wallets, wallet)
+			y.budget(wallet)
 		}
 	}
 	y.reprice()
@@ -181,7 +192,7 @@ func (y *year) plan() yearCall {
 			PromptTokens: y.between(1, 200), CompletionTokens: y.between(1, 200), CachedPromptTokens: y.between(0, 50),
 			CacheWriteTokens: y.between(0, 50), LongCacheWriteTokens: y.between(0, 50),
 		},
-		void: y.chance(8), again: y.chance(10), answer: int(y.between(1, 500)),
+		void: y.chance(8), again: y.chance(10), keyed: y.steering.IntN(4) == 0 && wallet.key != "", answer: int(y.between(1, 500)),
 	}
 	if y.chance(10) { // it ends after its reservation
 		c.life, c.runs = time.Second, 4*time.Second
@@ -214,12 +225,15 @@ func (y *year) run(p *yearProcess, c yearCall) {
 		y.t.Error(err)
 		return
 	}
-	hold := Hold{CallID: c.id, Wallet: c.wallet.WalletID, AmountMicros: max(1, cost*c.percent/100), ExpiresIn: c.life}
+	hold := Hold{
+		CallID: c.id, Wallet: c.wallet.WalletID, AmountMicros: max(1, cost*c.percent/100), ExpiresIn: c.life, Budgets: y.part(c.wallet, c.keyed),
+	}
 	settlement := Settlement{
 		Call: Call{
 			ID: c.id, Model: fmt.Sprint("m", c.model), Wallet: c.wallet.WalletID, Usage: c.usage, UsageSource: UsageProvider, Outcome: "completed",
+			KeyID: hold.Budgets.KeyID,
 		},
-		Price: price, ReservedMicros: hold.AmountMicros, Void: c.void,
+		Price: price, ReservedMicros: hold.AmountMicros, Void: c.void, Budgets: hold.Budgets,
 	}
 	if c.void {
 		settlement.Call.Outcome = "internal_error"
@@ -236,8 +250,11 @@ func (y *year) run(p *yearProcess, c yearCall) {
 	}
 	replay, err := p.book.Hold(ctx, hold)
 	granted := err == nil && isGranted(p.book, c.id)
+	_, overBudget := errors.AsType[*BudgetError](err)
 	y.mu.Lock()
 	switch {
+	case overBudget:
+		y.overBudget++
 	case errors.Is(err, ErrInsufficientCredits), errors.Is(err, ErrCreditsInTranches), errors.Is(err, ErrKeyInFlight):
 		y.refused++
 	case err != nil:
@@ -477,6 +494,7 @@ func (y *year) work(calls int) {
 			y.sweep()
 		default:
 			y.operate()
+			y.steer()
 		}
 	}
 	y.running.Wait()
@@ -546,7 +564,8 @@ func (y *year) requireStatements(wallet *yearWallet, begin time.Time) {
 	require.Equal(t, Wallet{BalanceMicros: balance}, now, "nothing is held at the end")
 }
 
-// TestYear runs a year of calls of several organizations by two processes: credits, adjustments, repeated refunds, payments with refunds and disputes in any order, zones that change, prices that
+// TestYear runs a year of calls of several organizations by two processes: credits, adjustments, repeated refunds, payments with refunds and disputes in any
+// order, budgets that are changed, raised and ended, zones that change, prices that
 // change while calls run, voids, late settlements, kept answers up to their bound, killed processes, sweeps, retention, and a database whose clock is set
 // forward and back by an hour. At the end of each month and of the year the books are sound, whatever part of them is checked. The
 // statement read by months has no gap and no overlap, spend by days adds up to its charges, and both are what callers were told.
@@ -584,6 +603,7 @@ func TestYear(t *testing.T) {
 		y.open(time.Now().Add(25 * time.Hour)) // when everything that was left has come to its end
 		y.check()
 		y.addPayments()
+		y.requireBudgets()
 		for _, wallet := range y.wallets {
 			y.requireStatements(wallet, begin)
 		}
@@ -591,7 +611,7 @@ func TestYear(t *testing.T) {
 		t.Logf("%d calls ended: %+v", len(y.ended), y.happened)
 		for _, n := range []int{
 			y.granted, y.killed, y.lost, y.late, y.voids, y.shortfalls, y.repriced, y.replays, y.notKept, y.takenOver, y.refused, y.refunds,
-			y.steps, y.deleted, y.refundsFirst, y.disputed, y.won, y.claims,
+			y.steps, y.deleted, y.refundsFirst, y.disputed, y.won, y.claims, y.overBudget, y.raised, y.lowered,
 		} {
 			require.Positive(t, n, "%+v", y.happened)
 		}
