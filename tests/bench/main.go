@@ -16,6 +16,8 @@
 //
 // The rows abuse, on request, measure another tenant's work while somebody misbehaves, and the bench exits with 1 when that is felt.
 //
+// With -leak URL it sends calls to any gateway with OpenAI's interface whose key, in LEAK_KEY, has a budget, and prints the money spent above it.
+//
 // With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
@@ -42,6 +44,14 @@ func main() {
 	runs := flag.Int("runs", 1, "how often everything is measured; -out shows the spread")
 	out := flag.String("out", "", "write a page, a plot and a profile of each row into this folder")
 	ledger := flag.Bool("ledger", false, "measure the ledger alone")
+	var l leak
+	flag.StringVar(&l.url, "leak", "", "measure the leak of the budget of the key in LEAK_KEY at this base URL of a gateway, such as http://localhost:8080/v1")
+	flag.StringVar(&l.model, "leak-model", "", "the model of these calls")
+	flag.IntVar(&l.calls, "leak-calls", 1000, "how many calls; together they must cost more than the budget")
+	flag.IntVar(&l.parallel, "leak-parallel", 1000, "how many of them run at the same time")
+	flag.Int64Var(&l.budget, "leak-budget", 0, "what is left of the budget, in micros")
+	flag.Int64Var(&l.input, "leak-input", 0, "the price of a million prompt tokens in micros, if answers have no svc.charged_micros")
+	flag.Int64Var(&l.output, "leak-output", 0, "the same of completion tokens")
 	writer := flag.Bool("writer", false, "be the second process of the row `worker`; the bench starts it by itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,6 +59,12 @@ func main() {
 	switch {
 	case *writer:
 		err = runWriter(ctx, os.Stdin, os.Stdout)
+	case l.url != "":
+		l.key = os.Getenv("LEAK_KEY")
+		var result *leaked
+		if result, err = l.run(ctx); result != nil {
+			l.report(os.Stdout, result)
+		}
 	case *ledger:
 		err = runLedger(ctx, *rounds, *slice)
 	default:
