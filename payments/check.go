@@ -24,8 +24,9 @@ func (d *Description) Check() error {
 	unlessf(slices.ContainsFunc(d.Setup, func(step string) bool { return strings.Contains(step, "%u") }), "no step has the address, %%u")
 	unlessf(len(d.Secrets) > 0, "no option proves deliveries")
 	for _, name := range d.Secrets {
-		unlessf(slices.ContainsFunc(d.Options, func(o option.Option) bool { return o.Name == name && o.Kind == option.Secret }),
-			"%q is no option that is a secret", name)
+		unlessf(slices.ContainsFunc(d.Options, func(o option.Option) bool {
+			return o.Name == name && o.Kind == option.Secret && o.Check != nil && o.Check(strings.Repeat("s", MinSecret-1)) != ""
+		}), "%q is no option that is a secret and whose Check refuses a short one", name)
 	}
 	return errors.Join(append(faults, option.Check(d.Options)...)...)
 }

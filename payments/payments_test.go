@@ -97,7 +97,7 @@ func TestDescriptionCheck(t *testing.T) {
 	sound := func() *payments.Description {
 		return &payments.Description{
 			Name: "bank", Label: "Bank", ProofHelp: "It signs.", Secrets: []string{"secret"}, Setup: []string{"Give it %u."},
-			Options: []option.Option{{Name: "secret", Kind: option.Secret, Help: "the secret"}},
+			Options: []option.Option{{Name: "secret", Kind: option.Secret, Check: payments.CheckSecret, Help: "the secret"}},
 		}
 	}
 	require.NoError(t, sound().Check())
@@ -107,6 +107,7 @@ func TestDescriptionCheck(t *testing.T) {
 		"no help":          func(d *payments.Description) { d.ProofHelp = "" },
 		"no secret":        func(d *payments.Description) { d.Secrets = nil },
 		"an open secret":   func(d *payments.Description) { d.Options[0].Kind = option.Text },
+		"a short secret":   func(d *payments.Description) { d.Options[0].Check = nil },
 		"another's secret": func(d *payments.Description) { d.Secrets = []string{"key"} },
 		"no address":       func(d *payments.Description) { d.Setup = []string{"Do it."} },
 		"a faulty option":  func(d *payments.Description) { d.Options[0].Help = "" },
