@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -216,4 +217,27 @@ func share(micros, part, whole int64) int64 {
 	high, low := bits.Mul64(uint64(micros), uint64(part)) //nolint:gosec // neither is negative
 	quotient, _ := bits.Div64(high, low, uint64(whole))   //nolint:gosec // part < whole
 	return int64(quotient)                                //nolint:gosec // at most micros
+}
+
+// mostCodes is the largest number of codes with a price that an organization can make in a day.
+const mostCodes = 100
+
+// MakeCode stores a code, by which payments find the organization whenever they come, and returns it. amount is a price in the smallest unit of the
+// currency that must be paid exactly. 0 means any amount: the organization has one such code, and MakeCode returns it again. It returns
+// [store.ErrLimit] if the organization has made too many codes within a day.
+func (b *Book) MakeCode(ctx context.Context, actor, orgID, code string, amount int64, currency string) (string, error) {
+	err := b.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+		if amount == 0 {
+			if known, err := store.QueryValues[string](ctx, tx, selectOpenCode, orgID); err != nil || len(known) > 0 {
+				code = strings.Join(known, "")
+				return err
+			}
+		}
+		if made, err := store.QueryValues[int64](ctx, tx, countCodes, orgID, tx.Now()-dayMillis); err != nil || made[0] >= mostCodes {
+			return cmp.Or(err, store.ErrLimit)
+		}
+		tx.Queue(1, insertCode, code, orgID, amount, currency, actor, tx.Now())
+		return nil
+	})
+	return code, err
 }

@@ -20,6 +20,9 @@ const (
 	countWaitingPayments = `SELECT count(*) FROM payments WHERE ` + waitingPayments + ` AND reason <> '` + ReasonRefundFirst + `' AND created_at < $1`
 	selectTwin           = `SELECT provider FROM payments WHERE reference = $1 AND account = $2 AND amount = $3 AND state <> 'duplicate'
 		AND reference <> '' AND NOT (provider = $4 AND id = $5)`
+	selectOpenCode         = `SELECT code FROM payment_codes WHERE org_id = $1 AND amount = 0 ORDER BY created_at, code LIMIT 1`
+	countCodes             = `SELECT count(*) FROM payment_codes WHERE org_id = $1 AND created_at > $2`
+	insertCode             = `INSERT INTO payment_codes (code, org_id, amount, currency, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`
 	selectPaidOrganization = `SELECT org_id FROM payments WHERE provider = $1 AND id = $2`
 	selectOrganization     = `SELECT CASE WHEN suspended_at IS NULL THEN 0 ELSE 1 END FROM organizations WHERE id = $1`
 	insertPayment          = `INSERT INTO payments (` + paymentColumns + `)

@@ -85,7 +85,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 			return shared.doctor.Start(ctx, a.processName(), actor, a.doctorCheck(shared, set.Catalog, all))
 		},
 		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
-		Book:  shared.book, Endpoints: calls.Endpoints,
+		Book:  shared.book, Endpoints: calls.Endpoints, TopUps: topUps,
 	}
 	operatorDeps := deps
 	operatorDeps.Authenticator, operatorDeps.Rates.Calls = identity.NewOperatorKeys(shared.db), handlers.RateLimit{}

@@ -38,6 +38,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/topup"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -49,8 +50,10 @@ type Deps struct {
 	Sessions *handlers.Sessions
 	Wallets  Wallets
 	// Book has the budgets, and posts for the operator. Endpoints returns the state of the models' endpoints; only the operator's operations need it.
-	Book          *billing.Book
-	Endpoints     func() []gateway.EndpointState
+	Book      *billing.Book
+	Endpoints func() []gateway.EndpointState
+	// TopUps are the ways to pay for credits. Nil means none.
+	TopUps        *topup.Payments
 	DB            *store.DB
 	Conversations Conversations
 	// Ring seals the credentials of channels.
@@ -135,6 +138,9 @@ func (d *Deps) complete() {
 	if d.Catalog == nil {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
+	if d.TopUps == nil {
+		d.TopUps = new(topup.Payments)
+	}
 	if d.questions == nil {
 		d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
 	}
@@ -166,7 +172,7 @@ func serve(d *Deps) *endpoint.Server {
 	s.Rates = d.Rates
 	for _, group := range [][]Operation{
 		sessionOperations, memberOperations, apiKeyOperations, providerKeyOperations, auditOperations, agentOperations, knowledgeBaseOperations,
-		documentOperations, channelOperations, conversationOperations, walletOperations, budgetOperations, eventEndpointOperations,
+		documentOperations, channelOperations, conversationOperations, walletOperations, budgetOperations, paymentOperations, eventEndpointOperations,
 	} {
 		for _, o := range group {
 			o.Register(s, d)

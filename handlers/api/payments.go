@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -12,7 +16,22 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/topup"
+	"github.com/caddy-svc/caddy-svc/payments"
+	"github.com/caddy-svc/caddy-svc/payments/vietqr"
 )
+
+// The operations by which organizations pay.
+var (
+	GetTopUpWays = operation(members("getTopUpWays", "GET /wallet/top-ups", identity.WalletRead,
+		"Get the ways in which credits can be paid"), (*Deps).getTopUpWays)
+	CreateTopUp = operation(administrators("createTopUp", "POST /wallet/top-ups", identity.WalletWrite,
+		"Begin a payment for credits of the live wallet, by transfer or at a provider's page"), (*Deps).createTopUp)
+	ListWalletPayments = operation(members("listWalletPayments", "GET /wallet/payments", identity.WalletRead,
+		"List the payments for credits of the live wallet, newest first"), (*Deps).listWalletPayments)
+)
+
+var paymentOperations = []Operation{GetTopUpWays, CreateTopUp, ListWalletPayments}
 
 // The operator's operations on payments.
 var (
@@ -135,4 +154,126 @@ func (d *Deps) decidePayment(ctx context.Context, id string, decide func(*Receiv
 	}
 	_, err = d.posted(ctx, billing.Entry{}, err)
 	return nil, err
+}
+
+func (d *Deps) listWalletPayments(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[PaymentObject], error) {
+	list := func(ctx context.Context, orgID string, page store.Page) ([]billing.Payment, error) {
+		return d.Book.Payments(ctx, billing.PaymentQuery{OrgID: orgID}, page)
+	}
+	return listRows(ctx, principal, in, list, func(row *billing.Payment) string { return row.PayID }, showPayment)
+}
+
+// byTransfer is the way of a payment by bank transfer. The other ways are names of providers.
+const byTransfer = "transfer"
+
+// TopUpWay is a way in which credits can be paid. It is exported for the framework, see [endpoint.PathID].
+type TopUpWay struct {
+	Via        string   `json:"via"        doc:"transfer, or the name of a provider with a page of its own"`
+	Label      string   `json:"label"`
+	Currencies []string `json:"currencies" nullable:"false"`
+}
+
+func (d *Deps) getTopUpWays(context.Context, *identity.Principal, *struct{}) (*pageOf[TopUpWay], error) {
+	ways := &pageOf[TopUpWay]{Data: []TopUpWay{}}
+	if d.TopUps.Transfer != nil {
+		ways.Data = append(ways.Data, TopUpWay{byTransfer, "VietQR", []string{topup.TransferCurrency}})
+	}
+	for _, name := range d.TopUps.Checkouts() {
+		ways.Data = append(ways.Data, TopUpWay{name, d.TopUps.Providers[name].Description.Label, slices.Sorted(maps.Keys(d.TopUps.Rates))})
+	}
+	return ways, nil
+}
+
+type topUpCreation struct {
+	Via      string `json:"via"                maxLength:"100" doc:"A way of GET /wallet/top-ups"`
+	Amount   string `json:"amount"             maxLength:"20" doc:"In the smallest unit of the currency, in plain digits above 0"`
+	Currency string `json:"currency,omitempty" maxLength:"3" doc:"Absent: the first one of the way"`
+}
+
+// TransferObject is a transfer to make. It is exported for the framework, see [endpoint.PathID].
+type TransferObject struct {
+	Bank    string `json:"bank"    doc:"The number of the bank, BIN"`
+	Account string `json:"account"`
+	Holder  string `json:"holder"`
+	QR      string `json:"qr"      doc:"The content of the VietQR code, in EMVCo's format"`
+	SVG     string `json:"svg"     doc:"The VietQR code as a picture"`
+}
+
+// TopUpObject is a payment that was begun. It is exported for the framework, see [endpoint.PathID].
+type TopUpObject struct {
+	Via          string          `json:"via"`
+	Code         string          `json:"code"         doc:"Must be in the text of a transfer. The code of transfers is always the same and doesn't end"`
+	Amount       string          `json:"amount"`
+	Currency     string          `json:"currency"`
+	CreditMicros string          `json:"creditMicros" doc:"The credits of the amount, in millionths of the currency unit"`
+	Transfer     *TransferObject `json:"transfer"     doc:"null: it is paid at address"`
+	Address      *string         `json:"address"      doc:"The provider's page; null: it is paid by transfer"`
+}
+
+func (d *Deps) createTopUp(ctx context.Context, principal *identity.Principal, in *struct{ Body topUpCreation }) (*TopUpObject, error) {
+	ways, _ := d.getTopUpWays(ctx, principal, nil)
+	at := slices.IndexFunc(ways.Data, func(way TopUpWay) bool { return way.Via == in.Body.Via })
+	if at < 0 {
+		return nil, handlers.InvalidRequest("via", "There is no such way to pay. GET /wallet/top-ups lists the ways.")
+	}
+	currency := in.Body.Currency
+	if currency == "" && len(ways.Data[at].Currencies) > 0 {
+		currency = ways.Data[at].Currencies[0]
+	}
+	if !slices.Contains(ways.Data[at].Currencies, currency) {
+		return nil, handlers.InvalidRequest("currency", "This way accepts: %s.", strings.Join(ways.Data[at].Currencies, ", "))
+	}
+	amount, err := payments.ReadAmount(in.Body.Amount, 0)
+	if err != nil || amount == 0 || strings.Contains(in.Body.Amount, ".") {
+		return nil, handlers.InvalidRequest("amount", "amount must be a whole number above 0, in plain digits.")
+	}
+	micros, reason := d.TopUps.Credits(currency, amount)
+	if reason != "" {
+		return nil, handlers.InvalidRequest("amount", "The amount is too large to be credited by itself. Pay a smaller one, or ask the operator.")
+	}
+	made := &TopUpObject{Via: in.Body.Via, Amount: strconv.FormatInt(amount, 10), Currency: currency, CreditMicros: billing.FormatMicros(micros)}
+	price := amount
+	if made.Via == byTransfer {
+		price = 0 // any amount is credited
+	}
+	made.Code, err = d.Book.MakeCode(ctx, principal.Actor(), principal.OrgID, payments.NewCode(), price, currency)
+	if errors.Is(err, store.ErrLimit) {
+		return nil, &handlers.Error{Code: errcode.PlanLimitExceeded, Cause: err, Message: "The organization has begun 100 payments within a day, " +
+			"the most it may. Continue tomorrow, or pay by transfer."}
+	}
+	if err == nil && price == 0 {
+		made.Transfer, err = d.transfer(amount, made.Code)
+	} else if err == nil {
+		if made.Address, err = d.checkout(ctx, made, amount); err != nil {
+			return nil, &handlers.Error{Code: errcode.ProviderError, Cause: err, Message: "The provider of payments made no page. Try again, or pay another way."}
+		}
+	}
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("beginning a payment: %w", err))
+	}
+	return made, nil
+}
+
+// transfer returns a transfer with its VietQR code.
+func (d *Deps) transfer(amount int64, code string) (*TransferObject, error) {
+	text, err := d.TopUps.TransferText(amount, code)
+	if err != nil {
+		return nil, err
+	}
+	svg, err := vietqr.SVG(text)
+	to := d.TopUps.Transfer
+	return &TransferObject{to.Bank, to.Account, to.Holder, text, svg}, err
+}
+
+// checkoutTime bounds the request for a provider's page.
+const checkoutTime = 20 * time.Second
+
+// checkout returns the address of a provider's page.
+func (d *Deps) checkout(ctx context.Context, made *TopUpObject, amount int64) (*string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkoutTime)
+	defer cancel()
+	address, err := d.TopUps.Checkout(made.Via).Begin(ctx, &payments.Order{
+		Code: made.Code, Amount: amount, Currency: made.Currency, Title: "Credits", ReturnURL: d.BaseURL + "/dashboard/wallet",
+	})
+	return &address, err
 }

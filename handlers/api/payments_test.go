@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"testing"
@@ -11,6 +14,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/topup"
+	"github.com/caddy-svc/caddy-svc/payments"
 )
 
 // receipt is a transfer without a code of an amount in dong, each of which is 10 micros.
@@ -89,4 +94,83 @@ func TestPaymentsOfTheOperator(t *testing.T) {
 	rest := ask(http.StatusOK, http.MethodGet, path+"?limit=3&cursor="+first["nextCursor"].(string), "")
 	require.Equal(t, lost, rest["data"].([]any)[0].(map[string]any)["id"])
 	require.Nil(t, rest["nextCursor"])
+}
+
+// page is a provider with a page on which people pay.
+type page struct{ orders []payments.Order }
+
+func (*page) Read(*payments.Delivery) ([]payments.Payment, error) { return nil, payments.ErrProof }
+
+func (p *page) Begin(_ context.Context, order *payments.Order) (string, error) {
+	p.orders = append(p.orders, *order)
+	if order.Amount == 13 {
+		return "", errors.New("secret of the provider")
+	}
+	return "https://pay.example/" + order.Code, nil
+}
+
+// TestTopUps: an organization pays by a transfer with its own code, which doesn't end, or at a provider's page with a code for one price. Impossible
+// amounts are refused, and only its own payments are listed.
+func TestTopUps(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	const path = "/wallet/top-ups"
+	require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["data"])
+	o.refused(t, errcode.InvalidRequest, "via", http.MethodPost, path, "owner", `{"via":"transfer","amount":"1"}`)
+	stripe := &page{}
+	o.TopUps = &topup.Payments{
+		Book: o.Book, Rates: map[string]topup.Rate{"VND": {Micros: 10, Max: 5_000_000}}, Log: slog.New(slog.DiscardHandler),
+		Transfer:  &topup.Transfer{Bank: "970436", Account: "00001234", Holder: "CTY MAU"},
+		Providers: map[string]topup.Provider{"stripe": {Provider: stripe, Description: &payments.Description{Name: "stripe", Label: "Stripe"}}},
+	}
+	o.Server = serve(o.Deps)
+	require.Equal(t, []any{
+		map[string]any{"via": "transfer", "label": "VietQR", "currencies": []any{"VND"}},
+		map[string]any{"via": "stripe", "label": "Stripe", "currencies": []any{"VND"}},
+	}, o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["data"])
+
+	made := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"via":"transfer","amount":"500000"}`)
+	code := made["code"].(string)
+	require.Contains(t, payments.FindCodes("nap "+code), code)
+	require.Equal(t, []any{"5000000", "VND", nil}, []any{made["creditMicros"], made["currency"], made["address"]})
+	transfer := made["transfer"].(map[string]any)
+	require.Contains(t, transfer["qr"], code)
+	require.Contains(t, transfer["svg"], "<svg ")
+	require.Equal(t, "00001234", transfer["account"])
+	require.Equal(t, code, o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"via":"transfer","amount":"7"}`)["code"], "one code")
+	require.NotEqual(t, code, o.ask(t, http.StatusCreated, http.MethodPost, path, "stranger", `{"via":"transfer","amount":"7"}`)["code"])
+
+	bought := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"via":"stripe","amount":"200000","currency":"VND"}`)
+	require.Equal(t, "https://pay.example/"+bought["code"].(string), bought["address"])
+	require.Equal(t, payments.Order{
+		Code: bought["code"].(string), Amount: 200_000, Currency: "VND", Title: "Credits", ReturnURL: "https://svc.example/dashboard/wallet",
+	}, stripe.orders[0])
+
+	for _, amount := range []string{"0", "-1", "1.5", "1.0", "1e3", "", "5000001", "9223372036854775807", "92233720368547758080"} {
+		o.refused(t, errcode.InvalidRequest, "amount", http.MethodPost, path, "owner", fmt.Sprintf(`{"via":"transfer","amount":%q}`, amount))
+	}
+	o.refused(t, errcode.InvalidRequest, "currency", http.MethodPost, path, "owner", `{"via":"stripe","amount":"1","currency":"USD"}`)
+	o.refused(t, errcode.Forbidden, "", http.MethodPost, path, "user:member", `{"via":"transfer","amount":"1"}`)
+
+	late := receipt("1", 300)
+	late.Codes = []string{code} // of any day
+	o.receive(t, late)
+	short := receipt("2", 199_999)
+	short.Codes = []string{bought["code"].(string)}
+	o.receive(t, short)
+	rows := o.ask(t, http.StatusOK, http.MethodGet, "/wallet/payments", "user:member", "")["data"].([]any)
+	var states []any
+	for _, row := range rows {
+		states = append(states, row.(map[string]any)["state"], row.(map[string]any)["reason"])
+		require.NotContains(t, row, "account")
+	}
+	require.Equal(t, []any{"unmatched", "amount", "credited", nil}, states)
+	require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/payments", "stranger", "")["data"])
+	failed := o.refused(t, errcode.ProviderError, "", http.MethodPost, path, "owner", `{"via":"stripe","amount":"13"}`)
+	require.NotContains(t, failed.Text, "secret")
+	for range 97 {
+		o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"via":"stripe","amount":"5"}`)
+	}
+	o.refused(t, errcode.PlanLimitExceeded, "", http.MethodPost, path, "owner", `{"via":"stripe","amount":"5"}`)
+	o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"via":"transfer","amount":"7"}`)
 }

@@ -100,6 +100,8 @@ func bodyFor(route handlers.Route) string {
 		return `{"name":"new"}`
 	case "POST /knowledge-bases/{id}/documents":
 		return `{"name":"new","mediaType":"text/plain","content":"new"}`
+	case "POST /wallet/top-ups":
+		return `{"via":"transfer","amount":"1"}`
 	case "POST /wallet/budgets":
 		return `{"name":"new","period":"week","limitMicros":"1"}`
 	case "POST /wallet/budgets/{id}/rises":
@@ -112,8 +114,10 @@ func bodyFor(route handlers.Route) string {
 }
 
 func groupOf(path string) string {
-	if strings.HasPrefix(path, "/wallet/budgets") {
-		return "/wallet/budgets"
+	for _, group := range []string{"/wallet/budgets", "/wallet/top-ups"} {
+		if strings.HasPrefix(path, group) {
+			return group
+		}
 	}
 	return "/" + strings.Split(path, "/")[1]
 }
@@ -133,7 +137,7 @@ func roleFor(t *testing.T, route handlers.Route) handlers.Role {
 	switch group := groupOf(route.Path); group {
 	case "/agents", "/knowledge-bases", "/conversations", "/wallet", "/session":
 		return handlers.RoleMember
-	case "/channels", "/organization", "/wallet/budgets":
+	case "/channels", "/organization", "/wallet/budgets", "/wallet/top-ups":
 		if route.Method == http.MethodGet {
 			return handlers.RoleMember
 		}
@@ -152,7 +156,7 @@ func scopeFor(route handlers.Route) identity.Scope {
 		return identity.ChatWrite // it is a call, and charged like one
 	}
 	group := strings.ReplaceAll(strings.TrimPrefix(groupOf(route.Path), "/"), "-", "_")
-	group = strings.TrimSuffix(group, "/budgets") // their scopes are the wallet's
+	group, _, _ = strings.Cut(group, "/") // their scopes are the wallet's
 	right := "write"
 	if route.Method == http.MethodGet {
 		right = "read"
@@ -434,8 +438,8 @@ func TestPageParameters(t *testing.T) {
 		if route.Method != http.MethodGet || strings.Contains(route.Path, "{") ||
 			slices.Contains([]string{
 				"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/session/second-factor", "/provider-keys", "/agents/models",
-				"/wallet/usage-events", // TestUsageEvents
-				"/wallet/budgets",      // all on one page
+				"/wallet/usage-events",               // TestUsageEvents
+				"/wallet/budgets", "/wallet/top-ups", // all on one page
 			}, route.Path) {
 			continue
 		}

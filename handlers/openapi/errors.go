@@ -118,6 +118,7 @@ var specificCodes = map[string][]errcode.Code{
 	"createEventEndpoint": {errcode.PlanLimitExceeded}, "testEventEndpoint": {errcode.Conflict},
 	"createAPIKey":        {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createBudget":        {errcode.PlanLimitExceeded, errcode.Conflict},
+	"createTopUp":         {errcode.PlanLimitExceeded, errcode.ProviderError},
 	"updateAPIKey":        {errcode.Conflict},
 	"createAgent":         {errcode.PlanLimitExceeded, errcode.UnsupportedModel, errcode.Conflict},
 	"updateAgent":         {errcode.UnsupportedModel, errcode.Conflict},

@@ -11,7 +11,7 @@ import (
 
 const paymentsPath = root + "/payments"
 
-// matchMove credits a payment that waits. Each row of such a payment has its form.
+// matchMove credits a payment that waits. Its row has the form.
 var matchMove = &move{
 	op: api.MatchPayment, submit: "Credit it", done: "The payment was credited.",
 	form: ui.FormOf(api.MatchPayment, ui.Form{ID: "match", Submit: "Match…"},

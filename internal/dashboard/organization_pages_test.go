@@ -47,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 		"GET /event-endpoints": listOf(eventEndpointJSON),
 		"GET /members":         listOf(memberJSON, invitedJSON), "GET /members/usr_1": memberJSON, "GET /audit-log": listOf(auditJSON),
 		"GET /session/all":           listOf(`{"current":true,"client":"Browser","createdAt":"2026-11-21T10:00:00.000Z","seenAt":"2026-11-21T10:00:00.000Z"}`),
-		"GET /session/second-factor": `{"enabled":false,"recoveryCodes":0}`, "GET /organization": organizationJSON, "GET /wallet": walletJSON, "GET /wallet/spend": spendJSON, "GET /wallet/statements": `{"data":[],"nextCursor":null}`, "GET /wallet/budgets": `{"data":[],"nextCursor":null}`,
+		"GET /session/second-factor": `{"enabled":false,"recoveryCodes":0}`, "GET /organization": organizationJSON, "GET /wallet": walletJSON, "GET /wallet/top-ups": `{"data":[],"nextCursor":null}`, "GET /wallet/spend": spendJSON, "GET /wallet/statements": `{"data":[],"nextCursor":null}`, "GET /wallet/budgets": `{"data":[],"nextCursor":null}`,
 		"GET /wallet/transactions": listOf(transactionJSON), "GET /wallet/calls": listOf(callJSON),
 	} {
 		r.answer(request, http.StatusOK, body)

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,6 +28,9 @@ type walletData struct {
 	Days         form
 	Transactions []api.TransactionObject
 	Pager        ui.Pager
+	// TopUp is the form of payments, nil if the person can't begin one, and Payments are the last ones.
+	TopUp    *form
+	Payments []api.PaymentObject
 	// Calls and the files are addresses.
 	Calls, Statements, TransactionsFile, CallsFile string
 }
@@ -42,10 +46,55 @@ type callsData struct {
 	File, Wallet string
 }
 
+var topUpForm = ui.FormOf(api.CreateTopUp, form{ID: "top-up", Submit: "Show how to pay"},
+	field{Name: "via", Kind: ui.SelectField, Label: "Way to pay"},
+	field{Name: "amount", Kind: ui.NumberField, Label: "Amount", Hint: "In the smallest unit of the currency, such as dong."})
+
+// begunTopUp is a payment to make, with the code that a bank's app scans.
+type begunTopUp struct {
+	*api.TopUpObject
+
+	Picture template.HTML
+}
+
+// beginTopUp begins a payment. Its page is shown once; the payment itself doesn't end with the page.
+func beginTopUp(req *pageRequest) (string, error) {
+	made, err := site.AskForm(req, api.CreateTopUp, topUpForm, values{})
+	if err != nil {
+		return "", err
+	}
+	begun := &begunTopUp{TopUpObject: made}
+	if made.Transfer != nil {
+		begun.Picture = template.HTML(made.Transfer.SVG) //nolint:gosec // the service has drawn it
+	}
+	return req.Reveal(begun, nil)
+}
+
+// askPayments adds the form of payments if the service has a way to pay, and the last payments.
+func (req *pageRequest) askPayments(shown *walletData) error {
+	ways, err := site.Ask(req, api.GetTopUpWays, nil)
+	if err != nil || len(ways.Data) == 0 {
+		return err
+	}
+	var options []option
+	for _, way := range ways.Data {
+		options = append(options, option{Value: way.Via, Label: ui.Text(way.Label), Named: true})
+	}
+	if req.session.Administers() {
+		shown.TopUp = new(req.Form(topUpForm.With("via", options).Of(walletPath+"/top-up", nil)))
+	}
+	list, err := site.Ask(req, api.ListWalletPayments, values{"limit": "10"})
+	if err == nil {
+		shown.Payments = list.Data
+	}
+	return err
+}
+
 func walletPage() page {
 	return page{
 		Path: walletPath, Template: "wallet", Title: "Wallet & usage",
-		Show: showWallet,
+		Show:    showWallet,
+		Actions: []action{{Verb: "top-up", Form: "top-up", Do: beginTopUp}},
 		Relays: []relay{
 			{Method: http.MethodGet, Name: "transactions.csv", Do: tableFile("/wallet/transactions")},
 			{Method: http.MethodGet, Name: "calls.csv", Do: tableFile("/wallet/calls")},
@@ -91,6 +140,11 @@ func showWallet(req *pageRequest) (any, error) {
 	}
 	if err := req.askSpend(&shown); err != nil {
 		return nil, err
+	}
+	if environment == "live" {
+		if err := req.askPayments(&shown); err != nil {
+			return nil, err
+		}
 	}
 	in := req.Cursor()
 	in["environment"], in["limit"] = environment, "20"

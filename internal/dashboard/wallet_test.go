@@ -164,3 +164,31 @@ func TestCalls(t *testing.T) {
 	require.Contains(t, page, "<td>key_1</td>")
 	require.Contains(t, page, "estimated")
 }
+
+// TestTopUpPanel: an administrator gets the code of a transfer with its text to copy, or a link to a provider's page, and members see the payments.
+// Without a way to pay nothing of it is shown.
+func TestTopUpPanel(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	require.NotContains(t, r.see(t, "/dashboard/wallet"), `id="top-ups"`)
+	r.answer("GET /wallet/top-ups", http.StatusOK, `{"data":[{"via":"transfer","label":"VietQR","currencies":["VND"]}],"nextCursor":null}`)
+	r.answer("GET /wallet/payments", http.StatusOK, `{"data":[{"id":"pay_1","state":"unmatched","amount":"499999","currency":"VND","creditMicros":"5",
+		"paidAt":"2026-11-01T00:00:00Z"}],"nextCursor":null}`)
+	page := r.see(t, "/dashboard/wallet")
+	require.Contains(t, page, `id="top-up-amount"`)
+	require.Contains(t, page, `data-id="pay_1"`)
+	require.NotContains(t, r.see(t, "/dashboard/wallet?environment=test"), `id="top-ups"`)
+	r.answer("POST /wallet/top-ups", http.StatusCreated, `{"via":"transfer","code":"BS7K2Q04A","amount":"500000","currency":"VND","creditMicros":"500000000000",
+		"transfer":{"bank":"970436","account":"00001234","holder":"<CTY>","qr":"0002","svg":"<svg viewBox='0 0 1 1'></svg>"},"address":null}`)
+	form := url.Values{"via": {"transfer"}, "amount": {"500000"}}
+	w := r.submit(t, "/dashboard/wallet/top-up", form)
+	require.Equal(t, http.StatusOK, w.Code)
+	for _, want := range []string{`<svg viewBox='0 0 1 1'></svg>`, `<code id="top-up-code">BS7K2Q04A</code>`, `data-copy="#top-up-code"`, "&lt;CTY&gt;"} {
+		require.Contains(t, w.Body.String(), want)
+	}
+	r.answer("POST /wallet/top-ups", http.StatusCreated, `{"via":"stripe","code":"X","amount":"5","currency":"USD","creditMicros":"5","transfer":null,
+		"address":"https://pay.example/x"}`)
+	require.Contains(t, r.submit(t, "/dashboard/wallet/top-up", form).Body.String(), `href="https://pay.example/x"`)
+	r.refuse("POST /wallet/top-ups", http.StatusBadRequest, "invalid_request", "amount", "amount must be a whole number.")
+	require.Contains(t, r.submit(t, "/dashboard/wallet/top-up", form).Body.String(), `id="top-up-amount-error"`)
+}
