@@ -87,7 +87,7 @@ func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 
 // ofCalls are the errors of a model call, without the errors of its request.
 var ofCalls = []errcode.Code{
-	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.RateLimited,
+	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.PlanLimitExceeded, errcode.RateLimited,
 	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,
 }
 
