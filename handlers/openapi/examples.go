@@ -4,6 +4,7 @@ import (
 	_ "embed" // for recordedExamples
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -85,12 +86,8 @@ func (e *Example) addTo(operation *huma.Operation) bool {
 	}
 	mediaType := "application/json"
 	if _, isText := e.Response.(string); isText {
-		mediaType = ""
-		for other := range response.Content {
-			if other != "application/json" {
-				mediaType = other
-			}
-		}
+		others := slices.DeleteFunc(slices.Sorted(maps.Keys(response.Content)), func(other string) bool { return other == mediaType })
+		mediaType = slices.Concat(others, []string{""})[0]
 	}
 	media, has := response.Content[mediaType]
 	if has {
