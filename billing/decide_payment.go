@@ -27,8 +27,8 @@ func (b *books) pay(op *payOp) (Payment, error) {
 	row := b.payments[op.key()]
 	if row == nil {
 		row = &paymentRow{Payment: Payment{
-			Provider: op.Provider, ID: op.ID, PayID: store.NewID("pay"), State: PaymentHeld, Reason: ReasonRefundFirst, Currency: op.Currency, Disputes: "{}", PaidAt: op.PaidAt,
-			CreatedAt: b.now,
+			Provider: op.Provider, ID: op.ID, PayID: store.NewID("pay"), State: PaymentHeld, Reason: ReasonRefundFirst, Currency: op.Currency,
+			Disputes: "{}", PaidAt: op.PaidAt, CreatedAt: b.now,
 		}}
 	}
 	if of := row.OrgID; of != "" && op.decision == "" && b.wallets[WalletID{of, store.Live}] == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	paymentColumns = `provider, id, pay_id, org_id, state, reason, amount, currency, micros, reference, account, paid_at, created_at, updated_at, refunded,
-		disputes, taken_micros, entry_id, decided_by, note, text`
+	paymentColumns = `provider, id, pay_id, org_id, state, reason, amount, currency, micros, reference, account, paid_at, created_at, updated_at,
+		refunded, disputes, taken_micros, entry_id, decided_by, note, text`
 	selectPayments       = `SELECT ` + paymentColumns + ` FROM payments`
 	selectPayment        = selectPayments + ` WHERE provider = $1 AND id = $2`
 	waitingPayments      = `state IN ('unmatched', 'held')`

@@ -55,7 +55,7 @@ type PaymentObject struct {
 	Currency      string  `json:"currency"`
 	CreditMicros  string  `json:"creditMicros"  doc:"What it is worth in the wallet, in millionths of the currency unit; 0: its currency has no rate"`
 	Refunded      string  `json:"refunded"      doc:"The part of amount that was refunded"`
-	TakenMicros   string  `json:"takenMicros"   doc:"The part of creditMicros that was taken back for refunds and disputes, also what the next credit will pay"`
+	TakenMicros   string  `json:"takenMicros"   doc:"The part of creditMicros that was taken back for refunds and disputes, also what the next credit will pay"` //nolint:lll // a struct tag can't be broken
 	PaidAt        string  `json:"paidAt"        format:"date-time"`
 	ReceivedAt    string  `json:"receivedAt"    format:"date-time" doc:"When it was delivered first"`
 	TransactionID *string `json:"transactionId" doc:"The transaction of its credit"`
@@ -93,7 +93,7 @@ func showReceived(p *billing.Payment) ReceivedPayment {
 type paymentsQuery struct {
 	endpoint.PageQuery
 
-	State    string `query:"state"    enum:"waiting,credited,unmatched,held,duplicate,ignored" doc:"Only payments in this state; waiting: unmatched or held"`
+	State    string `query:"state"    enum:"waiting,credited,unmatched,held,duplicate,ignored" doc:"Only payments in this state; waiting: unmatched or held"` //nolint:lll // a struct tag can't be broken
 	Provider string `query:"provider" maxLength:"100" doc:"Only payments of this provider"`
 	OrgID    string `query:"orgId"    maxLength:"100" doc:"Only payments of this organization"`
 }
@@ -245,7 +245,10 @@ func (d *Deps) createTopUp(ctx context.Context, principal *identity.Principal, i
 		made.Transfer, err = d.transfer(amount, made.Code)
 	} else if err == nil {
 		if made.Address, err = d.checkout(ctx, made, amount); err != nil {
-			return nil, &handlers.Error{Code: errcode.ProviderError, Cause: err, Message: "The provider of payments made no page. Try again, or pay another way."}
+			return nil, &handlers.Error{
+				Code: errcode.ProviderError, Cause: err,
+				Message: "The provider of payments made no page. Try again, or pay another way.",
+			}
 		}
 	}
 	if err != nil {

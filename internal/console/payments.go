@@ -28,7 +28,8 @@ var matchMove = &move{
 
 var ignoreForm = ui.FormOf(api.IgnorePayment, ui.Form{
 	ID: "ignore", Submit: "Ignore", Danger: true, Confirm: "Ignore this payment? It will never be credited.",
-}, ui.Field{Name: "id", Kind: ui.HiddenField}, ui.Field{Name: "reason", Label: "Reason, for the audit log", Hint: "An ignored payment is never credited."})
+}, ui.Field{Name: "id", Kind: ui.HiddenField},
+	ui.Field{Name: "reason", Label: "Reason, for the audit log", Hint: "An ignored payment is never credited."})
 
 func paymentsPage() page {
 	return page{
@@ -41,8 +42,9 @@ func paymentsPage() page {
 var paymentStates = map[string]text.Text{
 	"waiting": "Wait for you", "credited": "Credited", "unmatched": "Unmatched", "held": "Held", "duplicate": "Duplicate", "ignored": "Ignored",
 	"no_code": "no code in its text", "amount": "not the price of its package", "unreadable": "not readable", "currency": "no rate for its currency",
-	"limit": "above the limit", "suspended": "the organization is suspended", "test": "a test", "same_transfer": "another provider delivered this transfer",
-	"refund_first": "only its refund has come so far", "refused": "the ledger refused it", "person": "decided by a person",
+	"limit": "above the limit", "suspended": "the organization is suspended", "test": "a test",
+	"same_transfer": "another provider delivered this transfer",
+	"refund_first":  "only its refund has come so far", "refused": "the ledger refused it", "person": "decided by a person",
 }
 
 // shownPayment is a row of the page with its forms, which only a payment that waits has.
@@ -83,7 +85,8 @@ func showPayments(req *request) (any, error) {
 		if row.Reason != nil {
 			row.ReasonText = req.Say.T(paymentStates[*row.Reason])
 		}
-		if waits := row.State == "unmatched" || row.State == "held"; waits && row.ReasonText != "" && *row.Reason != "refund_first" && req.may("wallet:write") {
+		waits := (row.State == "unmatched" || row.State == "held") && (row.Reason == nil || *row.Reason != "refund_first")
+		if waits && req.may("wallet:write") {
 			row.Match, row.Ignore = req.rowForm(matchMove.form, row.ReceivedPayment), req.rowForm(ignoreForm, row.ReceivedPayment)
 		}
 		shown.Payments = append(shown.Payments, row)
