@@ -190,7 +190,8 @@ var pagedTables = map[string]struct {
 	column, prefix string
 	share          int
 }{
-	"calls": {"id", "call", 1}, "payments": {"pay_id", "pay", 1}, "ledger_tx": {"id", "txn", 1}, "wallets": {"org_id", "", 4}, "attempts": {"call_id", "call", 1},
+	"calls": {"id", "call", 1}, "payments": {"pay_id", "pay", 1}, "ledger_tx": {"id", "txn", 1},
+	"wallets": {"org_id", "", 4}, "attempts": {"call_id", "call", 1},
 	"usage_wallets": {"org_id", "", 4}, "statements": {"org_id", "", 16},
 }
 

@@ -109,7 +109,8 @@ func (b *Book) UsageBody(ctx context.Context, source string, delivery *store.Eve
 	if err := cmp.Or(err, afterErr, throughErr); err != nil {
 		return "", fmt.Errorf("read the payload of the event %s: %w", delivery.EventID, err)
 	}
-	events, err := b.usageEvents(ctx, usageSegment{OrgID: delivery.OrgID, Env: store.Live, AfterSeq: after.Seq, ThroughSeq: through.Seq}, MaxHistoryRows)
+	sent := usageSegment{OrgID: delivery.OrgID, Env: store.Live, AfterSeq: after.Seq, ThroughSeq: through.Seq}
+	events, err := b.usageEvents(ctx, sent, MaxHistoryRows)
 	if err != nil {
 		return "", err
 	}

@@ -95,7 +95,7 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", wrongClaims) },
 	},
 	{
-		"M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no credit of a provider is without one",
+		"M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no provider's credit is without one",
 		"the payment in payments (entry_id), and the credit in ledger_tx with the reference pay:PROVIDER:ID",
 		searchPayments,
 	},
@@ -210,7 +210,8 @@ const (
 		WHERE t.id > $1 AND t.id <= $2 AND t.kind = 'refund' AND (c.id IS NULL OR t.amount_micros > c.charged_micros)`
 	misbookedPostings = `SELECT id, kind || ' of ' || amount_micros || ' against ' || account FROM ledger_tx
 		WHERE id > $1 AND id <= $2
-			AND (account <> CASE kind WHEN 'topup' THEN 'sys:cash' WHEN 'reversal' THEN 'sys:cash' WHEN 'adjust' THEN 'sys:loss' ELSE 'sys:revenue' END
+			AND (account <> CASE kind WHEN 'topup' THEN 'sys:cash' WHEN 'reversal' THEN 'sys:cash'
+				WHEN 'adjust' THEN 'sys:loss' ELSE 'sys:revenue' END
 				OR (kind NOT IN ('adjust', 'reversal') AND amount_micros < 0))`
 	unauditedPostings = `SELECT t.id, 'its row ' || t.audit_id || ' in the audit log is missing, or names something else'
 		FROM ledger_tx t LEFT JOIN audit_log a ON a.id = t.audit_id AND a.target = t.id AND a.org_id = t.org_id

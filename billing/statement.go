@@ -356,7 +356,8 @@ func (b *Book) closeMonth(ctx context.Context, id WalletID, wallet *walletMonths
 	}
 	return b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
 		tx.Queue(store.AnyRows, insertStatement, id.OrgID, string(id.Env), s.Month, s.Zone, s.BeginsAt, s.EndsAt, s.FirstSeq, s.LastSeq,
-			s.OpeningMicros, s.CreditMicros, s.ChargeMicros, s.RefundMicros, s.AdjustMicros, s.ReversalMicros, s.ClosingMicros, s.Calls, s.Charges, s.Hash[:])
+			s.OpeningMicros, s.CreditMicros, s.ChargeMicros, s.RefundMicros, s.AdjustMicros, s.ReversalMicros, s.ClosingMicros,
+			s.Calls, s.Charges, s.Hash[:])
 		return nil
 	})
 }

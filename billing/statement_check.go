@@ -71,7 +71,8 @@ func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context
 			var m closedMonth
 			var hash []byte
 			err := rows.Scan(&m.id.OrgID, &m.id.Env, &m.seq, &m.Month, &m.Zone, &m.BeginsAt, &m.EndsAt, &m.FirstSeq, &m.LastSeq,
-				&m.OpeningMicros, &m.CreditMicros, &m.ChargeMicros, &m.RefundMicros, &m.AdjustMicros, &m.ReversalMicros, &m.ClosingMicros, &m.Calls, &m.Charges,
+				&m.OpeningMicros, &m.CreditMicros, &m.ChargeMicros, &m.RefundMicros, &m.AdjustMicros, &m.ReversalMicros,
+				&m.ClosingMicros, &m.Calls, &m.Charges,
 				&hash, &m.before, &m.after)
 			copy(m.Hash[:], hash)
 			months = append(months, m)

@@ -419,6 +419,8 @@ func requireMonths(t *testing.T, book *Book, id WalletID) {
 				sums.AdjustMicros += e.AmountMicros
 			case EntryRefund:
 				sums.RefundMicros += e.AmountMicros
+			case EntryReversal:
+				sums.ReversalMicros += e.AmountMicros
 			}
 		}
 		sums.OpeningMicros, sums.ClosingMicros = s.OpeningMicros, balance

@@ -78,7 +78,7 @@ var (
 		"Duration of the writer's transactions.", prometheus.ExponentialBuckets(.0001, 2, 16))
 
 	webhooksTotal = counters("webhooks_total",
-		"Deliveries of platforms and providers of payments: accepted, or the code of the error. unauthenticated is a secret that differs from the platform's.",
+		"Deliveries of platforms and providers of payments: accepted, or the code of the error. unauthenticated: the secrets differ.",
 		"platform", "outcome")
 	queueWaitSeconds = histograms("queue_wait_seconds",
 		"Wait of the first text of each answer until a worker begins the answer, quiet window included, by channel type.",

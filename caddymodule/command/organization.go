@@ -150,7 +150,8 @@ The command can be repeated safely: the same reference with the same amount is b
 		operation{
 			Operation: api.ListStatements, verb: "statements", flags: flags,
 			columns: []string{
-				"month", "closed", "openingMicros", "creditsMicros", "chargesMicros", "refundsMicros", "correctionsMicros", "reversalsMicros", "closingMicros", "calls",
+				"month", "closed", "openingMicros", "creditsMicros", "chargesMicros", "refundsMicros", "correctionsMicros",
+				"reversalsMicros", "closingMicros", "calls",
 			},
 			example: "  $ caddy svc wallet statements --org org_…",
 		},

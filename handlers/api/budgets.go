@@ -219,7 +219,7 @@ func (d *Deps) refuseBudget(ctx context.Context, principal *identity.Principal, 
 		return handlers.InvalidRequest("endsAt", "endsAt must be in the future.")
 	case errors.Is(err, billing.ErrBudgetExists):
 		return &handlers.Error{
-			Code: errcode.Conflict, Field: "period", Message: "There is a budget of this period for these calls already. Change that one.", Cause: err,
+			Code: errcode.Conflict, Field: "period", Message: "These calls have a budget of this period already. Change that one.", Cause: err,
 		}
 	}
 	return d.refuse(ctx, principal, store.OwnedBudgets, id, err)

@@ -168,7 +168,7 @@ func readPlace(text string, calls bool) (billing.Place, error) {
 type TransactionObject struct {
 	ID            string  `json:"id"`
 	At            string  `json:"at"            format:"date-time"`
-	Kind          string  `json:"kind"          enum:"credit,charge,adjustment,refund,reversal" doc:"reversal: a payment was refunded or disputed, or a dispute was won"`
+	Kind          string  `json:"kind"          enum:"credit,charge,adjustment,refund,reversal" doc:"reversal: of a refunded or disputed payment"`
 	AmountMicros  string  `json:"amountMicros"  doc:"What the wallet got, or with a minus gave, in millionths of the currency unit"`
 	BalanceMicros string  `json:"balanceMicros" doc:"What the wallet had right after it"`
 	CallID        *string `json:"callId"        doc:"The model call that was charged or refunded"`

@@ -145,7 +145,8 @@ func (req *request) confirm(m *move) (values, error) {
 		f.Fields = append(f.Fields, codeField)
 	}
 	req.Once = &confirmation{
-		Name: name, Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10), Below: now+amount < 0, Form: f,
+		Name: name, Now: wallet.BalanceMicros, Amount: strconv.FormatInt(amount, 10), After: strconv.FormatInt(now+amount, 10),
+		Below: now+amount < 0, Form: f,
 	}
 	return in, nil
 }

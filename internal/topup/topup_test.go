@@ -131,7 +131,7 @@ func TestTransferText(t *testing.T) {
 	text, err := p.TransferText(500_000, "BS7K2Q04A")
 	require.NoError(t, err)
 	for _, part := range []string{"970436", "0071000888888", "5406500000", "0809BS7K2Q04A"} {
-		require.True(t, strings.Contains(text, part), "%s in %s", part, text)
+		require.Contains(t, text, part)
 	}
 	_, err = p.TransferText(-1, "BS7K2Q04A")
 	require.Error(t, err)

@@ -34,11 +34,11 @@ type product struct {
 	countedKey, countedOrg string
 	// budgetedKey and budgetedOrg are those of the organization with budgets that no run can reach.
 	budgetedKey, budgetedOrg string
-	channel                string // of the social platform
-	masterKey              string
-	env                    []string
-	server                 *exec.Cmd
-	log                    bytes.Buffer
+	channel                  string // of the social platform
+	masterKey                string
+	env                      []string
+	server                   *exec.Cmd
+	log                      bytes.Buffer
 	// stock is stock Caddy before the same upstream, nil unless rows are measured against it.
 	stock *product
 }
