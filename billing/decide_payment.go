@@ -77,11 +77,11 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency):
 		row.State, row.Reason = PaymentUnmatched, ReasonAmount
 	default:
-		if err := b.creditPayment(row, "payment:"+op.Provider); errors.Is(err, ErrRefReused) || errors.Is(err, ErrOverflow) {
-			row.State, row.Reason = PaymentHeld, ReasonRefused
-		} else {
+		err := b.creditPayment(row, "payment:"+op.Provider)
+		if !errors.Is(err, ErrRefReused) && !errors.Is(err, ErrOverflow) {
 			return err
 		}
+		row.State, row.Reason = PaymentHeld, ReasonRefused
 	}
 	return nil
 }
@@ -200,7 +200,8 @@ func (b *books) settleTaken(row *paymentRow) error {
 	}
 	if post != 0 {
 		_, err := b.post(posting{
-			kind: EntryReversal, wallet: id, micros: post, note: "the payment was refunded, disputed, or given back", actor: "payment:" + row.Provider,
+			kind: EntryReversal, wallet: id, micros: post, note: "the payment was refunded, disputed, or given back",
+			actor: "payment:" + row.Provider,
 			ref: fmt.Sprintf("%s:%d:%d", row.ref("taken"), wanted, wallet.seq),
 		})
 		if err != nil {

@@ -113,8 +113,8 @@ func (b *books) writePayments(tx store.Tx) {
 		switch {
 		case p.Payment == p.read:
 		case !p.stored:
-			tx.Queue(1, insertPayment, p.Provider, p.ID, p.PayID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference, p.Account,
-				p.PaidAt, p.CreatedAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Note, p.Text)
+			tx.Queue(1, insertPayment, p.Provider, p.ID, p.PayID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference,
+				p.Account, p.PaidAt, p.CreatedAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Note, p.Text)
 		default:
 			tx.Queue(1, updatePayment, p.Provider, p.ID, p.OrgID, string(p.State), p.Reason, p.Amount, p.Currency, p.Micros, p.Reference, p.Account,
 				p.PaidAt, p.UpdatedAt, p.Refunded, p.Disputes, p.TakenMicros, p.EntryID, p.DecidedBy, p.Note, p.Text,

@@ -55,7 +55,7 @@ type PaymentObject struct {
 	Currency      string  `json:"currency"`
 	CreditMicros  string  `json:"creditMicros"  doc:"What it is worth in the wallet, in millionths of the currency unit; 0: its currency has no rate"`
 	Refunded      string  `json:"refunded"      doc:"The part of amount that was refunded"`
-	TakenMicros   string  `json:"takenMicros"   doc:"The part of creditMicros that was taken back for refunds and disputes, also what the next credit will pay"` //nolint:lll // a struct tag can't be broken
+	TakenMicros   string  `json:"takenMicros"   doc:"Of creditMicros: taken back for refunds and disputes, or to be paid by the next credit"` //nolint:lll // a struct tag can't be broken
 	PaidAt        string  `json:"paidAt"        format:"date-time"`
 	ReceivedAt    string  `json:"receivedAt"    format:"date-time" doc:"When it was delivered first"`
 	TransactionID *string `json:"transactionId" doc:"The transaction of its credit"`
@@ -85,7 +85,8 @@ type ReceivedPayment struct {
 
 func showReceived(p *billing.Payment) ReceivedPayment {
 	return ReceivedPayment{
-		showPayment(p), endpoint.TextOrNull(p.OrgID), p.ID, endpoint.TextOrNull(p.Reference), endpoint.TextOrNull(p.Account), endpoint.TextOrNull(p.Text),
+		showPayment(p), endpoint.TextOrNull(p.OrgID), p.ID, endpoint.TextOrNull(p.Reference),
+		endpoint.TextOrNull(p.Account), endpoint.TextOrNull(p.Text),
 		endpoint.TextOrNull(p.DecidedBy), endpoint.TextOrNull(p.Note),
 	}
 }
@@ -93,7 +94,7 @@ func showReceived(p *billing.Payment) ReceivedPayment {
 type paymentsQuery struct {
 	endpoint.PageQuery
 
-	State    string `query:"state"    enum:"waiting,credited,unmatched,held,duplicate,ignored" doc:"Only payments in this state; waiting: unmatched or held"` //nolint:lll // a struct tag can't be broken
+	State    string `query:"state"    enum:"waiting,credited,unmatched,held,duplicate,ignored" doc:"Only in this state; waiting: unmatched or held"` //nolint:lll // a struct tag can't be broken
 	Provider string `query:"provider" maxLength:"100" doc:"Only payments of this provider"`
 	OrgID    string `query:"orgId"    maxLength:"100" doc:"Only payments of this organization"`
 }
@@ -149,8 +150,8 @@ func (d *Deps) decidePayment(ctx context.Context, id string, decide func(*Receiv
 	case errors.Is(err, store.ErrNotFound):
 		return nil, handlers.InvalidRequest("orgId", "There is no organization with this id.")
 	case errors.Is(err, billing.ErrPaymentDecided):
-		return nil, &handlers.Error{Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf("The payment is %s. Only an unmatched or a held payment "+
-			"that is more than a refund can be decided, once.", read.State)}
+		return nil, &handlers.Error{Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf(
+			"The payment is %s. Only an unmatched or a held payment that is more than a refund can be decided, once.", read.State)}
 	}
 	_, err = d.posted(ctx, billing.Entry{}, err)
 	return nil, err
@@ -202,7 +203,7 @@ type TransferObject struct {
 // TopUpObject is a payment that was begun. It is exported for the framework, see [endpoint.PathID].
 type TopUpObject struct {
 	Via          string          `json:"via"`
-	Code         string          `json:"code"         doc:"Must be in the text of a transfer. The code of transfers is always the same and doesn't end"`
+	Code         string          `json:"code"         doc:"Must be in the text of a transfer. That of transfers is always the same and doesn't end"`
 	Amount       string          `json:"amount"`
 	Currency     string          `json:"currency"`
 	CreditMicros string          `json:"creditMicros" doc:"The credits of the amount, in millionths of the currency unit"`

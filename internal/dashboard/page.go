@@ -77,7 +77,8 @@ func (s *session) sections(say *ui.Printer) (made []ui.Section) {
 
 // names are words of the API that pages show.
 var names = []ui.Text{
-	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund", "reversal", "operator", "credited", "unmatched", "held", "duplicate", "ignored",
+	"member", "administrator", "owner", "live", "test", "completed", "credit", "charge", "adjustment", "refund",
+	"reversal", "operator", "credited", "unmatched", "held", "duplicate", "ignored",
 	"day", "week", "month", "total",
 }
 

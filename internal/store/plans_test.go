@@ -288,7 +288,7 @@ func fillTables(t *testing.T, db *store.DB) {
 			SELECT 'bdg_' || i, `+org+`, 'live', 'api_key', 'key_' || i, 'n', 'day', 5, '', 1`+from(calls),
 		`INSERT INTO budget_rises (id, org_id, budget_id, amount_micros, ends_at, reason, created_by, created_at)
 			SELECT 'rise_' || i, `+org+`, 'bdg_' || i, 1, i, 'r', '', 1`+from(calls),
-		`INSERT INTO budget_spend SELECT `+org+`, 'live', i, 'bdg_' || i, i + 0, 0, 0, 0, 5, 0, 0, 0`+from(calls),
+		`INSERT INTO budget_spend SELECT `+org+`, 'live', i, 'bdg_' || i, i + 0, 0, 0, 0, 5, 0, 0, 0, 0`+from(calls),
 		`INSERT INTO payment_codes SELECT 'SVC' || i, `+org+`, 0, 'VND', '', i`+from(calls),
 		`INSERT INTO payments SELECT 'p', 'id ' || i, 'pay_' || i, `+org+`, 'unmatched', '', 5, 'VND', 5, 'ref ' || i, '', i + 0, i + 0, i, 0, '', 0, '', '', '', ''`+from(calls),
 		`INSERT INTO usage_segments SELECT i + 1, `+org+`, 'live', i, i + 1`+from(calls),
