@@ -202,7 +202,7 @@ func (b *books) settleTaken(row *paymentRow) error {
 		_, err := b.post(posting{
 			kind: EntryReversal, wallet: id, micros: post, note: "the payment was refunded, disputed, or given back",
 			actor: "payment:" + row.Provider,
-			ref: fmt.Sprintf("%s:%d:%d", row.ref("taken"), wanted, wallet.seq),
+			ref:   fmt.Sprintf("%s:%d:%d", row.ref("taken"), wanted, wallet.seq),
 		})
 		if err != nil {
 			return err
