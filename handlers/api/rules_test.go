@@ -495,7 +495,8 @@ func TestAPIWithoutItsStore(t *testing.T) {
 	o, idOf := furnished(t)
 	o.DB.Close(t.Context())
 	for _, route := range o.Routes() {
-		if groupOf(route.Path) == "/wallet" || groupOf(route.Path) == "/conversations" || groupOf(route.Path) == "/widget" {
+		if groupOf(route.Path) == "/wallet" || groupOf(route.Path) == "/conversations" || groupOf(route.Path) == "/widget" ||
+			route.Path == "/wallet/top-ups" { // without a configured way to pay, it reads nothing
 			continue
 		}
 		path := pathOf(route, idOf[groupOf(route.Path)], idOf)
