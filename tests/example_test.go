@@ -127,7 +127,7 @@ func inContext(whole, block string) string {
 	switch {
 	case regexp.MustCompile(`(?m)^\tsvc \{`).MatchString(block):
 		return block
-	case slices.Contains([]string{"plan", "provider", "model", "platform", "worker", "timing", "limits", "memory", "store", "master_key", "base_url"}, word):
+	case slices.Contains([]string{"plan", "provider", "model", "platform", "payments", "payment_rate", "transfer", "worker", "timing", "limits", "memory", "store", "master_key", "base_url"}, word):
 		if word == "store" || word == "master_key" || word == "base_url" || word == "timing" || word == "limits" {
 			whole = regexp.MustCompile(`(?m)^\t\t`+word+` .*\n`).ReplaceAllString(whole, "")
 		}
