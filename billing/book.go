@@ -71,12 +71,12 @@
 //
 // # Files
 //
-// price.go is arithmetic, and period.go the calendar. decide.go contains every rule about money and keys in plain Go, without SQL,
-// decide_budget.go every rule about budgets, and decide_tranche.go every rule about tranches. ledger.go is the [store.Kind] that locks the
-// wallets of a batch, then its claims (each in key order), reads, decides and writes, with few statements for any number of operations;
-// rows.go and budget_rows.go have the statements. tranches.go is the memory of a process about its tranches, with their regular renewal.
-// book.go, budget.go, posting.go, history.go and sweeper.go are the interface for other packages. usage.go sums up calls by day behind them.
-// check.go, invariants.go and usage_check.go are the doctor.
+// price.go is arithmetic. decide.go contains every rule about money in plain Go, without SQL, decide_claim.go every rule about keys,
+// decide_budget.go about budgets with their calendar, decide_payment.go about payments, and decide_tranche.go about tranches. ledger.go is the
+// [store.Kind] that locks the wallets of a batch, then its claims (each in key order), reads, decides and writes, with few statements for any
+// number of operations; rows.go, budget_rows.go and payment_rows.go have the statements. tranches.go is the memory of a process about its
+// tranches, with their regular renewal. book.go, budget.go, posting.go, history.go and sweeper.go are the interface for other packages.
+// usage.go sums up calls by day behind them. check.go, invariants.go and statement_check.go are the doctor.
 //
 // # Outside of the package
 //

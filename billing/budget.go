@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// OwnerKind says whose calls a budget counts.
+// OwnerKind is the kind of owner of the calls that a budget counts.
 type OwnerKind string
 
 // The kinds of owners.
@@ -152,7 +152,7 @@ func (e *BudgetError) Error() string {
 var (
 	// ErrBudgetExists is returned for a second open budget of an owner with the same period.
 	ErrBudgetExists = errors.New("the owner has a budget with this period")
-	// ErrRiseEnded is returned for a rise whose end isn't in the future.
+	// ErrRiseEnded is returned for a rise with an end in the past.
 	ErrRiseEnded = errors.New("the end of a rise must be in the future")
 )
 

@@ -90,7 +90,7 @@ func (b *books) scanBudget(row store.Row) error {
 	return nil
 }
 
-// scan scans budgetColumns and the columns after them. The budget has one rise, whose amount is 0 if it has none.
+// scan scans budgetColumns and the columns after them. The budget has one rise, with an amount of zero if it has none.
 func (r *budgetRow) scan(row store.Row, p *periodRow, more ...any) error {
 	var rise riseRow
 	var kind, every, thresholds string

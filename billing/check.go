@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -263,4 +265,195 @@ func (s *search) read(ctx context.Context, each func(*sql.Rows) error, query str
 		}
 	}
 	return rows.Err()
+}
+
+const (
+	// selectNamed reads, of the wallets of a page, the reserved amount of each period of a budget, and the amounts of holds, keys and tranches with
+	// the periods that they name, in one moment.
+	selectNamed = `SELECT org_id, env, number, reserved_micros, '' FROM budget_spend WHERE org_id > $1 AND org_id <= $2 AND reserved_micros > 0
+		UNION ALL SELECT org_id, env, 0, amount_micros, budgets FROM holds WHERE org_id > $1 AND org_id <= $2 AND budgets <> ''
+		UNION ALL SELECT org_id, env, 0, reserved_micros, budgets FROM running_keys WHERE org_id > $1 AND org_id <= $2 AND budgets <> ''
+		UNION ALL SELECT org_id, env, 0, left_micros, budgets FROM tranches WHERE org_id > $1 AND org_id <= $2 AND budgets <> ''`
+	overspentPeriods = `SELECT org_id || ':' || env, 'period ' || number || ' of ' || budget_id || ': spent ' || spent_micros || ', reserved '
+			|| reserved_micros || ', admitted by a limit of ' || most_micros
+		FROM budget_spend WHERE org_id > $1 AND org_id <= $2
+			AND (reserved_micros < 0 OR spent_micros < 0 OR reserved_micros > most_micros - spent_micros)`
+	// selectCountedIn reads the periods of a page that began since the moment $3, in one moment.
+	selectCountedIn = `SELECT org_id, env, number, spent_micros, first_seq, last_seq FROM budget_spend
+		WHERE org_id > $1 AND org_id <= $2 AND period_start >= $3`
+	selectCountedCalls = `SELECT id, wallet_seq, charged_micros, budgets FROM calls
+		WHERE org_id = $1 AND env = $2 AND wallet_seq > $3 AND wallet_seq <= $4 AND budgets IS NOT NULL`
+)
+
+// searchReserved compares the reserved amounts of periods with the reservations that name them.
+func searchReserved(ctx context.Context, s *search) error {
+	return s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
+		missing := map[periodKey]int64{}
+		err := s.read(ctx, func(rows *sql.Rows) error {
+			var key periodKey
+			var micros int64
+			var names string
+			if err := rows.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.number, &micros, &names); err != nil {
+				return err
+			}
+			if key.number > 0 {
+				missing[key] += micros
+			}
+			for named := range periodKeys(key.wallet, names) {
+				missing[named] -= micros
+			}
+			return nil
+		}, selectNamed, after, through)
+		for key, micros := range missing {
+			if micros != 0 {
+				s.add(key.wallet.OrgID+":"+string(key.wallet.Env),
+					fmt.Sprintf("period %d of its budgets has reserved %d more than holds, keys and tranches name", key.number, micros))
+			}
+		}
+		return err
+	})
+}
+
+// countedPeriod is a period with the charges that name it.
+type countedPeriod struct{ spent, first, last, charged int64 }
+
+// searchSpent sums up the charges that are counted in periods. Charges up to the last number of a period are written and never change, so the wallet
+// may be in use.
+func searchSpent(ctx context.Context, s *search) error {
+	return s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
+		wallets := map[WalletID]map[periodKey]*countedPeriod{}
+		err := s.read(ctx, func(rows *sql.Rows) error {
+			var key periodKey
+			p := &countedPeriod{}
+			err := rows.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.number, &p.spent, &p.first, &p.last)
+			if wallets[key.wallet] == nil {
+				wallets[key.wallet] = map[periodKey]*countedPeriod{}
+			}
+			wallets[key.wallet][key] = p
+			return err
+		}, selectCountedIn, after, through, s.since)
+		if err != nil {
+			return err
+		}
+		for id, periods := range wallets {
+			if err := s.searchCharges(ctx, id, periods); err != nil || s.full() {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// searchCharges reads the charges of a wallet from the beginning of the first period on.
+func (s *search) searchCharges(ctx context.Context, id WalletID, periods map[periodKey]*countedPeriod) error {
+	subject := id.OrgID + ":" + string(id.Env)
+	var last int64
+	first := int64(-1)
+	for _, p := range periods {
+		last = max(last, p.last)
+		if first < 0 || p.first < first {
+			first = p.first
+		}
+	}
+	for from := first; from < last && !s.full(); from += int64(s.pageRows) {
+		err := s.read(ctx, func(rows *sql.Rows) error {
+			var call, names string
+			var seq, charged int64
+			if err := rows.Scan(&call, &seq, &charged, &names); err != nil {
+				return err
+			}
+			for key := range periodKeys(id, names) {
+				switch p := periods[key]; {
+				case p == nil && s.since == 0:
+					s.add(call, fmt.Sprintf("its charge is counted in period %d of the budgets, which is missing", key.number))
+				case p != nil && (seq <= p.first || seq > p.last):
+					s.add(call, fmt.Sprintf("its charge has number %d, and period %d counts numbers above %d up to %d", seq, key.number,
+						p.first, p.last))
+				case p != nil:
+					p.charged += charged
+				}
+			}
+			return nil
+		}, selectCountedCalls, id.OrgID, string(id.Env), from, min(last, from+int64(s.pageRows)))
+		if err != nil {
+			return err
+		}
+	}
+	for key, p := range periods {
+		if p.charged != p.spent {
+			s.add(subject, fmt.Sprintf("period %d of its budgets has spent %d, its charges are %d", key.number, p.spent, p.charged))
+		}
+	}
+	return nil
+}
+
+// selectCounted reads the wallets of a page that have moved since the day $3, each with its figures from this day on, in one moment.
+const selectCounted = `SELECT u.org_id, u.env, u.seq, u.ended_at, coalesce(d.day, 0), coalesce(calls, 0), coalesce(answered, 0),
+		coalesce(client_gone, 0), coalesce(prompt_tokens, 0), coalesce(completion_tokens, 0), coalesce(cached_tokens, 0), coalesce(charged_micros, 0),
+		coalesce(refunded_micros, 0), coalesce(cost_micros, 0), coalesce(unknown_costs, 0)
+	FROM usage_wallets u LEFT JOIN usage_days d ON d.org_id = u.org_id AND d.env = u.env AND d.day >= $3
+	WHERE u.org_id > $1 AND u.org_id <= $2 AND u.spent_day >= $3`
+
+// countedWallet is the position of a wallet with its figures by day.
+type countedWallet struct {
+	usageWallet
+
+	days map[int64]*Figures
+}
+
+// searchUsage counts the calls of yesterday and today again. Calls up to a wallet's position don't change, so the wallet may be in use.
+func searchUsage(ctx context.Context, s *search) error {
+	first := s.now/dayMillis - 1
+	return s.pages(ctx, "usage_wallets", func(ctx context.Context, after, through string) error {
+		wallets := map[WalletID]*countedWallet{}
+		err := s.read(ctx, func(rows *sql.Rows) error {
+			var w usageWallet
+			var day int64
+			var f Figures
+			err := rows.Scan(store.Arguments(f.fields(), &w.id.OrgID, &w.id.Env, &w.last, &w.endedAt, &day)...)
+			if wallets[w.id] == nil {
+				wallets[w.id] = &countedWallet{w, map[int64]*Figures{}}
+			}
+			addFigures(wallets[w.id].days, day, &f)
+			return err
+		}, selectCounted, after, through, first)
+		if err != nil {
+			return err
+		}
+		for _, w := range wallets {
+			if err := s.searchDays(ctx, w, first); err != nil || s.full() {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// searchDays compares the figures of a wallet with its calls from a day on.
+func (s *search) searchDays(ctx context.Context, counted *countedWallet, first int64) error {
+	w, until, days := counted.usageWallet, counted.endedAt+1, map[int64]*Figures{}
+	if err := s.value(ctx, &w.seq, store.SelectSeqBefore, w.id.OrgID, string(w.id.Env), first*dayMillis); err != nil {
+		return err
+	}
+	read := s.rowReader()
+	for w.endedAt, w.free = first*dayMillis-1, true; w.seq < w.last || w.free; {
+		err := nextUsage(ctx, read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, sums := range []map[int64]*Figures{days, counted.days} {
+		for day := range sums {
+			addFigures(days, day, new(Figures))
+			addFigures(counted.days, day, new(Figures))
+		}
+	}
+	for _, day := range slices.Sorted(maps.Keys(days)) {
+		if found, stored := days[day], counted.days[day]; *found != *stored {
+			s.add(w.id.OrgID+":"+string(w.id.Env), fmt.Sprintf("%s: %d calls, charged %d, refunded %d, cost %d; its usage has %d, %d, %d and %d",
+				time.UnixMilli(day*dayMillis).UTC().Format(time.DateOnly), found.Calls, found.ChargedMicros, found.RefundedMicros, found.CostMicros,
+				stored.Calls, stored.ChargedMicros, stored.RefundedMicros, stored.CostMicros))
+		}
+	}
+	return nil
 }

@@ -16,9 +16,9 @@ type PaymentState string
 
 // The states of payments.
 const (
-	// PaymentCredited is a payment whose credits are in a wallet.
+	// PaymentCredited is a payment with its credits in a wallet.
 	PaymentCredited PaymentState = "credited"
-	// PaymentUnmatched waits until a person says whose it is.
+	// PaymentUnmatched waits until a person names its organization.
 	PaymentUnmatched PaymentState = "unmatched"
 	// PaymentHeld waits until a person decides whether it is credited.
 	PaymentHeld PaymentState = "held"

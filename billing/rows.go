@@ -408,3 +408,75 @@ func (b *books) writeTranches(tx store.Tx) {
 		}
 	}
 }
+
+// findWallets adds the wallets of operations that don't name them.
+func (b *batch) findWallets(ctx context.Context, tx store.Tx) error {
+	if b.sweep {
+		if err := b.findDue(ctx, tx); err != nil {
+			return err
+		}
+	}
+	for _, op := range b.pays {
+		if err := op.find(ctx, tx); err != nil {
+			return err
+		}
+		if op.wallet.OrgID != "" {
+			b.wallets, b.made = append(b.wallets, op.wallet), append(b.made, op.wallet)
+		}
+	}
+	for _, op := range b.posts {
+		if op.kind != EntryRefund {
+			continue
+		}
+		found := func(row store.Row) error { return row.Scan(&op.wallet.OrgID, &op.wallet.Env) }
+		if err := tx.Query(ctx, found, selectRefunded, op.ref); err != nil {
+			return fmt.Errorf("read a refunded call: %w", err)
+		}
+		b.wallets = append(b.wallets, op.wallet) // empty for an unknown call
+		b.ended = append(b.ended, callKey{op.wallet, op.ref})
+	}
+	return nil
+}
+
+// findDue finds the rows for a sweep, oldest first: expired holds, expired keys, and tranches without a process. It locks nothing, because all
+// of them are read again under the locks of their wallets.
+func (b *batch) findDue(ctx context.Context, tx store.Tx) (err error) {
+	scanHold := store.Into(func(key *callKey) []any { return []any{&key.wallet.OrgID, &key.wallet.Env, &key.id} })
+	if b.due, err = store.QueryRows(ctx, tx, scanHold, selectDueHolds, tx.Now(), sweepLimit); err != nil {
+		return fmt.Errorf("read due holds: %w", err)
+	}
+	b.held = append(b.held, b.due...)
+	for _, due := range b.due {
+		b.wallets = append(b.wallets, due.wallet)
+	}
+	lapsed, err := store.QueryRows(ctx, tx, store.ScanFields[WalletID](), selectDueTranches, tx.Now(), sweepLimit)
+	if err != nil {
+		return fmt.Errorf("read tranches whose lease is over: %w", err)
+	}
+	b.wallets = append(b.wallets, lapsed...)
+	b.tranched = append(b.tranched, lapsed...)
+	b.backlog = len(b.due) == sweepLimit || len(lapsed) == sweepLimit
+	if b.running, err = b.findDueClaims(ctx, tx, selectDueRunning, b.running); err != nil {
+		return err
+	}
+	b.finished, err = b.findDueClaims(ctx, tx, selectDueFinished, b.finished)
+	return err
+}
+
+// findDueClaims adds the expired claims to a list of claims to read.
+func (b *batch) findDueClaims(ctx context.Context, tx store.Tx, text string, claims []claimKey) ([]claimKey, error) {
+	keys, err := store.QueryRows(ctx, tx, func(row store.Row) (key claimKey, err error) {
+		var hash []byte
+		err = row.Scan(&key.wallet.OrgID, &key.wallet.Env, &hash)
+		copy(key.hash[:], hash)
+		return key, err
+	}, text, tx.Now(), sweepLimit)
+	if err != nil {
+		return nil, fmt.Errorf("read keys whose time is over: %w", err)
+	}
+	for _, key := range keys {
+		b.wallets = append(b.wallets, key.wallet)
+	}
+	b.backlog = b.backlog || len(keys) == sweepLimit
+	return append(claims, keys...), nil
+}

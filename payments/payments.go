@@ -90,7 +90,7 @@ type Provider interface {
 	Read(delivery *Delivery) ([]Payment, error)
 }
 
-// Lister is a provider whose payments can be listed, to find payments that were never delivered.
+// Lister is a provider with a list of its payments, to find payments that were never delivered.
 type Lister interface {
 	// List calls found with the payments since a time, in any order, until found returns false. It has a bound of its own, and returns an error
 	// if it couldn't list all.

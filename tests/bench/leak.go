@@ -48,17 +48,17 @@ func (l leak) run(ctx context.Context) (*leaked, error) {
 	}
 	client := &http.Client{Timeout: leakWait, Transport: &http.Transport{MaxIdleConnsPerHost: l.parallel}}
 	defer client.CloseIdleConnections()
-	result, todo, begin := &leaked{refused: map[int]int64{}}, make(chan struct{}, l.calls), make(chan struct{})
+	result, waiting, begin := &leaked{refused: map[int]int64{}}, make(chan struct{}, l.calls), make(chan struct{})
 	for range l.calls {
-		todo <- struct{}{}
+		waiting <- struct{}{}
 	}
-	close(todo)
+	close(waiting)
 	var mu sync.Mutex
 	var callers sync.WaitGroup
 	for range l.parallel {
 		callers.Go(func() {
 			<-begin
-			for range todo {
+			for range waiting {
 				status, spent := l.call(ctx, client, body)
 				mu.Lock()
 				if status == http.StatusOK {
