@@ -36,7 +36,7 @@ func TestRefreshSpeaksEachPlatformsLanguage(t *testing.T) {
 			platform: marketa.Type, answer: `{"access_token":"a2","refresh_token":"r2","expire_in":14400,"error":"","shop_id":1}`,
 			path:  "/base/api/v2/auth/access_token/get",
 			query: "partner_id=2001234&sign=bc112d9e98fa88ff21d10b65a2379750c3243dcaa542fc1fe3dfe827b503d80d&timestamp=1795219200",
-			body:  `{"partner_id":2001234,"shop_id":947042923,"refresh_token":"refresh-` + secretToken + `"}`, life: 4 * time.Hour,
+			body:  `{"partner_id":2001234,"refresh_token":"refresh-` + secretToken + `","shop_id":947042923}`, life: 4 * time.Hour,
 		},
 		{
 			platform: marketb.Type, answer: `{"code":"0","access_token":"a2","refresh_token":"r2","expires_in":604800}`,

@@ -46,36 +46,36 @@ func TestSendSpeaksEachPlatformsLanguage(t *testing.T) {
 		{
 			platform: social.Messenger, answer: `{"recipient_id":"1","message_id":"m_A1"}`,
 			path: "/me/messages", token: "Authorization",
-			body: `{"recipient":{"id":"165105353"},"messaging_type":"RESPONSE","message":{"text":` + text + `}}`, id: "m_A1",
+			body: `{"message":{"text":` + text + `},"messaging_type":"RESPONSE","recipient":{"id":"165105353"}}`, id: "m_A1",
 		},
 		{
 			platform: social.PhotoDM, answer: `{"recipient_id":"1","message_id":"aWdf"}`,
 			path: "/me/messages", token: "Authorization",
-			body: `{"recipient":{"id":"165105353"},"message":{"text":` + text + `}}`, id: "aWdf",
+			body: `{"message":{"text":` + text + `},"recipient":{"id":"165105353"}}`, id: "aWdf",
 		},
 		{
 			platform: social.ChatApp, answer: `{"messages":[{"id":"wamid.A1","message_status":"accepted"}]}`,
 			path: "/947042923/messages", token: "Authorization",
-			body: `{"messaging_product":"whatsapp","recipient_type":"individual","to":"165105353","type":"text","text":{"body":` + text + `}}`,
+			body: `{"messaging_product":"whatsapp","recipient_type":"individual","text":{"body":` + text + `},"to":"165105353","type":"text"}`,
 			id:   "wamid.A1",
 		},
 		{
 			platform: social.ChatApp, address: "US.13491208655302741918", answer: `{"messages":[{"id":"wamid.A1"}]}`,
 			path: "/947042923/messages", token: "Authorization",
-			body: `{"messaging_product":"whatsapp","recipient_type":"individual","recipient":"US.13491208655302741918","type":"text","text":{"body":` + text + `}}`,
+			body: `{"messaging_product":"whatsapp","recipient":"US.13491208655302741918","recipient_type":"individual","text":{"body":` + text + `},"type":"text"}`,
 			id:   "wamid.A1",
 		},
 		{
 			platform: localchat.Type, answer: `{"error":0,"message":"Success","data":{"message_id":"cb31"}}`,
 			path: "/v3.0/oa/message/cs", token: "Access_token",
-			body: `{"recipient":{"user_id":"165105353"},"message":{"text":` + text + `}}`, id: "cb31",
+			body: `{"message":{"text":` + text + `},"recipient":{"user_id":"165105353"}}`, id: "cb31",
 		},
 		{
 			platform: marketa.Type, answer: `{"error":"","message":"","response":{"message_id":2302748948493123953}}`,
 			path: "/api/v2/sellerchat/send_message",
 			query: "access_token=" + secretToken + "&partner_id=2001234&shop_id=947042923" +
 				"&sign=af71e80f77b60964da4eb6f6c66daca49fe2b543544e0fc5d6486f903d50ffc7&timestamp=1795219200",
-			body: `{"to_id":165105353,"message_type":"text","content":{"text":` + text + `}}`, id: "2302748948493123953",
+			body: `{"content":{"text":` + text + `},"message_type":"text","to_id":165105353}`, id: "2302748948493123953",
 		},
 		{
 			platform: marketb.Type, address: "100094063_2_1011822749_1_103", answer: `{"code":"0","data":{"message_id":"1zYO"}}`,

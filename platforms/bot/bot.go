@@ -88,8 +88,6 @@ type bot struct {
 }
 
 var (
-	_ platforms.Driver         = Driver{}
-	_ platforms.Platform       = (*bot)(nil)
 	_ platforms.ChannelSecrets = (*bot)(nil)
 	_ platforms.MediaSource    = (*bot)(nil)
 	_ platforms.Signaler       = (*bot)(nil)
@@ -121,12 +119,10 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 // Send calls sendMessage. A message id is unique only within its chat, so the returned id is "<chat.id>:<message_id>", as in an
 // Inbound.
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	message := destinationOf(out.Address)
+	message["text"] = out.Text
 	var result sentMessage
-	r, err := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
-		destination
-
-		Text string `json:"text"`
-	}{destinationOf(out.Address), out.Text}}, &result)
+	r, err := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: message}, &result)
 	return result.id(out, r, err)
 }
 
@@ -171,28 +167,23 @@ func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, err err
 
 // Signal implements [platforms.Signaler]. Ordinary bots can't mark messages as read.
 func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
-	var done bool
-	_, err := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
-		destination
-
-		Action string `json:"action"`
-	}{destinationOf(signal.Address), "typing"}}, &done)
+	action := destinationOf(signal.Address)
+	action["action"] = "typing"
+	_, err := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: action}, new(bool))
 	return err
 }
 
-// destination is where a message goes: a chat, and one of its topics if the customer has topics in their private chat with the
-// bot. An answer without the topic would appear in the general topic.
-type destination struct {
-	Chat  any         `json:"chat_id"` // a number, or the @name of a public chat
-	Topic json.Number `json:"message_thread_id,omitempty"`
-}
-
-// destinationOf returns the destination of an address, "<chat.id>" or "<chat.id>:<message_thread_id>".
-func destinationOf(address string) destination {
+// destinationOf returns the parameters of a call that say where a message goes, by an address "<chat.id>" or
+// "<chat.id>:<message_thread_id>": a chat, which is a number or the @name of a public chat, and one of its topics if the customer has topics
+// in their private chat with the bot. An answer without the topic would appear in the general topic.
+func destinationOf(address string) map[string]any {
 	chat, topic, _ := strings.Cut(address, ":")
-	to := destination{Chat: chat, Topic: json.Number(topic)}
+	to := map[string]any{"chat_id": chat}
 	if digits := strings.TrimPrefix(chat, "-"); platforms.IsDigits(digits) && digits[0] != '0' {
-		to.Chat = json.Number(chat)
+		to["chat_id"] = json.Number(chat)
+	}
+	if topic != "" {
+		to["message_thread_id"] = json.Number(topic)
 	}
 	return to
 }
@@ -214,9 +205,7 @@ func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string)
 		Path  string `json:"file_path"`
 		Bytes int64  `json:"file_size"`
 	}
-	r, err := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: struct {
-		FileID string `json:"file_id"`
-	}{id}}, &file)
+	r, err := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: map[string]string{"file_id": id}}, &file)
 	if err != nil {
 		return platforms.Location{}, err
 	}
@@ -283,4 +272,189 @@ func read(r *platforms.Response, result any) error {
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	}
 	return r.Unlisted(false, cause)
+}
+
+// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, its new text,
+// or the customer's block of the bot. Groups, other bots, reactions and all other updates are skipped.
+func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
+	update, err := platforms.ParseObject(body)
+	if err != nil {
+		return nil, err
+	}
+	found := platforms.Collect(len(body))
+	found.ByChannel()
+	var m message
+	m.read(update.Member("message"))
+	in := m.inbound()
+	if in.Kind != 0 {
+		found.Attach(&in, m.attachment())
+	}
+	found.Add(in)
+	var edited message
+	edited.read(update.Member("edited_message"))
+	found.Add(edited.inbound().AsEdited())
+	found.Add(blocked(update.Member("my_chat_member")))
+	return found.All(), nil
+}
+
+type message struct {
+	id        string
+	from      sender
+	chat      chat
+	topic     string
+	isTopic   bool // topic belongs to the chat
+	date      time.Time
+	text      string
+	caption   string
+	mediaRank int
+	media     platforms.Value // of the member with mediaRank
+}
+
+// mediaMembers are the members of a message that name its content, with our names for them. The first member that is present
+// counts: an animation, for example, also has a document. An album arrives as a message for each picture, of which one has the
+// caption; only that message becomes a Text and is answered.
+var mediaMembers = []struct{ member, media string }{
+	{"photo", "image"},
+	{"video", "video"},
+	{"video_note", "video"},
+	{"animation", "animation"},
+	{"audio", "audio"},
+	{"voice", "audio"},
+	{"document", "file"},
+	{"sticker", "sticker"},
+	{"dice", "sticker"},
+	{"location", "location"}, // venues have it as well
+	{"contact", "contact"},
+	{"poll", "poll"},
+	{"story", "attachment"},
+	{"paid_media", "attachment"},
+}
+
+func (m *message) read(value platforms.Value) {
+	m.mediaRank = len(mediaMembers)
+	var from platforms.Value
+	value.Read([]platforms.Field{
+		{Name: "message_id", ID: &m.id},
+		{Name: "from", Value: &from},
+		{Name: "id", Of: "chat", ID: &m.chat.id},
+		{Name: "type", Of: "chat", Word: &m.chat.kind},
+		{Name: "message_thread_id", ID: &m.topic},
+		{Name: "is_topic_message", Flag: &m.isTopic},
+		{Name: "date", Time: &m.date},
+		{Name: "text", Text: &m.text},
+		{Name: "caption", Text: &m.caption},
+	})
+	from.Read([]platforms.Field{
+		{Name: "is_bot", Flag: &m.from.isBot},
+		{Name: "first_name", Person: &m.from.first},
+		{Name: "last_name", Person: &m.from.last},
+		{Name: "username", Person: &m.from.username},
+	})
+	for w := value.Members(); w.Next(); {
+		for rank := range mediaMembers[:m.mediaRank] {
+			if w.Key() == mediaMembers[rank].member && w.Value.Given() {
+				m.mediaRank, m.media = rank, w.Value
+				break
+			}
+		}
+	}
+}
+
+func (m *message) inbound() platforms.Inbound {
+	if !m.chat.private() || m.from.isBot {
+		return platforms.Inbound{}
+	}
+	in := platforms.Inbound{
+		Type:         Type,
+		Conversation: m.chat.id,
+		Address:      m.chat.id,
+		CustomerName: m.from.name(),
+		SentAt:       m.date,
+	}
+	if m.isTopic && platforms.IsDigits(m.topic) {
+		in.Address += ":" + m.topic
+	}
+	if m.id != "" {
+		in.MessageID = m.chat.id + ":" + m.id // the platform's id is unique only within its chat
+	}
+	media := "" // as in service messages, such as a new title of the chat
+	if m.mediaRank < len(mediaMembers) {
+		media = mediaMembers[m.mediaRank].media
+	}
+	return in.WithContent(platforms.FirstText(m.text, m.caption), media)
+}
+
+// attachment returns the file of the message. It is empty for a message without a file, and for animated stickers and dice, which
+// have a format of their own.
+func (m *message) attachment() platforms.Attachment {
+	if m.mediaRank >= len(mediaMembers) {
+		return platforms.Attachment{}
+	}
+	a := platforms.Attachment{Kind: mediaMembers[m.mediaRank].media}
+	switch member := mediaMembers[m.mediaRank].member; member {
+	case "photo":
+		a.Reference = largest(m.media)
+	case "animation":
+		a.Kind = "video"
+		a.Reference = m.media.Member("file_id").Reference()
+	case "video", "video_note", "audio", "voice", "document", "sticker":
+		a.Reference = m.media.Member("file_id").Reference()
+	}
+	a.Name = m.media.Member("file_name").Name()
+	return a
+}
+
+// largest returns the id of the largest size of a photo that may be fetched. The sizes come in rising order. A photo has up to 10
+// MB, and all sizes but the original are far smaller than mostFetched.
+func largest(sizes platforms.Value) (id string) {
+	for w := sizes.Elements(); w.Next(); {
+		bytes := w.Value.Member("file_size").ID()
+		if id == "" || len(bytes) < len(mostFetched) || len(bytes) == len(mostFetched) && bytes <= mostFetched {
+			id = w.Value.Member("file_id").Reference()
+		}
+	}
+	return id
+}
+
+// mostFetched is the greatest number of bytes of a file that the product fetches, in decimal digits.
+const mostFetched = "8388608"
+
+// blocked reads a change of our membership in a chat. In a private chat it means that the customer blocked the bot.
+func blocked(value platforms.Value) platforms.Inbound {
+	var chat chat
+	var date time.Time
+	status := ""
+	value.Read([]platforms.Field{
+		{Name: "id", Of: "chat", ID: &chat.id},
+		{Name: "type", Of: "chat", Word: &chat.kind},
+		{Name: "date", Time: &date},
+		{Name: "status", Of: "new_chat_member", Word: &status},
+	})
+	if !chat.private() || status != "kicked" {
+		return platforms.Inbound{}
+	}
+	return platforms.Inbound{Type: Type, Kind: platforms.Blocked, Conversation: chat.id, Address: chat.id, SentAt: date}
+}
+
+type chat struct{ id, kind string }
+
+// private reports whether the chat has only one customer. Without a type the id decides: the platform gives positive numbers to
+// people and negative ones to groups and channels.
+func (c *chat) private() bool {
+	if c.kind != "" {
+		return c.kind == "private"
+	}
+	return c.id != "" && strings.Trim(c.id, "0123456789") == "" && strings.Trim(c.id, "0") != ""
+}
+
+type sender struct {
+	isBot                 bool
+	first, last, username string
+}
+
+func (u *sender) name() string {
+	if u.first != "" && u.last != "" {
+		return platforms.JoinNames(u.first, u.last)
+	}
+	return platforms.FirstText(u.first, u.last, u.username)
 }

@@ -95,8 +95,6 @@ type localChat struct {
 }
 
 var (
-	_ platforms.Driver           = Driver{}
-	_ platforms.Platform         = (*localChat)(nil)
 	_ platforms.SignedDeliveries = (*localChat)(nil)
 	_ platforms.ChannelSigned    = (*localChat)(nil)
 	_ platforms.Refresher        = (*localChat)(nil)
@@ -136,19 +134,12 @@ func (l *localChat) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) er
 
 // Send sends a customer service message of the official account.
 func (l *localChat) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
-	type recipient struct {
-		UserID string `json:"user_id"`
-	}
-	type text struct {
-		Text string `json:"text"`
-	}
 	var data struct {
 		MessageID platforms.Word `json:"message_id"`
 	}
-	r, err := l.call(ctx, out.Credentials, http.MethodPost, "/v3.0/oa/message/cs", struct {
-		Recipient recipient `json:"recipient"`
-		Message   text      `json:"message"`
-	}{recipient{out.Address}, text{out.Text}}, &data)
+	r, err := l.call(ctx, out.Credentials, http.MethodPost, "/v3.0/oa/message/cs", map[string]map[string]string{
+		"recipient": {"user_id": out.Address}, "message": {"text": out.Text},
+	}, &data)
 	return r.ID(data.MessageID, err)
 }
 

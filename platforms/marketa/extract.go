@@ -25,14 +25,21 @@ func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	if err != nil {
 		return nil, err
 	}
+	found := platforms.Collect(len(p.data))
 	switch p.code {
 	case chatPush:
-		return chatMessage(p.data, p.shop), nil
+		var kind string
+		var content platforms.Value
+		p.data.Read([]platforms.Field{{Name: "type", Word: &kind}, {Name: "content", Value: &content}})
+		if kind == "message" {
+			var m message
+			m.read(content.Nested())
+			m.add(&found, p.shop)
+		}
 	case expiryPush:
 		return expiring(p.data, p.shop), nil
-	default:
-		return nil, nil
 	}
+	return found.All(), nil
 }
 
 // Named implements [platforms.ChannelSigned].
@@ -78,19 +85,6 @@ func readPush(body []byte) (p push, err error) {
 	})
 	p.shop = cmp.Or(p.shop, seller)
 	return p, nil
-}
-
-func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
-	kind, content := "", platforms.Value(nil)
-	data.Read([]platforms.Field{{Name: "type", Word: &kind}, {Name: "content", Value: &content}})
-	if kind != "message" {
-		return nil
-	}
-	var m message
-	m.read(content.Nested())
-	found := platforms.Collect(len(data))
-	m.add(&found, shop)
-	return found.All()
 }
 
 // expiring returns a warning for each shop of the list, or for the shop of the push if there is no list.

@@ -113,8 +113,6 @@ func (m *market) partner(c platforms.Credentials) partner {
 }
 
 var (
-	_ platforms.Driver           = Driver{}
-	_ platforms.Platform         = (*market)(nil)
 	_ platforms.SignedDeliveries = (*market)(nil)
 	_ platforms.ChannelSigned    = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
@@ -152,19 +150,14 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	if !platforms.IsDigits(out.Address) {
 		return "", platforms.Refusef("the buyer's id is not a number")
 	}
-	type content struct {
-		Text string `json:"text"`
-	}
 	var body struct {
 		Response struct {
 			MessageID platforms.Word `json:"message_id"`
 		} `json:"response"`
 	}
-	r, err := m.call(ctx, out.ExternalID, out.Credentials, http.MethodPost, "/api/v2/sellerchat/send_message", struct {
-		ToID    json.Number `json:"to_id"`
-		Type    string      `json:"message_type"`
-		Content content     `json:"content"`
-	}{json.Number(out.Address), "text", content{out.Text}}, &body)
+	r, err := m.call(ctx, out.ExternalID, out.Credentials, http.MethodPost, "/api/v2/sellerchat/send_message", map[string]any{
+		"to_id": json.Number(out.Address), "message_type": "text", "content": map[string]string{"text": out.Text},
+	}, &body)
 	return r.ID(body.Response.MessageID, err)
 }
 
@@ -174,11 +167,9 @@ func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	if !platforms.IsDigits(signal.Conversation) {
 		return platforms.Refusef("the conversation's id is not a number")
 	}
-	var done struct{}
-	_, err := m.call(ctx, signal.ExternalID, signal.Credentials, http.MethodPost, "/api/v2/sellerchat/read_conversation", struct {
-		Conversation json.Number `json:"conversation_id"`
-		MessageID    string      `json:"last_read_message_id"`
-	}{json.Number(signal.Conversation), signal.MessageID}, &done)
+	_, err := m.call(ctx, signal.ExternalID, signal.Credentials, http.MethodPost, "/api/v2/sellerchat/read_conversation", map[string]any{
+		"conversation_id": json.Number(signal.Conversation), "last_read_message_id": signal.MessageID,
+	}, &struct{}{})
 	return err
 }
 
@@ -335,11 +326,10 @@ func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	}
 	request := &platforms.Request{
 		Name: string(Type), Base: m.base, Method: http.MethodPost, Path: path, Query: query,
-		JSON: struct {
-			PartnerID    json.Number `json:"partner_id"`
-			ShopID       json.Number `json:"shop_id"`
-			RefreshToken string      `json:"refresh_token"`
-		}{json.Number(by.id), json.Number(channel.ExternalID), channel.Credentials[platforms.RefreshToken]},
+		JSON: map[string]any{
+			"partner_id": json.Number(by.id), "shop_id": json.Number(channel.ExternalID),
+			"refresh_token": channel.Credentials[platforms.RefreshToken],
+		},
 	}
 	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors)
 }

@@ -79,8 +79,6 @@ type market struct {
 }
 
 var (
-	_ platforms.Driver           = Driver{}
-	_ platforms.Platform         = (*market)(nil)
 	_ platforms.SignedDeliveries = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
 	_ platforms.Signaler         = (*market)(nil)
@@ -109,10 +107,9 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 
 // Signal implements [platforms.Signaler]. The marketplace shows that messages were read, and no typing.
 func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
-	var done struct{}
 	_, err := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
 		"session_id": {signal.Address}, "last_read_message_id": {strings.TrimPrefix(signal.MessageID, signal.Address+":")},
-	}, &done)
+	}, &struct{}{})
 	return err
 }
 

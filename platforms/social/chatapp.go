@@ -12,9 +12,6 @@ import (
 // maxContacts limits the contacts of a change that are read. The platform sends one for each customer.
 const maxContacts = 1000
 
-// maxClasses limits the different error codes of a delivery that are classified.
-const maxClasses = 64
-
 // chatAppChange adds the items of a change of a chat-app business account
 // (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages of customers, messages typed in the
 // business's own app, edits and withdrawals of both, failed sends, and errors of the account. Groups, reactions, receipts and
@@ -41,7 +38,7 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 			s.chatAppStatus(phone, w.Value)
 		}
 		for w := faults.Elements(); w.Next(); {
-			if s.classify(w.Value.Member("code").ID()) == platforms.NeedsReauth {
+			if classify(w.Value.Member("code").ID()) == platforms.NeedsReauth {
 				s.accessRefused(phone, time.Time{})
 				break
 			}
@@ -171,7 +168,7 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 		in.Other = &platforms.OtherIDs{Alias: in.OtherIDs().Alias, Mark: ours}
 	}
 	if first := causes.Elements(); first.Next() {
-		in.Failure = s.classify(first.Value.Member("code").ID())
+		in.Failure = classify(first.Value.Member("code").ID())
 	}
 	s.Add(in)
 	if in.Failure == platforms.NeedsReauth {
@@ -180,19 +177,13 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 }
 
 // classify returns the class of the error code in a failed status. A failed send has the same code in the call's answer, in a later
-// status, or in both. Classes are remembered, because a delivery has many statuses and few codes.
-func (s *reader) classify(code string) platforms.Class {
-	class, known := s.classes[code]
-	if !known && len(s.classes) < maxClasses {
-		if s.classes == nil {
-			s.classes = make(map[string]platforms.Class, 1)
-		}
-		if number, err := strconv.Atoi(code); err == nil {
-			class = failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
-		}
-		s.classes[code] = class
+// status, or in both.
+func classify(code string) platforms.Class {
+	number, err := strconv.Atoi(code)
+	if err != nil {
+		return ""
 	}
-	return class
+	return failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
 }
 
 // chatAppMessage is a message. It names a person by phone number, or by user id alone if they hide their number behind a user

@@ -3,7 +3,9 @@ package social
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -140,51 +142,39 @@ func windowExpired(t platforms.Type, cause error) *platforms.Error {
 	return platforms.Fail(platforms.WindowExpired, cause)
 }
 
-// chatAppSend is a message of the chat app: a text, a template or a file
-// (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-phone-number/message-api).
-type chatAppSend struct {
-	Product   string           `json:"messaging_product"`
-	Kind      string           `json:"recipient_type"`
-	To        string           `json:"to,omitempty"`
-	Recipient string           `json:"recipient,omitempty"`
-	Type      string           `json:"type"`
-	Text      *chatAppText     `json:"text,omitempty"`
-	Template  *chatAppTemplate `json:"template,omitempty"`
-	Image     *chatAppMedia    `json:"image,omitempty"`
-	Audio     *chatAppMedia    `json:"audio,omitempty"`
-	Video     *chatAppMedia    `json:"video,omitempty"`
-	Document  *chatAppMedia    `json:"document,omitempty"`
-	// Mark is repeated in every status of the message
-	// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
-	Mark string `json:"biz_opaque_callback_data,omitempty"`
-}
-
-type chatAppText struct {
-	Body string `json:"body"`
-}
-
-// sendChatApp sends a message from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
-// that the platform gave them for this business, such as "US.1349…": phone numbers have neither letters nor dots.
-func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing, message *chatAppSend) (string, error) {
-	if !isID(out.ExternalID) {
-		return "", errPhoneNumberID()
+// callNumber makes a call for a phone number of the chat app. The path of the request is below the number's.
+func (s *social) callNumber(
+	ctx context.Context, number string, credentials platforms.Credentials, request *platforms.Request, result any,
+) (*platforms.Response, error) {
+	if !isID(number) {
+		return nil, errPhoneNumberID()
 	}
-	message.Product, message.Kind = "whatsapp", "individual"
+	request.Path = "/" + number + request.Path
+	return s.call(ctx, ChatApp, credentials, request, result)
+}
+
+// sendChatApp sends a message from the channel's phone number: a text, a template or a file
+// (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-phone-number/message-api). A customer is
+// addressed by phone number, or, if they hide it, by the id that the platform gave them for this business, such as "US.1349…": phone
+// numbers have neither letters nor dots. The mark is repeated in every status of the message
+// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
+func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing, kind string, content object) (string, error) {
+	message := object{"messaging_product": "whatsapp", "recipient_type": "individual", "type": kind, kind: content}
 	if out.Mark != "" {
-		message.Mark = ownMark + out.Mark
+		message["biz_opaque_callback_data"] = ownMark + out.Mark
 	}
 	if strings.Contains(out.Address, ".") && strings.ContainsFunc(out.Address, unicode.IsLetter) {
-		message.Recipient = out.Address
+		message["recipient"] = out.Address
 	} else {
-		message.To = out.Address
+		message["to"] = out.Address
 	}
 	var result struct {
 		Messages [1]struct {
 			ID platforms.Word `json:"id"`
 		} `json:"messages"`
 	}
-	r, err := s.call(ctx, ChatApp, out.Credentials,
-		&platforms.Request{Method: http.MethodPost, Path: "/" + out.ExternalID + "/messages", JSON: message}, &result)
+	r, err := s.callNumber(ctx, out.ExternalID, out.Credentials,
+		&platforms.Request{Method: http.MethodPost, Path: "/messages", JSON: message}, &result)
 	return r.ID(result.Messages[0].ID, err)
 }
 
@@ -195,3 +185,95 @@ func errPhoneNumberID() *platforms.Error {
 // isID reports whether an id may be part of a path. It keeps tenants from choosing another path: real ids are digits, ids of
 // tests are words.
 func isID(id string) bool { return len(id) <= 128 && platforms.IsWord(id) }
+
+// SendFile implements [platforms.FileSender]. It uploads the file and sends it by the id that the platform returns.
+func (s *social) SendFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
+	if out.Type == ChatApp {
+		return s.sendChatAppFile(ctx, out, file)
+	}
+	id, err := s.upload(ctx, out, file)
+	if err != nil {
+		return "", platforms.NotSent(err)
+	}
+	return s.sendDirect(ctx, out, object{"attachment": object{"type": file.Kind, "payload": object{"attachment_id": id}}})
+}
+
+// upload uploads a file for one message of the messenger or the photo service
+// (developers.facebook.com/docs/messenger-platform/reference/attachment-upload-api).
+func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (id string, err error) {
+	message := fmt.Sprintf(`{"attachment":{"type":%q,"payload":{"is_reusable":false}}}`, file.Kind)
+	request := &platforms.Request{Method: http.MethodPost, Path: "/me/message_attachments", Parts: []platforms.Part{
+		{Name: "message", Content: []byte(message)},
+		{Name: "filedata", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
+	}}
+	if out.Type == PhotoDM {
+		request.Query = url.Values{"platform": {"instagram"}}
+	}
+	var result struct {
+		ID platforms.Word `json:"attachment_id"`
+	}
+	r, err := s.call(ctx, out.Type, out.Credentials, request, &result)
+	return r.ID(result.ID, err)
+}
+
+// maxChatAppImage is the greatest size of the chat app's pictures in bytes.
+const maxChatAppImage = 5 << 20
+
+// chatAppKinds are the types of messages with files, by the media types that the chat app accepts as pictures, sounds and videos. All other
+// files are documents, which alone have a name
+// (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+var chatAppKinds = map[string]string{
+	"image/jpeg": "image", "image/png": "image", "audio/amr": "audio", "audio/mp4": "audio", "audio/mpeg": "audio", "audio/ogg": "audio",
+	"video/mp4": "video",
+}
+
+// sendChatAppFile sends a file. It first uploads the file for the channel's number, where the platform keeps it for 30 days.
+func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
+	var result struct {
+		ID platforms.Word `json:"id"`
+	}
+	r, err := s.callNumber(ctx, out.ExternalID, out.Credentials, &platforms.Request{
+		Method: http.MethodPost, Path: "/media", Parts: []platforms.Part{
+			{Name: "messaging_product", Content: []byte("whatsapp")},
+			{Name: "type", Content: []byte(file.MediaType)},
+			{Name: "file", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
+		},
+	}, &result)
+	id, err := r.ID(result.ID, err)
+	if err != nil {
+		return "", platforms.NotSent(err)
+	}
+	kind, media := chatAppKinds[file.MediaType], object{"id": id}
+	if kind == "" || kind == "image" && len(file.Content) > maxChatAppImage {
+		kind, media["filename"] = "document", file.Name
+	}
+	return s.sendChatApp(ctx, out, kind, media)
+}
+
+// Locate implements [platforms.MediaSource]. Only the chat app names files by ids. Their addresses are valid for 5 minutes and
+// require the token (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+func (s *social) Locate(ctx context.Context, channel *platforms.Channel, id string) (platforms.Location, error) {
+	if channel.Type != ChatApp || !isID(id) {
+		return platforms.Location{}, platforms.Refusef("channels of type %s have no file with this id", string(channel.Type))
+	}
+	if !isID(channel.ExternalID) {
+		return platforms.Location{}, errPhoneNumberID()
+	}
+	var file struct {
+		URL   string         `json:"url"`
+		Bytes platforms.Word `json:"file_size"`
+	}
+	r, err := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+		Method: http.MethodGet, Path: "/" + id, Query: url.Values{"phone_number_id": {channel.ExternalID}},
+	}, &file)
+	if err != nil {
+		return platforms.Location{}, err
+	}
+	if file.URL == "" {
+		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
+	}
+	bytes, _ := strconv.ParseInt(string(file.Bytes), 10, 64) // 0 if it isn't stated
+	return platforms.Location{
+		Address: file.URL, Authorization: "Bearer " + channel.Credentials[platforms.AccessToken], Bytes: max(bytes, 0),
+	}, nil
+}

@@ -181,9 +181,7 @@ type social struct {
 }
 
 var (
-	_ platforms.Driver           = Driver{}
 	_ option.Checker             = Driver{}
-	_ platforms.Platform         = (*social)(nil)
 	_ platforms.SignedDeliveries = (*social)(nil)
 	_ platforms.ChannelSigned    = (*social)(nil)
 	_ platforms.Handshaker       = (*social)(nil)
@@ -220,57 +218,42 @@ func (s *social) Handshake(query url.Values) (string, error) {
 	return verify.Handshake(query, s.config.Options["verify_token"])
 }
 
-type person struct {
-	ID string `json:"id"`
-}
-
-// content is a text or an attachment.
-type content struct {
-	Text       string      `json:"text,omitempty"`
-	Attachment *attachment `json:"attachment,omitempty"`
-	Metadata   string      `json:"metadata,omitempty"`
-}
+// object is a JSON object in the body of a call.
+type object = map[string]any
 
 // ownMark precedes [platforms.Outgoing.Mark] in the metadata of a message. Its echo repeats the metadata, so our messages are
 // recognized even if the answer to the send was lost
 // (developers.facebook.com/docs/messenger-platform/reference/webhook-events/message-echoes).
 const ownMark = "caddy-svc:"
 
-// outgoingDirect is a message from the page or account to which the token belongs. RESPONSE is the type of answers within the
-// window; the photo service has no type for them. After the window only people may write, with the tag HUMAN_AGENT.
-type outgoingDirect struct {
-	Recipient     person  `json:"recipient"`
-	MessagingType string  `json:"messaging_type,omitempty"`
-	Tag           string  `json:"tag,omitempty"`
-	Message       content `json:"message"`
-}
-
 // Send implements [platforms.Platform].
 func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	switch {
 	case out.Type != ChatApp:
-		return s.sendDirect(ctx, out, content{Text: out.Text})
+		return s.sendDirect(ctx, out, object{"text": out.Text})
 	case out.Template != nil:
-		return s.sendChatApp(ctx, out, &chatAppSend{Type: "template", Template: chatAppTemplateOf(out.Template)})
+		return s.sendChatApp(ctx, out, "template", templateOf(out.Template))
 	}
-	return s.sendChatApp(ctx, out, &chatAppSend{Type: "text", Text: &chatAppText{out.Text}})
+	return s.sendChatApp(ctx, out, "text", object{"body": out.Text})
 }
 
-// sendDirect sends a message of the messenger or the photo service.
-func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, body content) (string, error) {
-	message := outgoingDirect{Recipient: person{out.Address}, Message: body}
+// sendDirect sends a message from the page or account of the messenger or the photo service to which the token belongs. RESPONSE is the
+// type of answers within the window; the photo service has no type for them. After the window only people may write, with the tag
+// HUMAN_AGENT.
+func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, message object) (string, error) {
 	if out.Mark != "" {
-		message.Message.Metadata = ownMark + out.Mark
+		message["metadata"] = ownMark + out.Mark
 	}
+	body := object{"recipient": object{"id": out.Address}, "message": message}
 	if out.Late {
-		message.MessagingType, message.Tag = "MESSAGE_TAG", "HUMAN_AGENT"
+		body["messaging_type"], body["tag"] = "MESSAGE_TAG", "HUMAN_AGENT"
 	} else if out.Type == Messenger {
-		message.MessagingType = "RESPONSE"
+		body["messaging_type"] = "RESPONSE"
 	}
 	var result struct {
 		MessageID platforms.Word `json:"message_id"`
 	}
-	r, err := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: message}, &result)
+	r, err := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: body}, &result)
 	return r.ID(result.MessageID, err)
 }
 
@@ -342,13 +325,9 @@ func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 		actions = actions[1:]
 	}
 	for _, action := range actions {
-		var done struct{}
 		_, err := s.call(ctx, signal.Type, signal.Credentials, &platforms.Request{
-			Method: http.MethodPost, Path: "/me/messages", JSON: struct {
-				Recipient person `json:"recipient"`
-				Action    string `json:"sender_action"`
-			}{person{signal.Address}, action},
-		}, &done)
+			Method: http.MethodPost, Path: "/me/messages", JSON: object{"recipient": object{"id": signal.Address}, "sender_action": action},
+		}, &struct{}{})
 		if err != nil {
 			return err
 		}
@@ -359,20 +338,10 @@ func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 // signalChatApp marks the message and all earlier ones as read, without which the platform shows no typing
 // (developers.facebook.com/documentation/business-messaging/whatsapp/typing-indicators).
 func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) error {
-	if !isID(signal.ExternalID) {
-		return errPhoneNumberID()
-	}
-	type typing struct {
-		Type string `json:"type"`
-	}
-	var done struct{}
-	_, err := s.call(ctx, ChatApp, signal.Credentials, &platforms.Request{
-		Method: http.MethodPost, Path: "/" + signal.ExternalID + "/messages", JSON: struct {
-			Product   string `json:"messaging_product"`
-			Status    string `json:"status"`
-			MessageID string `json:"message_id"`
-			Typing    typing `json:"typing_indicator"`
-		}{"whatsapp", "read", signal.MessageID, typing{"text"}},
-	}, &done)
+	_, err := s.callNumber(ctx, signal.ExternalID, signal.Credentials, &platforms.Request{
+		Method: http.MethodPost, Path: "/messages", JSON: object{
+			"messaging_product": "whatsapp", "status": "read", "message_id": signal.MessageID, "typing_indicator": object{"type": "text"},
+		},
+	}, &struct{}{})
 	return err
 }

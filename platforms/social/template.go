@@ -15,45 +15,21 @@ import (
 // up to 40.
 const maxTemplatePage = 1 << 20
 
-// chatAppTemplate is a template as it is sent. It contains only the variables of the body. The platform adds header, footer and
-// buttons without variables.
-type chatAppTemplate struct {
-	Name       string             `json:"name"`
-	Language   templateLanguage   `json:"language"`
-	Components []chatAppComponent `json:"components,omitempty"`
-}
-
-type templateLanguage struct {
-	Code string `json:"code"`
-}
-
-type chatAppComponent struct {
-	Type       string             `json:"type"`
-	Parameters []chatAppParameter `json:"parameters"`
-}
-
-// chatAppParameter is the value of a variable. It has a name unless the name is a number: numbered variables are matched by their
-// order.
-type chatAppParameter struct {
-	Type string `json:"type"`
-	Name string `json:"parameter_name,omitempty"`
-	Text string `json:"text"`
-}
-
-func chatAppTemplateOf(filled *platforms.FilledTemplate) *chatAppTemplate {
-	template := &chatAppTemplate{Name: filled.Name, Language: templateLanguage{filled.Language}}
-	if len(filled.Variables) == 0 {
-		return template
-	}
-	body := chatAppComponent{Type: "body"}
+// templateOf returns a template as it is sent. It contains only the variables of the body. The platform adds header, footer and buttons
+// without variables. A variable has its name unless that is a number: numbered variables are matched by their order.
+func templateOf(filled *platforms.FilledTemplate) object {
+	template := object{"name": filled.Name, "language": object{"code": filled.Language}}
+	var parameters []object
 	for _, variable := range filled.Variables {
-		parameter := chatAppParameter{Type: "text", Text: variable.Value}
+		parameter := object{"type": "text", "text": variable.Value}
 		if !platforms.IsDigits(variable.Name) {
-			parameter.Name = variable.Name
+			parameter["parameter_name"] = variable.Name
 		}
-		body.Parameters = append(body.Parameters, parameter)
+		parameters = append(parameters, parameter)
 	}
-	template.Components = []chatAppComponent{body}
+	if len(parameters) > 0 {
+		template["components"] = []object{{"type": "body", "parameters": parameters}}
+	}
 	return template
 }
 
@@ -110,9 +86,6 @@ func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel
 	if channel.Type != ChatApp {
 		return "", platforms.Refusef("channels of type %s have no templates", string(channel.Type))
 	}
-	if !isID(channel.ExternalID) {
-		return "", errPhoneNumberID()
-	}
 	var node struct {
 		Health struct {
 			Entities []struct {
@@ -121,9 +94,8 @@ func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel
 			} `json:"entities"`
 		} `json:"health_status"`
 	}
-	r, err := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
-		Method: http.MethodGet, Path: "/" + channel.ExternalID, Query: url.Values{"fields": {"health_status"}},
-	}, &node)
+	request := &platforms.Request{Method: http.MethodGet, Query: url.Values{"fields": {"health_status"}}}
+	r, err := s.callNumber(ctx, channel.ExternalID, channel.Credentials, request, &node)
 	if err != nil {
 		return "", err
 	}
