@@ -138,7 +138,7 @@ const maxMessageID = 2*MaxID + 1
 // drops such items.
 func (d *Description) CheckInbound(in *Inbound) error {
 	switch {
-	case !d.has(in.Type):
+	case !slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.Type == in.Type }):
 		return errors.New("its type is none of the platform's")
 	case (in.ExternalID == "") != d.ChannelWebhooks:
 		return errors.New("its external id is missing, or its channels have none")
@@ -154,10 +154,6 @@ func (d *Description) CheckInbound(in *Inbound) error {
 		return err
 	}
 	return checkKind(in)
-}
-
-func (d *Description) has(t Type) bool {
-	return slices.ContainsFunc(d.Channels, func(channel ChannelType) bool { return channel.Type == t })
 }
 
 // checkKind checks the fields that depend on the kind.

@@ -58,7 +58,18 @@ type Client struct {
 func NewClient(config ClientConfig) *Client {
 	c := &Client{transport: config.Transport, timeout: config.Timeout}
 	if c.transport == nil {
-		c.own = newTransport()
+		// It reaches private addresses, because only the operator chooses hosts. Nothing that a tenant sets becomes part of a host, and no
+		// redirect is followed.
+		dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
+		c.own = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            dialer.DialContext,
+			TLSHandshakeTimeout:    5 * time.Second,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    64,
+			IdleConnTimeout:        60 * time.Second,
+			MaxResponseHeaderBytes: maxAnswer,
+		}
 		c.transport = c.own
 	}
 	if c.timeout <= 0 {
@@ -94,21 +105,6 @@ func ParseBase(base string) (*url.URL, error) {
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
-}
-
-// newTransport makes a transport that reaches private addresses, because only the operator chooses hosts. Nothing that a tenant
-// sets becomes part of a host, and no redirect is followed.
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    5 * time.Second,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        60 * time.Second,
-		MaxResponseHeaderBytes: maxAnswer,
-	}
 }
 
 // Request is one call to a platform.
@@ -283,12 +279,6 @@ func (r *Response) Decode(target any) bool { return json.Unmarshal(r.Body, targe
 
 // OK reports whether the status is 2xx.
 func (r *Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
-
-// Error describes the response for logs, with the platform's error codes, which may be empty. Codes that could be a token or an
-// id are not shown.
-func (r *Response) Error(code, subcode string) error {
-	return &vendorError{name: r.Name, status: r.Status, code: code, subcode: subcode}
-}
 
 // NoID returns the failure of a call that the platform accepted without an id in its answer.
 func (r *Response) NoID() *Error { return Fail(Unknown, r.Error("", "")) }

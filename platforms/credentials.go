@@ -247,14 +247,6 @@ func (c *Client) RefreshTokens(ctx context.Context, request *Request, old Creden
 	if failure != nil {
 		return nil, failure
 	}
-	next, failure := r.tokens(old, now, known)
-	if failure != nil {
-		return nil, failure
-	}
-	return next, nil
-}
-
-func (r *Response) tokens(old Credentials, now time.Time, known RefreshErrors) (Credentials, *Error) {
 	var body struct {
 		AccessToken  string `json:"access_token"`
 		RefreshToken string `json:"refresh_token"`

@@ -1,6 +1,7 @@
 package platforms
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -123,22 +124,17 @@ func Unauthorized(refreshable bool, cause error) *Error {
 	return &Error{Class: NeedsReauth, Refreshable: refreshable, Cause: cause}
 }
 
-// vendorError is an error response of a platform without its text, which could quote a token or a customer.
-type vendorError struct {
-	name          string
-	status        int
-	code, subcode string
-}
-
-func (e *vendorError) Error() string {
-	text := fmt.Sprintf("%s answered with status %d", e.name, e.status)
-	if code := harmless(e.code); code != "" {
+// Error describes the response for logs, with the platform's error codes, which may be empty. Codes that could be a token or an
+// id are not shown, nor is the platform's text, which could quote a token or a customer.
+func (r *Response) Error(code, subcode string) error {
+	text := fmt.Sprintf("%s answered with status %d", r.Name, r.Status)
+	if code = harmless(code); code != "" {
 		text += ", code " + code
 	}
-	if subcode := harmless(e.subcode); subcode != "" {
+	if subcode = harmless(subcode); subcode != "" {
 		text += ", subcode " + subcode
 	}
-	return text
+	return errors.New(text)
 }
 
 // harmless returns an error code that can't be a token or an id: a short number, or a short word without digits.

@@ -197,15 +197,18 @@ func FirstText(texts ...string) string {
 
 // JoinNames returns the names separated by blanks, cut at [MaxName] bytes.
 func JoinNames(first, second string) string {
-	name := first + " " + second
-	if len(name) <= MaxName {
-		return name
+	return cut(first+" "+second, MaxName)
+}
+
+// cut returns a text, or its beginning of up to limit bytes without a part of a code point.
+func cut[T string | []byte](text T, limit int) T {
+	if len(text) <= limit {
+		return text
 	}
-	end := MaxName
-	for !utf8.RuneStart(name[end]) {
-		end--
+	for !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return name[:end]
+	return text[:limit]
 }
 
 // Collector collects the items of a delivery.

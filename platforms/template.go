@@ -91,12 +91,7 @@ func VariablesIn(text string) (names []string) {
 		}
 	}
 	if numbers {
-		slices.SortFunc(names, func(a, b string) int {
-			if len(a) != len(b) {
-				return len(a) - len(b)
-			}
-			return strings.Compare(a, b)
-		})
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	}
 	return names
 }

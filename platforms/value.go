@@ -143,13 +143,7 @@ func readText(value []byte, limit int) (text string, hasNUL bool) {
 		return "", false
 	}
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		if len(inner) > limit {
-			for !utf8.RuneStart(inner[limit]) {
-				limit--
-			}
-			inner = inner[:limit]
-		}
-		return string(inner), false
+		return string(cut(inner, limit)), false
 	}
 	size, end := 0, 0
 	for end < len(inner) {
