@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -47,18 +48,16 @@ type Catalog struct {
 func NewCatalog(drivers []platforms.Driver) (*Catalog, error) {
 	c := &Catalog{byType: map[platforms.Type]ChannelType{}}
 	var faults []error
-	names := map[string]bool{}
 	for _, driver := range drivers {
 		d, err := Describe(driver)
 		switch {
 		case err != nil:
 			faults = append(faults, err)
 			continue
-		case names[d.Name]:
+		case slices.ContainsFunc(c.platforms, func(other *platforms.Description) bool { return other.Name == d.Name }):
 			faults = append(faults, fmt.Errorf("platform %s: the name is taken", d.Name))
 			continue
 		}
-		names[d.Name] = true
 		c.platforms = append(c.platforms, d)
 		for i := range d.Channels {
 			faults = append(faults, c.add(ChannelType{&d.Channels[i], d}))

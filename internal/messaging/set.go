@@ -94,10 +94,18 @@ func (s *Set) of(t platforms.Type) *Platform {
 	return nil
 }
 
+// ability returns the platform of a channel type, and its adapter as one of the optional interfaces.
+func ability[A any](s *Set, t platforms.Type) (p *Platform, adapter A, has bool) {
+	if p = s.of(t); p != nil {
+		adapter, has = p.adapter.(A)
+	}
+	return p, adapter, has
+}
+
 // Refreshable reports whether channels of the type have tokens that can be refreshed.
 func (s *Set) Refreshable(t platforms.Type) bool {
-	p, kind := s.of(t), s.byType[t]
-	return p != nil && p.refresher != nil && kind.Refreshable()
+	_, _, has := ability[platforms.Refresher](s, t)
+	return has && s.byType[t].Refreshable()
 }
 
 // OwnSigner returns the credentials of a channel of a type with a signing secret for each channel, nil if it has no such secret. They are
@@ -142,15 +150,15 @@ func (s *Set) Send(ctx context.Context, out platforms.Outgoing) (messageID strin
 
 // SendFile sends a file as [platforms.FileSender] describes it. The error is a [*platforms.Error].
 func (s *Set) SendFile(ctx context.Context, out platforms.Outgoing, file platforms.File) (messageID string, err error) {
-	p, kind := s.of(out.Type), s.byType[out.Type]
+	p, sender, has := ability[platforms.FileSender](s, out.Type)
 	switch {
-	case p == nil || p.files == nil || !slices.Contains(kind.Files, file.Kind):
+	case !has || !slices.Contains(s.byType[out.Type].Files, file.Kind):
 		return "", platforms.Refusef("channels of type %q take no files of the kind %q", string(out.Type), file.Kind)
 	case out.Address == "" || len(out.Address) > platforms.MaxID:
 		return "", platforms.Refusef("the customer's address is empty or too long")
 	}
 	out.Credentials, out.Text = maps.Clone(out.Credentials), ""
-	return taken(callWithin(ctx, p, platforms.UploadTime, func(ctx context.Context) (string, error) { return p.files.SendFile(ctx, &out, &file) }))
+	return taken(callWithin(ctx, p, platforms.UploadTime, func(ctx context.Context) (string, error) { return sender.SendFile(ctx, &out, &file) }))
 }
 
 // taken checks the platform's id of a message that it has taken.
@@ -166,8 +174,8 @@ func taken(messageID string, err error) (string, error) {
 
 // HasTemplates reports whether channels of the type have message templates.
 func (s *Set) HasTemplates(t platforms.Type) bool {
-	p, kind := s.of(t), s.byType[t]
-	return p != nil && p.templater != nil && kind.WindowClass() == platforms.TemplateRequired
+	_, _, has := ability[platforms.Templater](s, t)
+	return has && s.byType[t].WindowClass() == platforms.TemplateRequired
 }
 
 // Templates reads a page of a channel's templates as [platforms.Templater] describes it. The error is a [*platforms.Error].
@@ -175,9 +183,10 @@ func (s *Set) Templates(ctx context.Context, channel *platforms.Channel, query p
 	if !s.HasTemplates(channel.Type) {
 		return page, platforms.Refusef("channels of type %q have no templates", string(channel.Type))
 	}
-	p, lent := s.of(channel.Type), lend(channel)
+	p, templater, _ := ability[platforms.Templater](s, channel.Type)
+	lent := lend(channel)
 	page, err = call(ctx, p, func(ctx context.Context) (platforms.TemplatePage, error) {
-		return p.templater.Templates(ctx, lent, query)
+		return templater.Templates(ctx, lent, query)
 	})
 	if err != nil {
 		return page, err
@@ -190,37 +199,37 @@ func (s *Set) Templates(ctx context.Context, channel *platforms.Channel, query p
 
 // Signals reports whether the platform can show customers of the type what becomes of their messages, see [platforms.Signaler].
 func (s *Set) Signals(t platforms.Type) bool {
-	p := s.of(t)
-	return p != nil && p.signaler != nil
+	_, _, has := ability[platforms.Signaler](s, t)
+	return has
 }
 
 // Signal shows a customer something as [platforms.Signaler] describes it. The error is a [*platforms.Error].
 func (s *Set) Signal(ctx context.Context, signal platforms.Signal) error {
-	if !s.Signals(signal.Type) {
+	p, signaler, has := ability[platforms.Signaler](s, signal.Type)
+	if !has {
 		return platforms.Refusef("channels of type %q show customers nothing", string(signal.Type))
 	}
-	p := s.of(signal.Type)
 	signal.Credentials = maps.Clone(signal.Credentials)
-	_, err := call(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.signaler.Signal(ctx, &signal) })
+	_, err := call(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, signaler.Signal(ctx, &signal) })
 	return err
 }
 
 // ReadsThreads reports whether channels of the type need a look at newer messages of people before an answer is sent, see
 // [platforms.ThreadReader].
 func (s *Set) ReadsThreads(t platforms.Type) bool {
-	p := s.of(t)
-	return p != nil && p.threads != nil
+	_, _, has := ability[platforms.ThreadReader](s, t)
+	return has
 }
 
 // ReadThread reads a thread as [platforms.ThreadReader] describes it, and returns nothing of another one. The error is a
 // [*platforms.Error].
 func (s *Set) ReadThread(ctx context.Context, thread platforms.Thread) ([]platforms.Inbound, error) {
-	if !s.ReadsThreads(thread.Type) {
+	p, reader, has := ability[platforms.ThreadReader](s, thread.Type)
+	if !has {
 		return nil, platforms.Refusef("channels of type %q list no messages", string(thread.Type))
 	}
-	p := s.of(thread.Type)
 	thread.Credentials = maps.Clone(thread.Credentials)
-	items, err := call(ctx, p, func(ctx context.Context) ([]platforms.Inbound, error) { return p.threads.ReadThread(ctx, &thread) })
+	items, err := call(ctx, p, func(ctx context.Context) ([]platforms.Inbound, error) { return reader.ReadThread(ctx, &thread) })
 	return slices.DeleteFunc(p.checked(items), func(in platforms.Inbound) bool {
 		return !in.IsEcho() || in.Type != thread.Type || in.ExternalID != thread.ExternalID || in.Conversation != thread.Conversation
 	}), err
@@ -241,8 +250,9 @@ func (s *Set) Refresh(ctx context.Context, channel *platforms.Channel) (next pla
 	if !s.Refreshable(channel.Type) {
 		return nil, platforms.Refusef("channels of type %q have no token that can be refreshed", string(channel.Type))
 	}
-	p, lent := s.of(channel.Type), lend(channel)
-	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return p.refresher.Refresh(ctx, lent) })
+	p, refresher, _ := ability[platforms.Refresher](s, channel.Type)
+	lent := lend(channel)
+	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return refresher.Refresh(ctx, lent) })
 	if err != nil {
 		return nil, err
 	}
@@ -258,11 +268,12 @@ func (s *Set) Locate(ctx context.Context, channel *platforms.Channel, reference 
 	if platforms.IsAddress(reference) {
 		return platforms.Location{Address: reference}, nil
 	}
-	p, lent := s.of(channel.Type), lend(channel)
-	if p == nil || p.media == nil {
+	p, source, has := ability[platforms.MediaSource](s, channel.Type)
+	if !has {
 		return where, platforms.Refusef("channels of type %q have no files that can be fetched", string(channel.Type))
 	}
-	return call(ctx, p, func(ctx context.Context) (platforms.Location, error) { return p.media.Locate(ctx, lent, reference) })
+	lent := lend(channel)
+	return call(ctx, p, func(ctx context.Context) (platforms.Location, error) { return source.Locate(ctx, lent, reference) })
 }
 
 // Transport carries requests to the addresses that the operator has configured.
@@ -284,12 +295,6 @@ type Platform struct {
 	own        platforms.ChannelSigned
 	secrets    platforms.ChannelSecrets
 	handshaker platforms.Handshaker
-	refresher  platforms.Refresher
-	templater  platforms.Templater
-	media      platforms.MediaSource
-	signaler   platforms.Signaler
-	threads    platforms.ThreadReader
-	files      platforms.FileSender
 	log        *slog.Logger
 }
 
@@ -308,12 +313,6 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.own, _ = p.adapter.(platforms.ChannelSigned)
 	p.secrets, _ = p.adapter.(platforms.ChannelSecrets)
 	p.handshaker, _ = p.adapter.(platforms.Handshaker)
-	p.refresher, _ = p.adapter.(platforms.Refresher)
-	p.templater, _ = p.adapter.(platforms.Templater)
-	p.media, _ = p.adapter.(platforms.MediaSource)
-	p.signaler, _ = p.adapter.(platforms.Signaler)
-	p.threads, _ = p.adapter.(platforms.ThreadReader)
-	p.files, _ = p.adapter.(platforms.FileSender)
 	return p.CheckPlatform(p.adapter)
 }
 
@@ -383,7 +382,8 @@ func (p *Platform) failure(err error) *platforms.Error {
 		later.MostTries = max(failed.MostTries, 0)
 		return later
 	case failed.Class == platforms.NeedsReauth:
-		return platforms.Unauthorized(failed.Refreshable && p.refresher != nil, failed.Cause)
+		_, refreshes := p.adapter.(platforms.Refresher)
+		return platforms.Unauthorized(failed.Refreshable && refreshes, failed.Cause)
 	case !slices.Contains(platforms.Classes(), failed.Class):
 		return platforms.Fail(platforms.Unknown, failed.Cause)
 	}
