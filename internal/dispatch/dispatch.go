@@ -232,8 +232,13 @@ func (t *Turns) wait(ctx context.Context, owner string, turn chan struct{}) erro
 	case <-turn:
 		return nil
 	case <-ctx.Done():
-		if !t.quit(owner, turn) {
-			t.Leave(owner) // the place came at the same time
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if at := slices.Index(t.lines[owner], turn); at >= 0 {
+			t.remove(owner, at)
+		} else { // the place came at the same time
+			t.giveBack(owner)
+			t.next()
 		}
 		return context.Cause(ctx)
 	}
@@ -275,18 +280,6 @@ func (t *Turns) insert(owner string, at int) (turn chan struct{}) {
 	t.lines[owner] = slices.Insert(t.lines[owner], at, turn)
 	t.waiting++
 	return turn
-}
-
-// quit removes a piece of work from the line. It returns false if its turn has come.
-func (t *Turns) quit(owner string, turn chan struct{}) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := slices.Index(t.lines[owner], turn)
-	if at < 0 {
-		return false
-	}
-	t.remove(owner, at)
-	return true
 }
 
 // remove deletes a piece of work from its owner's line, and an owner without a line from the order.

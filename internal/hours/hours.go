@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // hosts and containers may have no time zones of their own
@@ -86,15 +87,13 @@ func (h *Hours) add(line string) (problem string) {
 	if len(words) < 2 || len(line) > mostLine || strings.ContainsAny(line, "\r\n") {
 		return form
 	}
-	from, to, found := strings.Cut(words[len(words)-1], "-")
-	var open interval
-	var ok bool
-	if open.from, ok = minuteOf(from); !found || !ok {
+	from, to, _ := strings.Cut(words[len(words)-1], "-")
+	begin, isBegin := minuteOf(from)
+	end, isEnd := minuteOf(to)
+	if !isBegin || !isEnd {
 		return form
 	}
-	if open.to, ok = minuteOf(to); !ok {
-		return form
-	}
+	open := interval{begin, end}
 	if open.to <= open.from {
 		return "ends before it begins; write a time beyond midnight as two lines, until 24:00 and from 00:00"
 	}
@@ -114,23 +113,12 @@ func (h *Hours) add(line string) (problem string) {
 
 // minuteOf reads HH:MM, up to 24:00.
 func minuteOf(text string) (minute int, ok bool) {
-	if len(text) != len("08:00") || text[2] != ':' {
-		return 0, false
-	}
-	var hour, rest int
-	for i, digit := range []byte(text) {
-		switch {
-		case i == 2:
-		case digit < '0' || digit > '9':
-			return 0, false
-		case i < 2:
-			hour = 10*hour + int(digit-'0')
-		default:
-			rest = 10*rest + int(digit-'0')
-		}
-	}
-	minute = 60*hour + rest
-	return minute, rest < 60 && minute <= 24*60
+	hour, rest, _ := strings.Cut(text, ":")
+	hours, noHour := strconv.ParseUint(hour, 10, 8)
+	minutes, noMinute := strconv.ParseUint(rest, 10, 8)
+	minute = 60*int(hours) + int(minutes)
+	ok = len(hour) == 2 && len(rest) == 2 && noHour == nil && noMinute == nil && minutes < 60 && minute <= 24*60
+	return minute, ok
 }
 
 var names = [...]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
@@ -155,28 +143,27 @@ func daysOf(word string) (days []int, ok bool) {
 // At reports whether the business is open at a moment. change is since when, or when it opens next; zero for a business without a line,
 // which never opens.
 func (h *Hours) At(moment time.Time) (open bool, change time.Time) {
-	for _, s := range h.spans(moment) {
-		switch {
-		case moment.Before(s.from):
-			return false, s.from
-		case moment.Before(s.to):
-			return true, s.from
-		}
-	}
-	return false, time.Time{}
+	open, s := h.spanAt(moment)
+	return open, s.from
 }
 
 // Next reports whether a moment is within the hours, and when that changes next, at most 15 days later. The change is zero if there are no hours.
 func (h *Hours) Next(moment time.Time) (open bool, change time.Time) {
+	open, s := h.spanAt(moment)
+	if open {
+		return true, s.to
+	}
+	return false, s.from
+}
+
+// spanAt reports whether the business is open at a moment, and until when and since when, or when it is open next.
+func (h *Hours) spanAt(moment time.Time) (open bool, around span) {
 	for _, s := range h.spans(moment) {
-		switch {
-		case moment.Before(s.from):
-			return false, s.from
-		case moment.Before(s.to):
-			return true, s.to
+		if moment.Before(s.to) {
+			return !moment.Before(s.from), s
 		}
 	}
-	return false, time.Time{}
+	return false, span{}
 }
 
 // Overlap reports whether two hours of one time zone have a time of the week in common.

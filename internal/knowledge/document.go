@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -181,19 +182,11 @@ func (t *htmlReader) open(tag atom.Atom) {
 	switch {
 	case hidden[tag]:
 		t.hidden++
-	case t.hidden > 0:
-	case headingMarks[tag] != "":
-		t.lines, t.prefix = 2, headingMarks[tag]+" "
-	case tag == atom.Li || tag == atom.Dt:
-		t.breakLines(1)
-		t.prefix = "- "
-	case tag == atom.Td || tag == atom.Th:
-		t.prefix = "| "
-		t.space = true
-	case tag == atom.Br || tag == atom.Tr || tag == atom.Dd || tag == atom.Option:
-		t.breakLines(1)
-	case blocks[tag]:
-		t.breakLines(2)
+	case t.hidden == 0:
+		element := elements[tag]
+		t.breakLines(element.before)
+		t.prefix = cmp.Or(element.prefix, t.prefix)
+		t.space = t.space || element == cell
 		if tag == atom.Pre {
 			t.pre++
 		}
@@ -204,16 +197,11 @@ func (t *htmlReader) close(tag atom.Atom) {
 	switch {
 	case hidden[tag]:
 		t.hidden = max(0, t.hidden-1)
-	case t.hidden > 0:
-	case headingMarks[tag] != "":
-		t.lines, t.prefix = 2, ""
-	case tag == atom.Pre:
-		t.pre = max(0, t.pre-1)
-		t.breakLines(2)
-	case tag == atom.Li || tag == atom.Tr || tag == atom.Dt || tag == atom.Dd || tag == atom.Option:
-		t.breakLines(1)
-	case blocks[tag]:
-		t.breakLines(2)
+	case t.hidden == 0:
+		t.breakLines(elements[tag].after)
+		if tag == atom.Pre {
+			t.pre = max(0, t.pre-1)
+		}
 	}
 }
 
@@ -271,15 +259,26 @@ var hidden = map[atom.Atom]bool{
 	atom.Svg: true, atom.Object: true,
 }
 
-// headingMarks are the beginnings of headings in Markdown. A page's title is its first heading.
-var headingMarks = map[atom.Atom]string{
-	atom.Title: "#", atom.H1: "#", atom.H2: "##", atom.H3: "###", atom.H4: "####", atom.H5: "####", atom.H6: "####",
+// element has the numbers of line ends before and after an HTML element, and the beginning of its text.
+type element struct {
+	before, after int
+	prefix        string
 }
 
-// blocks are the elements that begin a new paragraph.
-var blocks = map[atom.Atom]bool{
-	atom.P: true, atom.Div: true, atom.Section: true, atom.Article: true, atom.Aside: true, atom.Header: true, atom.Footer: true, atom.Main: true,
-	atom.Nav: true, atom.Ul: true, atom.Ol: true, atom.Dl: true, atom.Table: true, atom.Caption: true, atom.Blockquote: true, atom.Pre: true,
-	atom.Form: true, atom.Fieldset: true, atom.Hr: true, atom.Figure: true, atom.Figcaption: true, atom.Details: true, atom.Summary: true,
-	atom.Address: true, atom.Body: true, atom.Html: true, atom.Head: true, atom.Select: true,
+var (
+	block = element{before: 2, after: 2}
+	line  = element{before: 1, after: 1}
+	item  = element{before: 1, after: 1, prefix: "- "}
+	cell  = element{prefix: "| "}
+)
+
+// elements are the elements that break the text. Headings begin as in Markdown. A page's title is its first heading.
+var elements = map[atom.Atom]element{
+	atom.Title: {2, 2, "# "}, atom.H1: {2, 2, "# "}, atom.H2: {2, 2, "## "}, atom.H3: {2, 2, "### "},
+	atom.H4: {2, 2, "#### "}, atom.H5: {2, 2, "#### "}, atom.H6: {2, 2, "#### "},
+	atom.Li: item, atom.Dt: item, atom.Td: cell, atom.Th: cell, atom.Br: {before: 1}, atom.Tr: line, atom.Dd: line, atom.Option: line,
+	atom.P: block, atom.Div: block, atom.Section: block, atom.Article: block, atom.Aside: block, atom.Header: block, atom.Footer: block,
+	atom.Main: block, atom.Nav: block, atom.Ul: block, atom.Ol: block, atom.Dl: block, atom.Table: block, atom.Caption: block,
+	atom.Blockquote: block, atom.Pre: block, atom.Form: block, atom.Fieldset: block, atom.Hr: block, atom.Figure: block, atom.Figcaption: block,
+	atom.Details: block, atom.Summary: block, atom.Address: block, atom.Body: block, atom.Html: block, atom.Head: block, atom.Select: block,
 }

@@ -207,16 +207,14 @@ const referenceIntroduction = "Reference material that may help with what the cu
 func Reference(snippets []Snippet, maxBytes int64) string {
 	var text strings.Builder
 	text.WriteString(referenceIntroduction)
-	shown := false
 	for i := range snippets {
 		part := quoted(&snippets[i])
 		if int64(text.Len()+len(part)) > maxBytes {
 			continue
 		}
 		text.WriteString(part)
-		shown = true
 	}
-	if !shown {
+	if text.Len() == len(referenceIntroduction) {
 		return ""
 	}
 	return text.String()
@@ -224,11 +222,8 @@ func Reference(snippets []Snippet, maxBytes int64) string {
 
 // quoted returns a snippet below its source. No line of it can leave the quotation.
 func quoted(s *Snippet) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "\n\nSource: %s, part %d\n", strings.Join(strings.Fields(clean(s.Document)), " "), s.Position+1)
-	text.WriteString("> ")
-	text.WriteString(strings.ReplaceAll(clean(s.Text), "\n", "\n> "))
-	return text.String()
+	source := strings.Join(strings.Fields(clean(s.Document)), " ")
+	return fmt.Sprintf("\n\nSource: %s, part %d\n> %s", source, s.Position+1, strings.ReplaceAll(clean(s.Text), "\n", "\n> "))
 }
 
 const (

@@ -113,10 +113,7 @@ func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, as
 
 // weigh counts how many chunks of all the bases contain each word of a question, up to where the word is common.
 func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, chunks int64) error {
-	queries := make([]store.WordQuery, len(asked.words))
-	for i := range asked.words {
-		queries[i] = inAnyBase(baseIDs, asked.words[i].folded)
-	}
+	queries := store.Column(asked.words, func(w askedWord) store.WordQuery { return inAnyBase(baseIDs, w.folded) })
 	counts, err := l.db.Chunks.Count(ctx, queries, commonChunks+1)
 	if err != nil {
 		return err
@@ -147,10 +144,7 @@ func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *quest
 		return l.withAll(ctx, baseIDs, known)
 	}
 	rare = rare[:min(len(rare), rareWords)]
-	queries := make([]store.WordQuery, len(rare))
-	for i, w := range rare {
-		queries[i] = inAnyBase(baseIDs, w.folded)
-	}
+	queries := store.Column(rare, func(w *askedWord) store.WordQuery { return inAnyBase(baseIDs, w.folded) })
 	found, err := l.db.Chunks.Find(ctx, queries, commonChunks)
 	if err != nil {
 		return nil, err
@@ -161,15 +155,16 @@ func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *quest
 			weights[seq] += rare[i].weight
 		}
 	}
-	return heaviest(weights, maxCandidates), nil
+	// The heaviest first, and of equal ones those written first.
+	seqs := slices.SortedFunc(maps.Keys(weights), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(a, b))
+	})
+	return seqs[:min(maxCandidates, len(seqs))], nil
 }
 
 // withAll finds chunks by words that are all common, the rarest first.
 func (l *Library) withAll(ctx context.Context, baseIDs []string, words []*askedWord) ([]int64, error) {
-	folded := make([]string, 0, rareWords)
-	for _, w := range words[:min(len(words), rareWords)] {
-		folded = append(folded, w.folded)
-	}
+	folded := store.Column(words[:min(len(words), rareWords)], func(w *askedWord) string { return w.folded })
 	queries := []store.WordQuery{inAnyBase(baseIDs, folded...), inAnyBase(baseIDs, folded[0])}
 	for _, query := range queries {
 		found, err := l.db.Chunks.Find(ctx, []store.WordQuery{query}, maxCandidates)
@@ -190,14 +185,6 @@ func inAnyBase(baseIDs []string, folded ...string) store.WordQuery {
 		}
 	}
 	return query
-}
-
-// heaviest returns the n keys with the largest weights; of equal ones those written first.
-func heaviest(weights map[int64]float64, n int) []int64 {
-	seqs := slices.SortedFunc(maps.Keys(weights), func(a, b int64) int {
-		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(a, b))
-	})
-	return seqs[:min(n, len(seqs))]
 }
 
 // Constants of BM25, at their usual values. Chunks are cut to one size, which serves as the mean length.
@@ -232,11 +219,7 @@ const maxQueryBytes = 16 << 10
 // newQuestion parses the last words of a text.
 func newQuestion(text string) *question {
 	text = text[max(0, len(text)-maxQueryBytes):]
-	var all []word
-	eachWord(text, func(w word) bool {
-		all = append(all, w)
-		return true
-	})
+	all := slices.Collect(wordsIn(text))
 	q := &question{place: make(map[string]int), pairs: make(map[[2]string]int)}
 	for i := len(all) - 1; i >= 0 && len(q.words) < maxQueryWords; i-- {
 		w := all[i]
@@ -273,7 +256,7 @@ func (q *question) score(text string) float64 {
 	met := make([]float64, len(q.pairs))
 	length := 0
 	var before string
-	eachWord(text, func(w word) bool {
+	for w := range wordsIn(text) {
 		length++
 		if i, ok := q.place[w.folded]; ok {
 			share := 1.0 // a word without accents matches all of its accented forms
@@ -290,8 +273,7 @@ func (q *question) score(text string) float64 {
 			}
 		}
 		before = w.folded
-		return true
-	})
+	}
 	var score float64
 	norm := saturation * (1 - lengthShare + lengthShare*float64(length)/meanWords)
 	for i, count := range counts {

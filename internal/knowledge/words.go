@@ -2,6 +2,8 @@ package knowledge
 
 import (
 	"hash/fnv"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,37 +36,28 @@ var unspaced = []*unicode.RangeTable{
 // isUnspaced reports whether a letter belongs to a script without spaces. None is before Thai.
 func isUnspaced(c rune) bool { return c >= 0x0E00 && unicode.In(c, unspaced...) }
 
-// eachWord calls each for the words of a text, in order, until it returns false.
-func eachWord(text string, each func(word) bool) {
-	text = norm.NFC.String(text)
-	for text != "" {
-		start := strings.IndexFunc(text, isLetter)
-		if start < 0 {
-			return
+// wordsIn yields the words of a text, in order.
+func wordsIn(text string) iter.Seq[word] {
+	return func(yield func(word) bool) {
+		for run := range strings.FieldsFuncSeq(norm.NFC.String(text), func(c rune) bool { return !isLetter(c) }) {
+			if !eachPart(run, yield) {
+				return
+			}
 		}
-		text = text[start:]
-		end := strings.IndexFunc(text, func(c rune) bool { return !isLetter(c) })
-		if end < 0 {
-			end = len(text)
-		}
-		if !eachPart(text[:end], each) {
-			return
-		}
-		text = text[end:]
 	}
 }
 
-// eachPart is eachWord for adjacent letters: words, and runs of scripts without spaces.
-func eachPart(run string, each func(word) bool) bool {
+// eachPart yields the words of adjacent letters: words, and runs of scripts without spaces. It returns false if no more are wanted.
+func eachPart(run string, yield func(word) bool) bool {
 	if isASCII(run) {
-		return give(run, each)
+		return give(run, yield)
 	}
 	for run != "" {
 		start := strings.IndexFunc(run, isUnspaced)
 		if start < 0 {
-			return give(run, each)
+			return give(run, yield)
 		}
-		if start > 0 && !give(run[:start], each) {
+		if start > 0 && !give(run[:start], yield) {
 			return false
 		}
 		run = run[start:]
@@ -74,7 +67,7 @@ func eachPart(run string, each func(word) bool) bool {
 		}
 		letters := []rune(run[:end])
 		for i := range max(1, len(letters)-1) {
-			if !give(string(letters[i:min(i+2, len(letters))]), each) {
+			if !give(string(letters[i:min(i+2, len(letters))]), yield) {
 				return false
 			}
 		}
@@ -83,14 +76,11 @@ func eachPart(run string, each func(word) bool) bool {
 	return true
 }
 
-// give calls each for a word, unless nothing is left of it when it is folded.
-func give(text string, each func(word) bool) bool {
+// give yields a word, unless nothing is left of it when it is folded.
+func give(text string, yield func(word) bool) bool {
 	exact := strings.ToLower(text)
 	w := word{folded: fold(exact), exact: exact}
-	if w.folded == "" {
-		return true
-	}
-	return each(w)
+	return w.folded == "" || yield(w)
 }
 
 // markLength is the length of a knowledge base's mark, in base 36: short, because every word in the index has it. Two bases may
@@ -128,13 +118,12 @@ func indexed(mark, folded string) string {
 func indexWords(mark, text string) []string {
 	var words []string
 	seen := make(map[string]bool)
-	eachWord(text, func(w word) bool {
+	for w := range wordsIn(text) {
 		if !seen[w.folded] {
 			seen[w.folded] = true
 			words = append(words, indexed(mark, w.folded))
 		}
-		return true
-	})
+	}
 	return words
 }
 
@@ -252,23 +241,16 @@ func isASCII(text string) bool {
 func Says(text string, phrases []string) bool {
 	wanted := make([]*spoken, 0, len(phrases))
 	for _, phrase := range phrases {
-		p := &spoken{}
-		eachWord(phrase, func(w word) bool {
-			p.words = append(p.words, w)
-			return true
-		})
-		if len(p.words) > 0 {
+		if p := (&spoken{words: slices.Collect(wordsIn(phrase))}); len(p.words) > 0 {
 			wanted = append(wanted, p)
 		}
 	}
-	said := false
-	eachWord(text, func(w word) bool {
-		for _, p := range wanted {
-			said = said || p.hears(w)
+	for w := range wordsIn(text) {
+		if slices.ContainsFunc(wanted, func(p *spoken) bool { return p.hears(w) }) {
+			return true
 		}
-		return !said
-	})
-	return said
+	}
+	return false
 }
 
 // spoken is a phrase that is looked for in a text.
