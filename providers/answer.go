@@ -106,13 +106,7 @@ var answerBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
 	buf := answerBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert,errcheck // the pool holds nothing else
 	buf.Grow(int(min(max(resp.ContentLength, 2048), smallAnswerBytes)) + bytes.MinRead)
-	_, err := buf.ReadFrom(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c})
-	switch {
-	case errors.Is(err, errManyLarge):
-		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}
-	case errors.Is(err, errAnswerTooLarge):
-		return nil, &Error{Failure: FailureRefused, Elsewhere: true, Status: resp.StatusCode, Cause: err}
-	case err != nil:
+	if _, err := buf.ReadFrom(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c}); err != nil {
 		return nil, c.failure(err)
 	}
 	event, err := p.dialect.Answer(buf.Bytes())

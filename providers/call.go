@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"sync"
@@ -182,11 +183,20 @@ func (c *call) end() {
 	}
 }
 
-// failure returns the error of a call that broke off. The context's cause decides the class; err is only wrapped.
+func isTooLarge(err error) bool {
+	return errors.Is(err, errAnswerTooLarge) || errors.Is(err, errEventTooLarge)
+}
+
+// failure returns the error of an answer that is too large, or of a call that broke off. For the latter the context's cause decides the class;
+// err is only wrapped.
 func (c *call) failure(err error) *Error {
 	cause := context.Cause(c.ctx)
 	var ours *timeoutError
 	switch {
+	case errors.Is(err, errManyLarge):
+		return &Error{Failure: FailureOverloaded, Status: http.StatusOK, Cause: err}
+	case isTooLarge(err):
+		return &Error{Failure: FailureRefused, Elsewhere: true, Status: http.StatusOK, Cause: err}
 	case errors.As(cause, &ours):
 		return &Error{Failure: FailureTimeout, Elsewhere: true, Cause: cause}
 	case cause != nil:

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -47,7 +49,7 @@ func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *reque
 
 // smallBody is the size in bytes up to which a body is copied into a bytes.Reader. Go's transport sends this body with the
 // headers in one packet, and any other body in a second one. The transport buffers 4 KiB of both. It reads no body before it
-// reports WroteHeaders, so begun replaces touched for small bodies.
+// reports WroteHeaders, so begun replaces used for small bodies.
 const smallBody = 3 << 10
 
 func (p *HTTP) requestHeader(req *Request) http.Header {
@@ -148,22 +150,18 @@ func (b *requestBody) Left() (n int64) {
 	return n - int64(b.taken)
 }
 
-// again returns a body with the same slices for a second try. It must not be called after touched.
+// again returns a body with the same slices for a second try, or nil if anything was read, because it may have been sent.
 func (b *requestBody) again() *requestBody {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.used {
+		return nil
+	}
 	return &requestBody{parts: b.parts, sent: b.sent}
 }
 
 // Close implements io.Closer.
 func (b *requestBody) Close() error { return nil }
-
-// touched reports whether anything was read. If so, it may have been sent.
-func (b *requestBody) touched() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
-}
 
 // takeBack ends all reading permanently. The body may be nil.
 func (b *requestBody) takeBack() {
@@ -342,3 +340,56 @@ func highAtEnd(in []byte) rune {
 func (s JSONString) ByteLen() int { return jsonscan.Literal(s).Len() }
 
 func (s JSONString) inner() []byte { return jsonscan.Literal(s).Inner() }
+
+// Body writes the body of a request, for [Dialect.Body]. The contents of messages are not copied.
+type Body struct {
+	json  []byte
+	start int // of the bytes of json that aren't in parts
+	parts [][]byte
+}
+
+// NewBody returns an empty body with room for the request.
+func NewBody(req *Request) Body {
+	return Body{json: make([]byte, 0, 512), parts: make([][]byte, 0, 2*len(req.Messages)+1)}
+}
+
+// Add adds JSON.
+func (b *Body) Add(json string) { b.json = append(b.json, json...) }
+
+// Quote adds a text as a JSON string.
+func (b *Body) Quote(text string) { b.json = AppendQuoted(b.json, text) }
+
+// Int adds a number.
+func (b *Body) Int(n int64) { b.json = strconv.AppendInt(b.json, n, 10) }
+
+// Float adds the JSON before a number, and the number. It adds nothing for a number that JSON can't have.
+func (b *Body) Float(before string, number *float64) {
+	if number != nil && !math.IsNaN(*number) && !math.IsInf(*number, 0) {
+		b.json = strconv.AppendFloat(append(b.json, before...), *number, 'g', -1, 64)
+	}
+}
+
+// List adds a list of strings after the JSON before it, which ends with the bracket. It adds nothing if the list is empty.
+func (b *Body) List(before string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	for i, text := range list {
+		if i > 0 {
+			before = ","
+		}
+		b.Add(before)
+		b.Quote(text)
+	}
+	b.Add("]")
+}
+
+// Slice adds JSON that isn't copied.
+func (b *Body) Slice(json []byte) {
+	// Earlier slices of json stay valid when it moves to a larger array.
+	b.parts = append(b.parts, b.json[b.start:len(b.json):len(b.json)], json)
+	b.start = len(b.json)
+}
+
+// Slices returns the body.
+func (b *Body) Slices() [][]byte { return append(b.parts, b.json[b.start:]) }

@@ -24,15 +24,11 @@ const (
 // it (see [Event]).
 type stream struct {
 	*call
+	provider *HTTP
 	events   *eventReader
-	dialect  Dialect
 	reader   StreamReader
 	status   int
 	apiKey   string
-	idle     time.Duration
-	patience time.Duration // total wait for usage after the finish reason
-	onIdle   error
-	onFirst  error
 
 	firstBy time.Time     // end of the wait for the first bytes of an event
 	waited  bool          // the wait for the first bytes has begun
@@ -40,7 +36,7 @@ type stream struct {
 	half    rune          // high surrogate at the end of the text so far, or 0
 	finish  string        // the vendor's finish reason so far
 	model   string        // the vendor's name of the answering model
-	grace   time.Duration // rest of patience
+	grace   time.Duration // rest of the provider's grace
 	since   time.Time     // start of the current wait for usage, or zero
 	ready   Event         // read ahead, may be empty
 	err     error         // result of Next after ready
@@ -53,33 +49,19 @@ type stream struct {
 
 // openStream waits for the first document of the stream.
 func (p *HTTP) openStream(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
-	s := &stream{
-		call:     c,
-		dialect:  p.dialect,
-		reader:   p.dialect.Stream(),
-		status:   resp.StatusCode,
-		apiKey:   apiKey,
-		idle:     p.timeouts.Idle,
-		patience: p.grace,
-		onIdle:   p.idleTimeout,
-		onFirst:  p.firstByteTimeout,
-		firstBy:  c.armedUntil(),
-	}
+	s := &stream{call: c, provider: p, reader: p.dialect.Stream(), status: resp.StatusCode, apiKey: apiKey, firstBy: c.armedUntil()}
 	s.events = newEventReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
 	s.events.hold = c.hold
 	if _, objects := s.reader.(interface{ jsonLines() }); objects {
 		s.events.line = between
 	}
-	data, bare, err := s.events.next()
-	event, failure := s.take(data, bare, err)
-	for failure == nil && !s.begun && !s.complete.Load() {
-		data, bare, err = s.events.next()
-		event, failure = s.take(data, bare, err)
+	for !s.begun && !s.complete.Load() {
+		event, failure := s.take(s.events.next())
+		if failure != nil {
+			return nil, failure
+		}
+		s.ready = event
 	}
-	if failure != nil {
-		return nil, failure
-	}
-	s.ready = event
 	if s.complete.Load() {
 		s.err = io.EOF
 	}
@@ -95,10 +77,10 @@ func (s *streamClock) arm() {
 		s.since = time.Now()
 		s.call.arm(s.grace, errFinished)
 	case s.waited:
-		s.call.arm(s.idle, s.onIdle)
+		s.call.arm(s.provider.timeouts.Idle, s.provider.idleTimeout)
 	default:
 		s.waited = true
-		s.call.arm(time.Until(s.firstBy), s.onFirst)
+		s.call.arm(time.Until(s.firstBy), s.provider.firstByteTimeout)
 	}
 }
 
@@ -174,7 +156,7 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	case bare && !json.Valid(data):
 		return Event{}, s.noAnswer(errNoEvent.Error())
 	case bare:
-		return Event{}, tidy(s.dialect.Fault(http.StatusOK, nil, data), s.status, s.apiKey)
+		return Event{}, tidy(s.provider.dialect.Fault(http.StatusOK, nil, data), s.status, s.apiKey)
 	case len(data) == 0:
 		return Event{}, nil
 	}
@@ -202,7 +184,7 @@ func (s *stream) event(piece Piece) Event {
 		event.Text, s.half = piece.Text.textAfter(s.half)
 	}
 	if s.finish == "" || event.Text != "" || event.Quoted != nil { // text shows that the vendor repeats its finish reason in every event
-		s.grace = s.patience
+		s.grace = s.provider.grace
 	}
 	if piece.Model != "" && s.model == "" {
 		s.model = plainModel(piece.Model)
@@ -237,12 +219,9 @@ func (s *stream) ended(err error) (Event, *Error) {
 	cause := context.Cause(s.ctx)
 	var ours *timeoutError
 	switch {
-	case errors.Is(err, errManyLarge):
-		return Event{}, &Error{Failure: FailureOverloaded, Status: s.status, Cause: err}
 	case errors.Is(err, errNoEvent):
 		return Event{}, s.noAnswer(errNoEvent.Error())
-	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
-		return Event{}, &Error{Failure: FailureRefused, Elsewhere: true, Status: s.status, Cause: err}
+	case errors.Is(err, errManyLarge), isTooLarge(err):
 	case s.finish != "" && (errors.Is(err, io.EOF) || cause == nil || errors.Is(cause, errFinished) || errors.As(cause, &ours)):
 		return s.finished(), nil
 	case errors.Is(err, io.EOF) && !s.begun && cause == nil:

@@ -22,7 +22,7 @@ const MaxNames = 100_000
 // value:
 //
 //	for more := s.Enter('{'); more; more = s.More('{') {
-//		name := s.Key()
+//		name := s.Name()
 //		value := s.Value()
 //	}
 //
@@ -38,6 +38,8 @@ type Scanner struct {
 	names  int
 	strict bool
 	fault  string
+	// word is the memory of Word.
+	word [MaxWord]byte
 }
 
 // Strict returns a Scanner for a text in which arrays and objects are nested up to maxDepth deep. Strings must be UTF-8 without
@@ -213,7 +215,7 @@ func (s *Scanner) Array(element func(index int) bool) bool {
 }
 
 // Null skips a null and reports whether there was one. It doesn't move for other values.
-func (s *Scanner) Null() bool { return s.Peek() == 'n' && s.word("null") }
+func (s *Scanner) Null() bool { return s.Peek() == 'n' && s.expect("null") }
 
 // StringOrSkip reads a string. It skips any other value and returns nil.
 func (s *Scanner) StringOrSkip() Literal {
@@ -241,6 +243,12 @@ func (s *Scanner) UnlessNull() []byte {
 	return s.Value()
 }
 
+// Name is [Scanner.Key] and returns the name as [Scanner.Word] does.
+func (s *Scanner) Name() []byte { return s.Word(s.Key()) }
+
+// Word is [Literal.Word] with memory of the scanner. The text is valid until the next call.
+func (s *Scanner) Word(text Literal) []byte { return text.Word(&s.word) }
+
 // Value reads one value of any kind and returns it as it is written. It returns nil after a fault.
 func (s *Scanner) Value() []byte {
 	s.Peek()
@@ -263,11 +271,11 @@ func (s *Scanner) Skip() bool {
 	case c == '{' || c == '[':
 		return s.skipNested()
 	case c == 't':
-		return s.word("true")
+		return s.expect("true")
 	case c == 'f':
-		return s.word("false")
+		return s.expect("false")
 	case c == 'n':
-		return s.word("null")
+		return s.expect("null")
 	case IsNumber(c):
 		return s.Number() != nil
 	}
@@ -308,7 +316,7 @@ func (s *Scanner) skipNested() bool {
 	}
 }
 
-func (s *Scanner) word(w string) bool {
+func (s *Scanner) expect(w string) bool {
 	if len(s.data)-s.pos < len(w) || string(s.data[s.pos:s.pos+len(w)]) != w {
 		return s.fail("unexpected character")
 	}

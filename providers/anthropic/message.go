@@ -151,9 +151,8 @@ func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, pro
 // readEvent reads one event of a stream in a single pass. ok is false if data isn't one valid JSON object.
 func readEvent(data []byte) (doc document, ok bool) {
 	s := newScanner(data)
-	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "type":
 			doc.kind = s.StringOrSkip()
 		case "delta", "content_block":
@@ -175,9 +174,8 @@ func readEvent(data []byte) (doc document, ok bool) {
 // message reads a message.
 func (doc *document) message(s *scanner) {
 	doc.malformed = doc.malformed || s.Peek() != '{'
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "content":
 			doc.content(s)
 		case "stop_reason":
@@ -208,11 +206,10 @@ func (doc *document) content(s *scanner) {
 // message_delta has no type.
 func (doc *document) block(s *scanner) {
 	doc.malformed = doc.malformed || s.Peek() != '{'
-	var buf [jsonscan.MaxWord]byte
 	var kind, text jsonscan.Literal
 	at := 0
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "type":
 			kind = s.StringOrSkip()
 		case "text":
@@ -222,7 +219,7 @@ func (doc *document) block(s *scanner) {
 			doc.stop = s.StringOrSkip()
 		}
 	}
-	switch string(kind.Word(&buf)) {
+	switch string(s.Word(kind)) {
 	case "text", "text_delta":
 		doc.text, doc.textAt = providers.JSONString(text), at
 		doc.malformed = doc.malformed || text == nil
@@ -244,9 +241,8 @@ type tokens struct {
 func (s *scanner) tokens() (t tokens) {
 	const none = jsonscan.NoCount
 	t = tokens{none, none, none, none, none, none, none, s.Peek() == '{'}
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "input_tokens":
 			t.input = s.Count()
 		case "cache_read_input_tokens":
@@ -265,9 +261,8 @@ func (s *scanner) tokens() (t tokens) {
 
 // details reads the parts of the tokens that were written to the cache or generated. Invalid ones are ignored.
 func (s *scanner) details(t *tokens) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "ephemeral_5m_input_tokens":
 			t.short = s.Count()
 		case "ephemeral_1h_input_tokens":

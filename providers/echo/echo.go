@@ -33,12 +33,6 @@ type Echo struct {
 	Delay time.Duration
 }
 
-// Interface guards.
-var (
-	_ providers.Driver   = Driver{}
-	_ providers.Provider = (*Echo)(nil)
-)
-
 // messageTokens is the number of tokens of a message beside its content.
 const messageTokens = 4
 

@@ -36,9 +36,8 @@ type response struct {
 func readResponse(data []byte) (r response, ok bool) {
 	s := newScanner(data)
 	r.counts = noCounts
-	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "candidates":
 			s.candidates(&r)
 		case "usageMetadata":
@@ -77,9 +76,8 @@ func (s *scanner) candidates(r *response) {
 }
 
 func (s *scanner) candidate(r *response) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.enter('{', r); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "content":
 			s.content(r)
 		case "finishReason":
@@ -90,9 +88,8 @@ func (s *scanner) candidate(r *response) {
 
 // content reads the parts of a candidate. The last response of a stream may have no content, or content without parts.
 func (s *scanner) content(r *response) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.enter('{', r); more; more = s.More('{') {
-		if string(s.Key().Word(&buf)) != "parts" {
+		if string(s.Name()) != "parts" {
 			continue
 		}
 		if s.Peek() == '[' {
@@ -106,11 +103,10 @@ func (s *scanner) content(r *response) {
 
 // part reads one part. Parts that aren't text and thoughts don't belong to the answer.
 func (s *scanner) part(r *response) {
-	var buf [jsonscan.MaxWord]byte
 	var text providers.JSONString
 	at, thought := 0, false
 	for more := s.enter('{', r); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "text":
 			r.malformed = r.malformed || s.Peek() != '"' && s.Peek() != 'n'
 			text = providers.JSONString(s.StringOrSkip())
@@ -130,9 +126,8 @@ func (s *scanner) part(r *response) {
 
 // feedback reports whether promptFeedback has a reason for which the prompt was refused.
 func (s *scanner) feedback() (blocked bool) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		if string(s.Key().Word(&buf)) == "blockReason" {
+		if string(s.Name()) == "blockReason" {
 			blocked = len(s.StringOrSkip().Inner()) > 0
 		}
 	}
@@ -162,10 +157,9 @@ type number struct{ count, at, end int }
 // usage reads usageMetadata.
 func (s *scanner) usage(r *response) {
 	r.counts, r.numbered, r.repeated = noCounts, 0, false
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
 		which := countsEnd
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "promptTokenCount":
 			which = promptCount
 		case "toolUsePromptTokenCount":

@@ -44,12 +44,11 @@ const (
 // members counts, but names are matched exactly. ok is false if data isn't one valid JSON object.
 func readChunk(data []byte, part string) (c chunk, ok bool) {
 	s := newScanner(data)
-	var buf [jsonscan.MaxWord]byte
 	var groq providers.Usage
 	var groqCounted, isError bool
 	var groqFault []byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "choices":
 			c.choice, c.chosen, c.malformed = s.choices(part)
 		case "usage":
@@ -112,9 +111,8 @@ func (s *scanner) choices(part string) (first choice, found, malformed bool) {
 }
 
 func (s *scanner) choice(part string) (c choice, index int64) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch name := s.Key().Word(&buf); string(name) {
+		switch name := s.Name(); string(name) {
 		case "index":
 			if index = s.Count(); index == jsonscan.NoCount {
 				index = 0
@@ -143,11 +141,10 @@ func (s *scanner) content() (text providers.JSONString, at int, filled, malforme
 		s.Skip()
 		return nil, 0, false, true
 	}
-	var buf [jsonscan.MaxWord]byte
 	var refusal providers.JSONString
 	var refusalAt int
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "content":
 		case "refusal":
 			refusal = providers.JSONString(s.StringOrSkip())
@@ -193,17 +190,16 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 // part reads one part of content and returns the literal of its text. A part of another type gives nil. ok is false if the part
 // has no type, or is a text part without a string.
 func (s *scanner) part() (text providers.JSONString, ok bool) {
-	var buf [jsonscan.MaxWord]byte
 	var kind jsonscan.Literal
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "type":
 			kind = s.StringOrSkip()
 		case "text":
 			text = providers.JSONString(s.StringOrSkip())
 		}
 	}
-	if string(kind.Word(&buf)) == "text" {
+	if string(s.Word(kind)) == "text" {
 		return text, text != nil
 	}
 	return nil, kind != nil
@@ -211,9 +207,8 @@ func (s *scanner) part() (text providers.JSONString, ok bool) {
 
 // groq reads the extension in which Groq reports usage and the cause of an early end.
 func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "usage":
 			u, counted = s.usage()
 		case "error":
@@ -226,9 +221,8 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 // usage reads a usage object. It is ignored if a count is missing, negative or not whole.
 func (s *scanner) usage() (u providers.Usage, counted bool) {
 	c := counts{prompt: jsonscan.NoCount, completion: jsonscan.NoCount, total: jsonscan.NoCount}
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "prompt_tokens":
 			c.prompt = s.Count()
 		case "completion_tokens":
@@ -246,9 +240,8 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 
 // details reads an object of parts of the prompt or of the completion.
 func (s *scanner) details(c *counts) {
-	var buf [jsonscan.MaxWord]byte
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		switch string(s.Key().Word(&buf)) {
+		switch string(s.Name()) {
 		case "cached_tokens":
 			c.cached = max(c.cached, s.Count())
 		case "cache_write_tokens", "cache_creation_input_tokens": // OpenAI and OpenRouter, Qwen

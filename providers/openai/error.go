@@ -9,13 +9,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-type fault struct{ providers.VendorFault }
-
-func readFault(raw []byte) fault { return fault{providers.ReadFault(raw)} }
-
 // Fault implements [providers.Dialect].
 func (d *dialect) Fault(status int, header http.Header, body []byte) *providers.Error {
-	f := readFault(body)
+	f := providers.ReadFault(body)
 	if status != http.StatusOK {
 		return classify(f, status, header)
 	}
@@ -31,25 +27,25 @@ const coolLong = time.Hour
 
 // classify returns the error for a vendor's fault. An error inside a successful answer has status 0; a number in the error
 // replaces it.
-func classify(f fault, status int, header http.Header) *providers.Error {
+func classify(f providers.VendorFault, status int, header http.Header) *providers.Error {
 	known := cmp.Or(status, f.Number)
 	e := providers.StatusError(known, header)
 	e.Status, e.Detail = status, f.Detail()
 	switch {
 	case e.Failure == providers.FailureRequestTooLarge:
-	case known != 401 && known != 403 && known != 429 && f.contextTooLong():
+	case known != 401 && known != 403 && known != 429 && contextTooLong(&f):
 		e.Failure, e.Permanent, e.Elsewhere = providers.FailureContextTooLong, true, false
-	case known != 401 && known != 429 && f.flagged():
+	case known != 401 && known != 429 && flagged(&f):
 		e.Failure, e.Permanent, e.Elsewhere = providers.FailureRefused, true, false
-	case f.outOfFunds(known):
+	case outOfFunds(&f, known):
 		e.Failure, e.Permanent, e.Elsewhere, e.Cool = providers.FailureRefused, true, true, max(e.Cool, coolLong)
-	case f.misconfigured(known):
+	case misconfigured(&f, known):
 		e.Failure, e.Permanent, e.Elsewhere = providers.FailureRefused, true, true
 	case e.Failure == providers.FailureRefused && (known == 0 || known >= 500):
-		e.Failure, e.Permanent = f.judgeByWords()
+		e.Failure, e.Permanent = judgeByWords(&f)
 		e.Elsewhere = known != 0 || !e.Permanent
 	default:
-		e.Elsewhere = e.Elsewhere || f.unsupported()
+		e.Elsewhere = e.Elsewhere || unsupported(&f)
 	}
 	if e.Failure != providers.FailureOverloaded {
 		e.RetryAfter = 0
@@ -67,7 +63,7 @@ func classify(f fault, status int, header http.Header) *providers.Error {
 }
 
 // judgeByWords classifies an error without a meaningful status.
-func (f *fault) judgeByWords() (failure providers.Failure, permanent bool) {
+func judgeByWords(f *providers.VendorFault) (failure providers.Failure, permanent bool) {
 	switch {
 	case f.HasWord("overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "engine_overloaded_error", "unavailable",
 		"service_unavailable", "unavailable_error", "the service is currently unavailable", "resource_exhausted",
@@ -83,7 +79,7 @@ func (f *fault) judgeByWords() (failure providers.Failure, permanent bool) {
 
 // outOfFunds reports whether the operator's account at the vendor has no money, so that waiting doesn't help. Gemini uses
 // OpenAI's text of this error for its limit per minute and adds a time to retry, so the text alone proves nothing.
-func (f *fault) outOfFunds(status int) bool {
+func outOfFunds(f *providers.VendorFault, status int) bool {
 	return status == http.StatusPaymentRequired ||
 		f.HasWord("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "exceeded_current_quota_error",
 			"enforced_spend_limit_reached", "contract_spend_limit_reached", "organization_on_hold", "insufficient_credits",
@@ -93,7 +89,7 @@ func (f *fault) outOfFunds(status int) bool {
 
 // misconfigured reports whether the operator's key, account or model is wrong at the vendor. Several vendors answer 400 to a wrong
 // key (Gemini, xAI) or to an unknown model (DeepSeek, Mistral, OpenRouter).
-func (f *fault) misconfigured(status int) bool {
+func misconfigured(f *providers.VendorFault, status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 		return true
@@ -106,13 +102,13 @@ func (f *fault) misconfigured(status int) bool {
 }
 
 // flagged reports whether the vendor's moderation refused the prompt. 403 is OpenRouter's and xAI's status for it.
-func (f *fault) flagged() bool {
+func flagged(f *providers.VendorFault) bool {
 	return f.HasWord("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "data_inspection_failed") ||
 		f.Mentions("input was flagged", "violates usage guidelines", "content exists risk", "content management policy", "new_sensitive")
 }
 
 // unsupported reports whether the model refuses a field that other models accept.
-func (f *fault) unsupported() bool {
+func unsupported(f *providers.VendorFault) bool {
 	return f.HasWord("unsupported_parameter", "unsupported_value", "extra_forbidden") || unsupportedText.MatchString(f.Message)
 }
 
@@ -132,7 +128,7 @@ var tokenLimitText = regexp.MustCompile(`(?i)(input|prompt|context|request)[^.]{
 
 // contextTooLong recognizes the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI, xAI, MiniMax, LM Studio, Groq,
 // Kimi, Mistral, Together, Poolside, Ollama and GLM.
-func (f *fault) contextTooLong() bool {
+func contextTooLong(f *providers.VendorFault) bool {
 	return f.HasWord("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
 		f.Mentions("maximum context length", "context_length_exceeded", "prompt is too long", "exceed context limit",
 			"exceeds the context window", "exceeds the available context size", "input is too long for requested model",

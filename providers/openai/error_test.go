@@ -88,7 +88,7 @@ func TestClassify(t *testing.T) {
 		{0, `7`, providers.FailureRefused, false, 0},
 		{0, `false`, providers.FailureRefused, false, 0},
 	} {
-		e := classify(readFault([]byte(test.body)), test.status, nil)
+		e := classify(providers.ReadFault([]byte(test.body)), test.status, nil)
 		require.Equal(t, test.want, e.Failure, "%d %s", test.status, test.body)
 		require.Equal(t, test.permanent, e.Permanent, "%d %s", test.status, test.body)
 		require.Equal(t, test.retry, e.RetryAfter, "%d %s", test.status, test.body)
@@ -178,7 +178,7 @@ func TestWhoseFault(t *testing.T) {
 		{400, `{"error":{"message":"` + strings.Repeat("Your request is invalid. ", 5) + `You sent: API key not valid, Insufficient Balance, per day"}}`, false, 0},
 		{400, `{"error":{"message":"no","metadata":{"raw":"{\"message\":\"Invalid API key\"}"}}}`, false, 0},
 	} {
-		e := classify(readFault([]byte(test.body)), test.status, nil)
+		e := classify(providers.ReadFault([]byte(test.body)), test.status, nil)
 		require.Equal(t, []any{test.elsewhere, test.cool}, []any{e.Elsewhere, e.Cool}, "%d %s", test.status, test.body)
 		require.False(t, e.Cool >= coolLong && !e.Permanent && e.Failure != providers.FailureOverloaded, test.body)
 	}
@@ -187,15 +187,15 @@ func TestWhoseFault(t *testing.T) {
 // TestCoolOfHeader: the wait of the header is clamped for clients and not for the endpoint.
 func TestCoolOfHeader(t *testing.T) {
 	t.Parallel()
-	e := classify(fault{providers.VendorFault{Message: "Please retry in 34s"}}, 429, http.Header{"Retry-After": {"900"}})
+	e := classify(providers.VendorFault{Message: "Please retry in 34s"}, 429, http.Header{"Retry-After": {"900"}})
 	require.Equal(t, []time.Duration{time.Minute, 15 * time.Minute}, []time.Duration{e.RetryAfter, e.Cool})
-	e = classify(fault{providers.VendorFault{Words: []string{"insufficient_quota"}}}, 429, http.Header{"Retry-After": {"7200"}})
+	e = classify(providers.VendorFault{Words: []string{"insufficient_quota"}}, 429, http.Header{"Retry-After": {"7200"}})
 	require.Equal(t, []time.Duration{0, 2 * time.Hour}, []time.Duration{e.RetryAfter, e.Cool})
 }
 
 func TestRetryAfterHeaderWinsOverTheText(t *testing.T) {
 	t.Parallel()
-	f := readFault([]byte(`{"error":{"message":"Please retry in 34s"}}`))
+	f := providers.ReadFault([]byte(`{"error":{"message":"Please retry in 34s"}}`))
 	require.Equal(t, 3*time.Second, classify(f, 429, http.Header{"Retry-After": {"3"}}).RetryAfter)
 }
 
@@ -204,7 +204,7 @@ func FuzzClassify(f *testing.F) {
 	f.Add([]byte(`[{"error":"x"}]`), 400, "Fri, 31 Dec 2049 23:59:59 GMT")
 	f.Add([]byte("<html>\xff"), 0, "1e99")
 	f.Fuzz(func(t *testing.T, body []byte, status int, retry string) {
-		fault := readFault(body)
+		fault := providers.ReadFault(body)
 		e := classify(fault, status, http.Header{"Retry-After": {retry}})
 		require.NotEmpty(t, e.Failure)
 		if e.RetryAfter != 0 {

@@ -6,11 +6,13 @@ package openai
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -52,12 +54,6 @@ type dialect struct {
 	model atomic.Pointer[string]
 }
 
-// Interface guards.
-var (
-	_ providers.Driver  = Driver{}
-	_ providers.Dialect = (*dialect)(nil)
-)
-
 // Endpoint implements [providers.Dialect].
 func (d *dialect) Endpoint(*providers.Request) *url.URL { return d.endpoint }
 
@@ -77,12 +73,12 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	doc, ok := readChunk(raw, whole)
 	if !ok {
 		if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // Gemini wraps its error object into an array
-			return providers.Event{}, classify(readFault(raw), 0, nil)
+			return providers.Event{}, classify(providers.ReadFault(raw), 0, nil)
 		}
 		return providers.Event{}, providers.NotAnAnswer("the answer is no JSON object")
 	}
 	if doc.fault != nil {
-		return providers.Event{}, classify(readFault(doc.fault), 0, nil)
+		return providers.Event{}, classify(providers.ReadFault(doc.fault), 0, nil)
 	}
 	if doc.malformed || !doc.chosen || !doc.filled {
 		return providers.Event{}, providers.NotAnAnswer("the answer has no choice with a message")
@@ -133,7 +129,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	case !ok:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream is no JSON object")
 	case doc.fault != nil:
-		return providers.Piece{}, classify(readFault(doc.fault), 0, nil)
+		return providers.Piece{}, classify(providers.ReadFault(doc.fault), 0, nil)
 	case doc.malformed:
 		return providers.Piece{}, providers.NotAnAnswer("an event of the stream has an unexpected form")
 	}
@@ -264,4 +260,56 @@ func (d *dialect) addParameters(b *providers.Body, req *providers.Request) {
 	if req.Stream && !slices.Contains(d.omit, "stream_options") {
 		b.Add(`,"stream_options":{"include_usage":true}`)
 	}
+}
+
+var _ providers.ListDialect = (*dialect)(nil)
+
+// ListEndpoint implements [providers.ListDialect].
+func (d *dialect) ListEndpoint() *url.URL { return d.endpoint.JoinPath("..", "..", "models") }
+
+// listed is a model in a list. OpenAI's shutdown_date is a day, Mistral's deprecation a time; both may be null.
+type listed struct {
+	ID           string          `json:"id"`
+	Aliases      []string        `json:"aliases"`
+	ShutdownDate json.RawMessage `json:"shutdown_date"`
+	Deprecation  json.RawMessage `json:"deprecation"`
+}
+
+// ReadList implements [providers.ListDialect]. Together's list is an array instead of an object.
+func (d *dialect) ReadList(body []byte) ([]providers.ListedModel, error) {
+	var list struct {
+		Data []listed `json:"data"`
+	}
+	var err error
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		err = json.Unmarshal(body, &list.Data)
+	} else {
+		err = json.Unmarshal(body, &list)
+	}
+	if err != nil || list.Data == nil {
+		return nil, providers.NotAnAnswer("the list of models has an unexpected form")
+	}
+	models := make([]providers.ListedModel, 0, len(list.Data))
+	for _, model := range list.Data {
+		end := readDay(model.ShutdownDate)
+		if deprecation := readDay(model.Deprecation); end.IsZero() || !deprecation.IsZero() && deprecation.Before(end) {
+			end = deprecation
+		}
+		models = append(models, providers.ListedModel{Name: model.ID, Aliases: model.Aliases, Shutdown: end})
+	}
+	return models, nil
+}
+
+// readDay returns the time of a JSON string with a day or a time, and the zero time for anything else.
+func readDay(value json.RawMessage) time.Time {
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return time.Time{}
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339, "2006-01-02T15:04:05"} {
+		if day, err := time.Parse(layout, text); err == nil {
+			return day.UTC()
+		}
+	}
+	return time.Time{}
 }
