@@ -117,24 +117,21 @@ func Challenge(w http.ResponseWriter, err error) error {
 	return err
 }
 
-// KeyRefusal returns the public error of a failed check. The text is the same for all invalid keys, so that guessing a key
-// teaches nothing.
+// keyErrors are the public forms of the errors of keys. The text is the same for all invalid keys, so that guessing a key teaches nothing.
+var keyErrors = []publicForm{
+	{identity.ErrNoKey, Error{
+		Code: errcode.Unauthenticated, Message: "No API key was given. Send it as Authorization: Bearer <API_KEY> or as X-Api-Key.",
+	}},
+	{identity.ErrInvalidKey, Error{Code: errcode.InvalidAPIKey, Message: "The API key is not valid: it is malformed, unknown or expired."}},
+	{identity.ErrRevokedKey, Error{Code: errcode.APIKeyRevoked, Message: "The API key is revoked."}},
+}
+
+// KeyRefusal returns the public error of a failed check.
 func KeyRefusal(err error) error {
-	answer := &Error{Cause: err}
-	switch {
-	case errors.Is(err, identity.ErrNoKey):
-		answer.Code = errcode.Unauthenticated
-		answer.Message = "No API key was given. Send it as Authorization: Bearer <API_KEY> or as X-Api-Key."
-	case errors.Is(err, identity.ErrInvalidKey):
-		answer.Code = errcode.InvalidAPIKey
-		answer.Message = "The API key is not valid: it is malformed, unknown or expired."
-	case errors.Is(err, identity.ErrRevokedKey):
-		answer.Code = errcode.APIKeyRevoked
-		answer.Message = "The API key is revoked."
-	default:
-		return Internal(fmt.Errorf("authenticating: %w", err))
+	if refusal := publicError(keyErrors, err); refusal != nil {
+		return refusal
 	}
-	return answer
+	return Internal(fmt.Errorf("authenticating: %w", err))
 }
 
 // RequirePrincipal returns the principal of a request to a handler behind [Auth]. A route without [Auth] is a fault of the

@@ -1,17 +1,20 @@
 package handlers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
 // MaxChatBody is the largest body that /v1 reads: 32 MiB, room for several messages of 200,000 characters
@@ -86,39 +89,25 @@ func (b *buffer) release() {
 	}
 }
 
-// buffers has memory that bodies have outgrown, or that was given to [Recycle], by size: all bodies grow through the same sizes.
-// Other bodies than those are never among them, so none of their bytes reaches another request.
-var buffers = [...]struct {
-	size int64
-	pool sync.Pool
-}{
-	{size: 2 << 10},
-	{size: 8 << 10},
-	{size: 32 << 10},
-	{size: 48 << 10},
-	{size: 64 << 10},
-	{size: 96 << 10},
-	{size: 128 << 10},
-	{size: 192 << 10},
-	{size: 256 << 10},
-	{size: 384 << 10},
-	{size: 512 << 10},
-}
+// bufferSizes are the sizes, in KiB, through which all bodies grow.
+var bufferSizes = [...]int64{2, 8, 32, 48, 64, 96, 128, 192, 256, 384, 512}
+
+// buffers has memory that bodies have outgrown, or that was given to [Recycle], by [bufferSizes]. Other bodies than those are never among them,
+// so none of their bytes reaches another request.
+var buffers [len(bufferSizes)]sync.Pool
 
 // poolOf returns the pool of the buffers of a size, nil if there is none.
 func poolOf(size int64) *sync.Pool {
-	for i := range buffers {
-		if buffers[i].size == size {
-			return &buffers[i].pool
-		}
+	if i := slices.Index(bufferSizes[:], size>>10); i >= 0 && size%1024 == 0 {
+		return &buffers[i]
 	}
 	return nil
 }
 
-// lastSize returns the size of the last buffer of a body of the declared length: one of buffers if it is no more than half larger.
+// lastSize returns the size of the last buffer of a body of the declared length: one of [bufferSizes] if it is no more than half larger.
 func lastSize(declared int64) int64 {
-	for i := range buffers {
-		if size := buffers[i].size; size >= declared && size <= declared+declared/2 {
+	for _, size := range bufferSizes {
+		if size <<= 10; size >= declared && size <= declared+declared/2 {
 			return size
 		}
 	}
@@ -171,20 +160,19 @@ func (b *buffer) fill(in *PacedBody, limit int64) error {
 func (b *buffer) full(in *PacedBody, declared, limit int64) (more bool, err error) {
 	size := int64(cap(b.bytes))
 	if size == declared || size == limit {
-		end, err := atEnd(in)
-		if err != nil {
+		switch _, err := io.ReadFull(in, make([]byte, 1)); { // the end also proves that the body is whole
+		case err == nil:
+			return false, TooLarge(limit)
+		case errors.Is(err, io.EOF):
+			return false, nil
+		default:
 			return false, in.fault(err, limit)
 		}
-		if !end {
-			return false, TooLarge(limit)
-		}
-		return false, nil
 	}
 	next := 2 * size
-	switch {
-	case size >= begun && declared <= wholeBuffer && b.account.Share == ShareOrganizations:
+	if size >= begun && declared <= wholeBuffer && b.account.Share == ShareOrganizations {
 		next = lastSize(declared)
-	case size < quadrupled:
+	} else if size < quadrupled {
 		next = 4 * size
 	}
 	return true, b.grow(in, min(next, lastSize(declared), limit))
@@ -238,13 +226,7 @@ func (b *buffer) charge(in *PacedBody, size int64) error {
 		return nil
 	}
 	b.bytes = nil
-	return noRoom(account.Share)
-}
-
-// noRoom returns the error of a full share: rate_limited for an organization, which fills its own; internal_error for other requests, because
-// their senders can't change it.
-func noRoom(share Share) *Error {
-	if share != ShareOrganizations {
+	if account.Share != ShareOrganizations { // whose senders can't change it
 		return Busy(BudgetRetryAfter, ErrBudget)
 	}
 	return &Error{
@@ -253,31 +235,11 @@ func noRoom(share Share) *Error {
 	}
 }
 
-// atEnd reads the end of a body, which also proves that it is whole.
-func atEnd(body io.Reader) (bool, error) {
-	var one [1]byte
-	for {
-		n, err := body.Read(one[:])
-		if n > 0 {
-			return false, nil
-		}
-		if err == io.EOF {
-			return true, nil
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-}
-
 // plainEncoding reports whether every Content-Encoding is identity.
 func plainEncoding(h http.Header) bool {
-	for _, line := range h["Content-Encoding"] {
-		for coding := range strings.SplitSeq(line, ",") {
-			coding = strings.TrimSpace(coding)
-			if coding != "" && !strings.EqualFold(coding, "identity") {
-				return false
-			}
+	for coding := range strings.SplitSeq(strings.Join(h["Content-Encoding"], ","), ",") {
+		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+			return false
 		}
 	}
 	return true
@@ -391,4 +353,48 @@ func (p *PacedBody) fault(err error, limit int64) *Error {
 	}
 	e.Cause = fmt.Errorf("reading the request body: %w", err)
 	return e
+}
+
+// MaxDepth is the depth to which arrays and objects of a JSON body may be nested.
+const MaxDepth = 64
+
+// JSONBody reads one JSON body by the rules of [jsonscan.Strict], with the bounds and the error texts of the contract. It does not interpret
+// members: its callers do, by callbacks.
+type JSONBody struct {
+	jsonscan.Scanner
+	body []byte
+	// field is the field of the request that a repeated name belongs to.
+	field string
+}
+
+// NewJSONBody returns the reader of a body.
+func NewJSONBody(body []byte) JSONBody {
+	return JSONBody{Scanner: jsonscan.Strict(body, MaxDepth), body: body}
+}
+
+// Document reads the whole body, which must be one object; member and field are as in [JSONBody.Object]. It returns nil if
+// the body is valid.
+func (s *JSONBody) Document(member func(name jsonscan.Literal) bool, field func(name jsonscan.Literal) string) *Error {
+	switch {
+	case len(bytes.TrimLeft(s.body, " \t\r\n")) == 0:
+		return InvalidRequest("", "The request body is empty. It must be a JSON object.")
+	case s.Peek() == '{':
+		s.Object(member, field)
+	case s.Skip() && s.End():
+		return InvalidRequest("", "The request body must be a JSON object.")
+	}
+	if s.End() {
+		return nil
+	}
+	what, at := s.Fault()
+	return InvalidRequest(s.field, "The request body is not valid JSON: %s at byte %d.", what, at)
+}
+
+// Object reads an object like [jsonscan.Scanner.Object]. If field isn't nil, it returns the field of the request that a
+// repeated name belongs to.
+func (s *JSONBody) Object(member func(name jsonscan.Literal) bool, field func(name jsonscan.Literal) string) bool {
+	if field == nil {
+		return s.Scanner.Object(member, nil)
+	}
+	return s.Scanner.Object(member, func(name jsonscan.Literal) { s.field = field(name) })
 }

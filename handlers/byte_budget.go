@@ -112,8 +112,7 @@ func (b *ByteBudget) SetLimit(limit int64, pace Pace) {
 }
 
 // Used returns the bytes that are held now, over all shares.
-func (b *ByteBudget) Used() int64 {
-	var all int64
+func (b *ByteBudget) Used() (all int64) {
 	for _, share := range Shares() {
 		all += b.UsedBy(share)
 	}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,7 +43,7 @@ type Error struct {
 
 // Error is for logs: it includes the cause.
 func (e *Error) Error() string {
-	text := string(e.Code) + ": " + e.message()
+	text := string(e.Code) + ": " + e.PublicMessage()
 	if e.Field != "" {
 		text += " (" + e.Field + ")"
 	}
@@ -55,12 +56,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-func (e *Error) message() string {
-	if e.Message == "" {
-		return internalMessage
-	}
-	return e.Message
-}
+// PublicMessage returns the text for the client.
+func (e *Error) PublicMessage() string { return cmp.Or(e.Message, internalMessage) }
 
 // InvalidRequest returns an invalid_request about one field of the body, or about the whole body when field is empty.
 func InvalidRequest(field, format string, args ...any) *Error {
@@ -114,27 +111,16 @@ func FromStatus(status int, text string, cause error) *Error {
 	if code == errcode.InternalError {
 		return Internal(cause)
 	}
-	if text == "" {
-		text = plainText(code)
-	}
-	return &Error{Code: code, Message: text, Cause: cause}
+	return &Error{Code: code, Message: cmp.Or(text, plainTexts[code], "The request is not valid."), Cause: cause}
 }
 
-func plainText(code errcode.Code) string {
-	switch code {
-	case errcode.Unauthenticated:
-		return "The request carries no valid credentials."
-	case errcode.Forbidden:
-		return "The request is not allowed."
-	case errcode.NotFound:
-		return "There is nothing at this address for this method."
-	case errcode.Conflict:
-		return "The request conflicts with the current state."
-	case errcode.RateLimited:
-		return "Too many requests."
-	default:
-		return "The request is not valid."
-	}
+// plainTexts are the messages of errors that have only a status.
+var plainTexts = map[errcode.Code]string{
+	errcode.Unauthenticated: "The request carries no valid credentials.",
+	errcode.Forbidden:       "The request is not allowed.",
+	errcode.NotFound:        "There is nothing at this address for this method.",
+	errcode.Conflict:        "The request conflicts with the current state.",
+	errcode.RateLimited:     "Too many requests.",
 }
 
 // AsError returns the *Error in err's chain, or internal_error when there is none.
@@ -145,9 +131,6 @@ func AsError(err error) *Error {
 	return Internal(err)
 }
 
-// PublicMessage returns the text for the client.
-func (e *Error) PublicMessage() string { return e.message() }
-
 // WaitSeconds returns the value of the header Retry-After in seconds; 0 means that there is none.
 func (e *Error) WaitSeconds() int64 { return roundUp(retryAfter(e), time.Second) }
 
@@ -156,11 +139,7 @@ const maxRetryAfter = 60 * time.Second
 
 // retryAfter returns the wait that is sent, up to a minute. 0 means none, which 429 and 503 never have.
 func retryAfter(e *Error) time.Duration {
-	wait := e.RetryAfter
-	if wait <= 0 {
-		wait = e.Code.RetryAfter()
-	}
-	return min(wait, maxRetryAfter)
+	return min(cmp.Or(max(e.RetryAfter, 0), e.Code.RetryAfter()), maxRetryAfter)
 }
 
 func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
@@ -190,7 +169,7 @@ type ErrorDocument struct {
 func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase string) {
 	e := AsError(err)
 	_, id := EnsureRequestID(w, r)
-	body := ErrorBody{Code: e.Code, Message: e.message(), Field: e.Field, RequestID: id}
+	body := ErrorBody{Code: e.Code, Message: e.PublicMessage(), Field: e.Field, RequestID: id}
 	if docsBase != "" {
 		body.DocsURL = docsBase + "#" + string(e.Code)
 	}
@@ -221,7 +200,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 func AppendErrorEvent(dst []byte, err error, requestID string) []byte {
 	e := AsError(err)
 	dst = append(dst, "data: "...)
-	dst = append(dst, Marshal(ErrorDocument{ErrorBody{Code: e.Code, Message: e.message(), RequestID: requestID}})...)
+	dst = append(dst, Marshal(ErrorDocument{ErrorBody{Code: e.Code, Message: e.PublicMessage(), RequestID: requestID}})...)
 	return append(dst, "\n\n"...)
 }
 

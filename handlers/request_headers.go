@@ -54,15 +54,7 @@ func RequestIDFrom(ctx context.Context) string {
 // header.
 func wellFormedRequestID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "req_")
-	if !ok || len(rest) < 26 || len(rest) > 32 {
-		return false
-	}
-	for _, c := range []byte(rest) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
+	return ok && len(rest) >= 26 && len(rest) <= 32 && WellFormedID(rest) && !strings.Contains(rest, "_")
 }
 
 // WellFormedID reports whether the text could be the id of a row ([store.NewID]). Other texts must not be looked up: no engine
@@ -138,10 +130,8 @@ func IdempotencyKey(h http.Header) (string, error) {
 	if key == "" || len(key) > MaxIdempotencyKey {
 		return "", InvalidRequest(HeaderIdempotencyKey, "The key must have 1 to %d characters.", MaxIdempotencyKey)
 	}
-	for i := range len(key) {
-		if key[i] < 0x21 || key[i] > 0x7e {
-			return "", InvalidRequest(HeaderIdempotencyKey, "The key must consist of visible ASCII characters.")
-		}
+	if strings.ContainsFunc(key, func(c rune) bool { return c < '!' || c > '~' }) {
+		return "", InvalidRequest(HeaderIdempotencyKey, "The key must consist of visible ASCII characters.")
 	}
 	return key, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
-	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
@@ -23,7 +22,7 @@ import (
 //
 // Texts with NUL are refused, because no engine stores them.
 type bodyFilter struct {
-	jsonbody.Scanner
+	handlers.JSONBody
 	schemas huma.Registry
 	out     []byte
 	// refused is the reason why a valid JSON value fits no field; path is the field, which grows from its end.
@@ -41,7 +40,7 @@ const (
 
 // readObject returns the filtered body of an operation. The schema describes the body.
 func readObject(body []byte, schema *huma.Schema, schemas huma.Registry) ([]byte, error) {
-	f := bodyFilter{Scanner: jsonbody.New(body), schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
+	f := bodyFilter{JSONBody: handlers.NewJSONBody(body), schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
 	properties := f.resolve(schema).Properties
 	known := func(name jsonscan.Literal) string {
 		word, _ := knownMember(properties, name)

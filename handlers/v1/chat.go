@@ -10,6 +10,7 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -179,39 +180,29 @@ func appendUsageAndCharge(b []byte, result *gateway.Result) []byte {
 	return append(b, '}')
 }
 
-// outcomeCodes has the public code of every outcome that is an error. A client that left gets no answer; its code is for the log
-// only.
+// outcomeCodes has the public codes of outcomes that aren't codes themselves. A client that left gets no answer; its code is for the log only.
 var outcomeCodes = map[gateway.Outcome]errcode.Code{
-	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,
-	gateway.OutcomeContextTooLong:      errcode.ContextTooLong,
-	gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits,
-	gateway.OutcomeBudgetExceeded:      errcode.PlanLimitExceeded,
-	gateway.OutcomeTooManyCalls:        errcode.RateLimited,
-	gateway.OutcomeProviderBusy:        errcode.ProviderOverloaded,
-	gateway.OutcomeKeyReused:           errcode.IdempotencyKeyReused,
-	gateway.OutcomeInFlight:            errcode.Conflict,
-	gateway.OutcomeNotKept:             errcode.Conflict,
-	gateway.OutcomeRequestTooLarge:     errcode.InvalidRequest,
-	gateway.OutcomeInvalidRequest:      errcode.InvalidRequest,
-	gateway.OutcomeProviderError:       errcode.ProviderError,
-	gateway.OutcomeProviderOverloaded:  errcode.ProviderOverloaded,
-	gateway.OutcomeProviderTimeout:     errcode.ProviderTimeout,
-	gateway.OutcomeClientGone:          errcode.InternalError,
-	gateway.OutcomeExiting:             errcode.InternalError,
-	gateway.OutcomeInternalError:       errcode.InternalError,
+	gateway.OutcomeTooManyCalls:    errcode.RateLimited,
+	gateway.OutcomeProviderBusy:    errcode.ProviderOverloaded,
+	gateway.OutcomeKeyReused:       errcode.IdempotencyKeyReused,
+	gateway.OutcomeInFlight:        errcode.Conflict,
+	gateway.OutcomeNotKept:         errcode.Conflict,
+	gateway.OutcomeRequestTooLarge: errcode.InvalidRequest,
+	gateway.OutcomeClientGone:      errcode.InternalError,
+	gateway.OutcomeExiting:         errcode.InternalError,
 }
 
 // chatError returns the public form of an error of [gateway.Gateway.Call], and marks a replayed one in w's headers.
 func chatError(w http.ResponseWriter, err error) *handlers.Error {
-	var f *gateway.Failure
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*gateway.Failure](err)
+	if !ok {
 		return handlers.Internal(err)
 	}
 	if f.Replayed {
 		handlers.MarkReplayed(w.Header())
 	}
-	code, ok := outcomeCodes[f.Outcome]
-	if !ok {
+	code := cmp.Or(outcomeCodes[f.Outcome], errcode.Code(f.Outcome))
+	if code.Status() == 0 {
 		return handlers.Internal(err)
 	}
 	return &handlers.Error{
@@ -250,10 +241,9 @@ func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) 
 }
 
 // Count returns the number of open streams of all organizations.
-func (s *Streams) Count() int {
+func (s *Streams) Count() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
 	for _, open := range s.open {
 		n += open
 	}

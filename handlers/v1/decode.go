@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
-	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -49,7 +48,7 @@ const (
 // chatDecoder reads a chat request in one pass. It collects the faults of fields while it reads on, because a syntax error of the body comes
 // first.
 type chatDecoder struct {
-	jsonbody.Scanner
+	handlers.JSONBody
 	req             *ChatRequest
 	hasModel        bool
 	hasMessages     bool
@@ -79,7 +78,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if len(body) > handlers.MaxChatBody {
 		return nil, handlers.TooLarge(handlers.MaxChatBody)
 	}
-	d := chatDecoder{Scanner: jsonbody.New(body), req: &ChatRequest{}}
+	d := chatDecoder{JSONBody: handlers.NewJSONBody(body), req: &ChatRequest{}}
 	if fault := d.Document(d.member, chatField); fault != nil {
 		return nil, fault
 	}
@@ -107,19 +106,19 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 
 // chatField returns the field to blame if a name of the top object comes twice. Empty means that the name is ignored.
 func chatField(name jsonscan.Literal) string {
-	var buf [jsonscan.MaxWord]byte
-	switch word := string(name.Word(&buf)); word {
+	switch word := name.Text(); word {
 	case "model", "messages", "temperature", "max_tokens", "top_p", "stop", "stream", "max_completion_tokens":
 		return word
-	default:
-		return ""
 	}
+	return ""
 }
 
 // member reads one member of the top object.
 func (d *chatDecoder) member(name jsonscan.Literal) bool {
-	var buf [jsonscan.MaxWord]byte
-	switch string(name.Word(&buf)) {
+	if d.Peek() == 'n' { // null is the same as absent
+		return d.Skip()
+	}
+	switch string(d.Word(name)) {
 	case "model":
 		return d.model()
 	case "messages":
@@ -160,7 +159,7 @@ func (d *chatDecoder) note(field int, name, text string) {
 // countTexts returns how many strings the array that comes next begins with, and stays before it. The slice is allocated for
 // exactly that many: an element of two bytes becomes a string header of 16, and a growing slice would hold several times that.
 func (d *chatDecoder) countTexts() (n int) {
-	before := d.Scanner
+	before := d.JSONBody
 	d.Array(func(int) bool {
 		if d.Peek() != '"' {
 			return false
@@ -168,32 +167,26 @@ func (d *chatDecoder) countTexts() (n int) {
 		n++
 		return d.Skip()
 	})
-	d.Scanner = before
+	d.JSONBody = before
 	return n
 }
 
 func (d *chatDecoder) model() bool {
-	switch d.Peek() {
-	case '"':
-		model := d.String()
-		if model == nil {
-			return false
-		}
-		d.req.Model, d.hasModel = model.Text(), true
-		return true
-	case 'n':
-		return d.Skip()
-	default:
+	if d.Peek() != '"' {
 		return d.wrong(fieldModel, "model", "must be a string")
 	}
+	model := d.String()
+	if model == nil {
+		return false
+	}
+	d.req.Model, d.hasModel = model.Text(), true
+	return true
 }
 
 func (d *chatDecoder) stream() bool {
 	switch d.Peek() {
-	case 't':
-		d.req.Stream = true
-		return d.Skip()
-	case 'f', 'n':
+	case 't', 'f':
+		d.req.Stream = d.Peek() == 't'
 		return d.Skip()
 	default:
 		return d.wrong(fieldStream, "stream", "must be a boolean")
@@ -210,8 +203,6 @@ func (d *chatDecoder) stop() bool {
 		}
 		d.req.Stop = []string{stop.Text()}
 		return true
-	case 'n':
-		return d.Skip()
 	case '[':
 		if n := d.countTexts(); n > 0 {
 			d.req.Stop = make([]string, 0, min(n, MaxMessages))
@@ -238,21 +229,17 @@ func (d *chatDecoder) stop() bool {
 }
 
 func (d *chatDecoder) messages() bool {
-	switch d.Peek() {
-	case '[':
-		if !d.Array(d.message) {
-			return false
-		}
-		if !d.anyMessage {
-			d.note(fieldMessages, "messages", "must have at least one element")
-		}
-		d.hasMessages = true
-		return true
-	case 'n':
-		return d.Skip()
-	default:
+	if d.Peek() != '[' {
 		return d.wrong(fieldMessages, "messages", "must be an array")
 	}
+	if !d.Array(d.message) {
+		return false
+	}
+	if !d.anyMessage {
+		d.note(fieldMessages, "messages", "must have at least one element")
+	}
+	d.hasMessages = true
+	return true
 }
 
 // message reads messages[i].
@@ -268,10 +255,8 @@ func (d *chatDecoder) message(i int) bool {
 	}
 	var m providers.Message
 	roleFault, contentFault := "is required", "is required; content must be a string"
-	member := func(name jsonscan.Literal) bool {
-		var buf [jsonscan.MaxWord]byte
-		var ok bool
-		switch string(name.Word(&buf)) {
+	member := func(name jsonscan.Literal) (ok bool) {
+		switch string(d.Word(name)) {
 		case "role":
 			m.Role, roleFault, ok = d.role()
 		case "content":
@@ -300,13 +285,11 @@ func element(i int, rest string) string { return "messages[" + strconv.Itoa(i) +
 
 // messageField returns the field to blame if a name of messages[i] comes twice. Empty means that the name is ignored.
 func messageField(i int, name jsonscan.Literal) string {
-	var buf [jsonscan.MaxWord]byte
-	switch word := string(name.Word(&buf)); word {
+	switch word := name.Text(); word {
 	case "role", "content":
 		return element(i, "."+word)
-	default:
-		return ""
 	}
+	return ""
 }
 
 // role reads a role. fault describes an invalid one. ok is false if the body is broken.
@@ -319,19 +302,13 @@ func (d *chatDecoder) role() (role, fault string, ok bool) {
 	if written == nil {
 		return "", "", false
 	}
-	var buf [jsonscan.MaxWord]byte
-	switch string(written.Word(&buf)) {
-	case "system":
-		return "system", "", true
-	case "user":
-		return "user", "", true
-	case "assistant":
-		return "assistant", "", true
-	case "tool":
-		return "tool", "", true
-	default:
-		return "", allowed, true
+	word := d.Word(written)
+	for _, role := range [...]string{"user", "assistant", "system", "tool"} {
+		if string(word) == role {
+			return role, "", true
+		}
 	}
+	return "", allowed, true
 }
 
 // content reads a content with its quotes and escapes.
@@ -349,10 +326,7 @@ func (d *chatDecoder) content() (content providers.JSONString, fault string, ok 
 // float reads a number from 0 to most.
 func (d *chatDecoder) float(field int, name string, most int, into **float64) bool {
 	rule := func() string { return "must be a number from 0 to " + strconv.Itoa(most) }
-	switch c := d.Peek(); {
-	case c == 'n':
-		return d.Skip()
-	case !jsonscan.IsNumber(c):
+	if !jsonscan.IsNumber(d.Peek()) {
 		return d.wrong(field, name, rule())
 	}
 	number := d.Number()
@@ -386,17 +360,11 @@ func (d *chatDecoder) tokens() (n int64, valid, ok bool) {
 }
 
 func (d *chatDecoder) maxTokens() bool {
-	if d.Peek() == 'n' {
-		return d.Skip()
-	}
 	n, valid, ok := d.tokens()
-	switch {
-	case !ok:
-		return false
-	case !valid:
-		d.note(fieldMaxTokens, "max_tokens", "must be an integer from 1 to "+strconv.Itoa(MaxTokensLimit))
-	default:
+	if valid {
 		d.req.MaxTokens = n
+	} else if ok {
+		d.note(fieldMaxTokens, "max_tokens", "must be an integer from 1 to "+strconv.Itoa(MaxTokensLimit))
 	}
-	return true
+	return ok
 }

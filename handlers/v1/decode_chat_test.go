@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
-	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -376,10 +375,10 @@ func TestDecodeChatDepth(t *testing.T) {
 	nested := func(open, inner, shut string, n int) string {
 		return `{"model":"m/x",` + hello + `,"x":` + strings.Repeat(open, n) + inner + strings.Repeat(shut, n) + `}`
 	}
-	decoded(t, nested(`[`, ``, `]`, jsonbody.MaxDepth-1))
-	decoded(t, nested(`{"a":`, `1`, `}`, jsonbody.MaxDepth-1))
-	require.Contains(t, refused(t, nested(`[`, ``, `]`, jsonbody.MaxDepth)).Message, "deep")
-	require.Contains(t, refused(t, nested(`{"a":`, `1`, `}`, jsonbody.MaxDepth)).Message, "deep")
+	decoded(t, nested(`[`, ``, `]`, handlers.MaxDepth-1))
+	decoded(t, nested(`{"a":`, `1`, `}`, handlers.MaxDepth-1))
+	require.Contains(t, refused(t, nested(`[`, ``, `]`, handlers.MaxDepth)).Message, "deep")
+	require.Contains(t, refused(t, nested(`{"a":`, `1`, `}`, handlers.MaxDepth)).Message, "deep")
 	require.Contains(t, refused(t, nested(`[`, ``, `]`, 1_000_000)).Message, "deep")
 	require.Contains(t, refused(t, strings.Repeat(`{"x":`, 1_000_000)).Message, "deep")
 	// Only open objects and arrays count as depth, not closed ones.

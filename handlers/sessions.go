@@ -188,15 +188,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 		return identity.Principal{}, err
 	}
 	principal, err := s.sessions.Authenticate(r.Context(), token)
-	if errors.Is(err, identity.ErrNoSession) {
-		return identity.Principal{}, &Error{
-			Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again.", Cause: err,
-		}
-	}
-	if err != nil {
-		return identity.Principal{}, Internal(err)
-	}
-	return principal, nil
+	return principal, loginRefusal(err)
 }
 
 // SignOut ends the session immediately on every node, and removes the cookie. Without a session it does nothing.
@@ -226,9 +218,14 @@ func (c cookies[S]) get(r *http.Request, name string) string {
 
 // set sets a cookie. A negative age removes it.
 func (c cookies[S]) set(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
-	if prefix, err := c.prefix(r); err == nil {
-		http.SetCookie(w, sessionCookieOf(prefix+name, value, int(age/time.Second)))
+	prefix, err := c.prefix(r)
+	if err != nil {
+		return
 	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // G124: without Secure on this machine's own plain http only, see Sessions
+		Name: prefix + name, Value: value, Path: "/", MaxAge: int(age / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: prefix == securePrefix,
+	})
 }
 
 // prefix returns the beginning of the names of cookies for a request. The error is that of [Sessions.Allowed].
@@ -244,13 +241,6 @@ func (c cookies[S]) prefix(r *http.Request) (string, error) {
 			Message: "Signing in needs https: over plain http the session could be read on the way. " +
 				"Use an https address, or http://localhost on the machine itself.",
 		}
-	}
-}
-
-func sessionCookieOf(name, token string, maxAge int) *http.Cookie {
-	return &http.Cookie{ //nolint:gosec // G124: without Secure on this machine's own plain http only, see Sessions
-		Name: name, Value: token, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(name, securePrefix),
 	}
 }
 
@@ -278,11 +268,25 @@ func sameOrigin(r *http.Request) error {
 // NeedsCode returns the error of an operator with a second factor that is too old: invalid_request with the field code.
 func NeedsCode() error { return loginRefusal(identity.ErrCodeNeeded) }
 
-// loginErrors are the public forms of the errors of sign-ins and second factors.
-var loginErrors = []struct {
+// publicForm is the public form of an error.
+type publicForm struct {
 	err    error
 	public Error
-}{
+}
+
+// publicError returns the public form of an error with its cause, or nil.
+func publicError(forms []publicForm, err error) *Error {
+	for _, form := range forms {
+		if errors.Is(err, form.err) {
+			form.public.Cause = err
+			return &form.public
+		}
+	}
+	return nil
+}
+
+// loginErrors are the public forms of the errors of sign-ins and second factors.
+var loginErrors = []publicForm{
 	{identity.ErrWrongPassword, Error{Code: errcode.Unauthenticated, Message: "The e-mail address or the password is wrong."}},
 	{identity.ErrLinkUsed, *InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. "+
 		"Ask for a new link, or for an invitation of another address.")},
@@ -324,11 +328,8 @@ func loginRefusal(err error) error {
 		}
 		return InvalidRequest("code", message, int(math.Ceil(clock.Ahead.Abs().Minutes())))
 	}
-	for _, row := range loginErrors {
-		if errors.Is(err, row.err) {
-			row.public.Cause = err
-			return &row.public
-		}
+	if refusal := publicError(loginErrors, err); refusal != nil {
+		return refusal
 	}
 	return BadField(err)
 }
@@ -336,3 +337,81 @@ func loginRefusal(err error) error {
 // WelcomeURL returns the address of a one-time link. The token stands behind the #, a part that browsers don't send and logs don't
 // have.
 func WelcomeURL(baseURL, token string) string { return baseURL + "/dashboard/welcome#" + token }
+
+// OperatorSessions signs operators in and out over HTTP, as [Sessions] does for people of organizations, with cookies of their own. All its
+// errors are answers of the contract. It is safe for concurrent use.
+type OperatorSessions struct {
+	cookies[identity.OperatorSession]
+
+	operators *identity.Operators
+}
+
+// NewOperatorSessions returns the HTTP side of operators' sessions. baseURL is the address of the console.
+func NewOperatorSessions(operators *identity.Operators, baseURL string) *OperatorSessions {
+	secure := strings.HasPrefix(baseURL, "https://")
+	return &OperatorSessions{cookies[identity.OperatorSession]{secure, "svc_console", "svc_console_device", operators}, operators}
+}
+
+// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. Without the second factor
+// ([OperatorSessions.SecondFactor], [OperatorSessions.EnableSecondFactor]) the session has no rights.
+func (s *OperatorSessions) SignIn(w http.ResponseWriter, r *http.Request, email, password string) (identity.OperatorSession, error) {
+	return s.begin(w, r, func() (string, identity.OperatorSession, error) {
+		return s.operators.SignIn(r.Context(), email, password, s.client(r, ""))
+	})
+}
+
+// UseLink sets the password by a one-time link, and signs the operator in as SignIn does. It returns invalid_request with the field token or
+// password.
+func (s *OperatorSessions) UseLink(w http.ResponseWriter, r *http.Request, link, password string) (identity.OperatorSession, error) {
+	return s.begin(w, r, func() (string, identity.OperatorSession, error) {
+		return s.operators.UseLink(r.Context(), link, password, s.client(r, ""))
+	})
+}
+
+// ConsoleWelcome returns the path of a one-time link at the console, see [WelcomeURL].
+func ConsoleWelcome(token string) string { return "/console/welcome#" + token }
+
+// Session returns the session of a request. The error is unauthenticated without one, and forbidden for an unsafe method that another site made
+// the browser send.
+func (s *OperatorSessions) Session(r *http.Request) (identity.OperatorSession, error) {
+	if err := sameOrigin(r); err != nil {
+		return identity.OperatorSession{}, err
+	}
+	token := s.token(r)
+	if token == "" {
+		return identity.OperatorSession{}, &Error{
+			Code: errcode.Unauthenticated, Message: "There is no login session. Sign in.", Cause: identity.ErrNoSession,
+		}
+	}
+	session, err := s.operators.Session(r.Context(), token)
+	return session, loginRefusal(err)
+}
+
+// SecondFactor checks a code of the app or a recovery code, and gives the session the operator's rights for a time. It returns invalid_request
+// with the field code.
+func (s *OperatorSessions) SecondFactor(r *http.Request, code string) error {
+	if err := s.mayChange(r); err != nil {
+		return err
+	}
+	return loginRefusal(s.operators.SecondFactor(r.Context(), s.token(r), code))
+}
+
+// EnableSecondFactor stores the secret of an [identity.Enrolment] after a code of it, and returns the recovery codes, which are shown this once.
+func (s *OperatorSessions) EnableSecondFactor(r *http.Request, secret, code string) ([]string, error) {
+	if err := s.mayChange(r); err != nil {
+		return nil, err
+	}
+	codes, err := s.operators.EnableSecondFactor(r.Context(), s.token(r), secret, code)
+	return codes, loginRefusal(err)
+}
+
+// SetScheme sets the colours of the operator's pages, light or dark. Empty means the browser's.
+func (s *OperatorSessions) SetScheme(r *http.Request, session identity.OperatorSession, scheme string) error {
+	if err := s.mayChange(r); err != nil {
+		return err
+	}
+	if err := s.operators.SetScheme(r.Context(), session, scheme); err != nil {
+		return Internal(err)
+	}
+	return nil
+}
