@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -67,7 +68,10 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if !known || !model.Enabled(nil, c.req.Env, c.req.KeyModels) {
 		return nil, unsupportedModel()
 	}
-	c.price = model.priceAt(c.started)
+	c.price = &model.Price
+	if model.Prices != nil {
+		c.price = model.Prices.At(c.started)
+	}
 	c.model, c.endpoint = model, model.serving[0]
 	c.provider = c.endpoint.entry
 	if !c.req.AllModels {
@@ -171,30 +175,6 @@ type call struct {
 // tracerName is the instrumentation scope of this package's spans.
 const tracerName = "github.com/caddy-svc/caddy-svc/internal/gateway"
 
-// The attributes of a vendor's call, by OpenTelemetry's conventions for generative AI as of November 2026, which are still in development and have
-// changed their names before: https://github.com/open-telemetry/semantic-conventions-genai. Attributes with contents of prompts and replies are
-// never set.
-const (
-	keyOperation     = attribute.Key("gen_ai.operation.name")
-	keyProvider      = attribute.Key("gen_ai.provider.name")
-	keyRequestModel  = attribute.Key("gen_ai.request.model")
-	keyStream        = attribute.Key("gen_ai.request.stream")
-	keyMaxTokens     = attribute.Key("gen_ai.request.max_tokens")
-	keyTemperature   = attribute.Key("gen_ai.request.temperature")
-	keyTopP          = attribute.Key("gen_ai.request.top_p")
-	keyResponseModel = attribute.Key("gen_ai.response.model")
-	keyFinishReasons = attribute.Key("gen_ai.response.finish_reasons")
-	keyFirstChunk    = attribute.Key("gen_ai.response.time_to_first_chunk") // seconds
-	keyInputTokens   = attribute.Key("gen_ai.usage.input_tokens")
-	keyCachedTokens  = attribute.Key("gen_ai.usage.cache_read.input_tokens")
-	keyOutputTokens  = attribute.Key("gen_ai.usage.output_tokens")
-	keyErrorType     = attribute.Key("error.type")
-	// keyModel is our own: the public id of the model.
-	keyModel = attribute.Key("svc.model")
-	// keyCall is our own: the id of the call in the ledger.
-	keyCall = attribute.Key("svc.call.id")
-)
-
 // ChatOperation is the conventions' name of the only operation.
 const ChatOperation = "chat"
 
@@ -206,29 +186,31 @@ var wellKnownProviders = map[string]string{
 
 // WellKnownProvider returns the conventions' name of a vendor, by the provider's name in a configuration.
 func WellKnownProvider(name string) string {
-	if known, ok := wellKnownProviders[name]; ok {
-		return known
-	}
-	return name
+	return cmp.Or(wellKnownProviders[name], name)
 }
 
 // startSpan begins the span of the vendor's call as a child of the request's span. If that isn't recorded, it does nothing and
 // allocates nothing. The vendor gets the span's context if the provider's entry says so.
+//
+// The attributes gen_ai.* follow OpenTelemetry's conventions for generative AI as of November 2026, which are still in development and have
+// changed their names before: https://github.com/open-telemetry/semantic-conventions-genai. Attributes with contents of prompts and replies are
+// never set. Our own svc.model is the public id of the model, and svc.call.id the id of the call in the ledger.
 func (c *call) startSpan(ctx context.Context) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
 		return
 	}
 	attributes := []attribute.KeyValue{
-		keyOperation.String(ChatOperation), keyProvider.String(WellKnownProvider(c.provider.Name)), keyRequestModel.String(c.upstream.Model),
-		keyStream.Bool(c.upstream.Stream), keyMaxTokens.Int64(c.upstream.MaxTokens),
-		keyModel.String(c.model.ID), keyCall.String(c.id),
+		attribute.String("gen_ai.operation.name", ChatOperation), attribute.String("gen_ai.provider.name", WellKnownProvider(c.provider.Name)),
+		attribute.String("gen_ai.request.model", c.upstream.Model), attribute.Bool("gen_ai.request.stream", c.upstream.Stream),
+		attribute.Int64("gen_ai.request.max_tokens", c.upstream.MaxTokens),
+		attribute.String("svc.model", c.model.ID), attribute.String("svc.call.id", c.id),
 	}
 	if c.upstream.Temperature != nil {
-		attributes = append(attributes, keyTemperature.Float64(*c.upstream.Temperature))
+		attributes = append(attributes, attribute.Float64("gen_ai.request.temperature", *c.upstream.Temperature))
 	}
 	if c.upstream.TopP != nil {
-		attributes = append(attributes, keyTopP.Float64(*c.upstream.TopP))
+		attributes = append(attributes, attribute.Float64("gen_ai.request.top_p", *c.upstream.TopP))
 	}
 	_, c.span = parent.TracerProvider().Tracer(tracerName).Start(ctx, ChatOperation+" "+c.upstream.Model, //nolint:spancheck // endSpan ends it
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(c.upstreamAt), trace.WithAttributes(attributes...))
@@ -243,20 +225,21 @@ func (c *call) endSpan(outcome Outcome, usage billing.Usage, source billing.Usag
 		return
 	}
 	if c.finish != "" {
-		c.span.SetAttributes(keyFinishReasons.StringSlice([]string{c.finish}))
+		c.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{c.finish}))
 	}
 	if c.answering != "" {
-		c.span.SetAttributes(keyResponseModel.String(c.answering))
+		c.span.SetAttributes(attribute.String("gen_ai.response.model", c.answering))
 	}
 	if !c.firstTextAt.IsZero() {
-		c.span.SetAttributes(keyFirstChunk.Float64(c.firstTextAt.Sub(c.upstreamAt).Seconds()))
+		c.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", c.firstTextAt.Sub(c.upstreamAt).Seconds()))
 	}
 	if source != billing.UsageNone {
-		c.span.SetAttributes(keyInputTokens.Int64(usage.PromptTokens), keyCachedTokens.Int64(usage.CachedPromptTokens),
-			keyOutputTokens.Int64(usage.CompletionTokens))
+		c.span.SetAttributes(attribute.Int64("gen_ai.usage.input_tokens", usage.PromptTokens),
+			attribute.Int64("gen_ai.usage.cache_read.input_tokens", usage.CachedPromptTokens),
+			attribute.Int64("gen_ai.usage.output_tokens", usage.CompletionTokens))
 	}
 	if outcome != OutcomeCompleted {
-		c.span.SetAttributes(keyErrorType.String(string(outcome)))
+		c.span.SetAttributes(attribute.String("error.type", string(outcome)))
 		c.span.SetStatus(codes.Error, "")
 	}
 	var options []trace.SpanEndOption

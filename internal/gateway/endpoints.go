@@ -300,10 +300,9 @@ func (c *call) lendPrompt() {
 		c.upstream.Messages, c.tries.prompt = c.tries.prompt, nil
 	}
 	c.upstream.Sent = func() {}
-	switch {
-	case c.mayMove():
+	if c.mayMove() {
 		c.tries.prompt = c.upstream.Messages
-	case c.req.Sent != nil:
+	} else if c.req.Sent != nil {
 		c.upstream.Sent = c.req.Sent
 		c.req.Messages, c.prompt.messages = nil, nil
 	}
@@ -335,23 +334,6 @@ func (c *call) limitAttempt(cancel context.CancelCauseFunc) {
 	}
 	if wait := c.provider.FirstText; wait > 0 && c.sink != nil && !c.model.Reasoning && c.mayMove() {
 		t.silence = time.AfterFunc(wait, func() { cancel(errSilent) })
-	}
-}
-
-// breakSilence ends the wait for the first text, which has come. The error is that of a timeout if the wait is over.
-func (c *call) breakSilence() error {
-	if silence := c.tries.silence; silence != nil && !silence.Stop() {
-		return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: errSilent}
-	}
-	return nil
-}
-
-// stopLimits stops the timers of an attempt.
-func (t *attempts) stopLimits() {
-	for _, timer := range [...]*time.Timer{t.budget, t.silence} {
-		if timer != nil {
-			timer.Stop()
-		}
 	}
 }
 
@@ -472,10 +454,9 @@ func (c *call) verdict(err error) error {
 		}
 	}
 	all := &providers.Error{Failure: providers.FailureRefused, Permanent: t.permanent, Detail: fault.Detail, Cause: err}
-	switch {
-	case t.wait > 0:
+	if t.wait > 0 {
 		all.Failure, all.RetryAfter, all.Permanent = providers.FailureOverloaded, t.wait, false
-	case t.timeouts == t.made:
+	} else if t.timeouts == t.made {
 		all.Failure = providers.FailureTimeout
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
@@ -301,12 +302,10 @@ func faultOf(err error) *providers.Error {
 
 // movesOn reports whether another endpoint may answer the call. The same fault lets its endpoint cool.
 func movesOn(fault *providers.Error) bool {
-	switch fault.Failure {
-	case providers.FailureContextTooLong, providers.FailureRequestTooLarge, providers.FailureInvalid, providers.FailureCanceled:
-		return false
-	default:
-		return fault.Elsewhere
+	ofRequest := []providers.Failure{
+		providers.FailureContextTooLong, providers.FailureRequestTooLarge, providers.FailureInvalid, providers.FailureCanceled,
 	}
+	return fault.Elsewhere && !slices.Contains(ofRequest, fault.Failure)
 }
 
 // overloadedRetryAfter returns the vendor's Retry-After, clamped to 1 to 60 s, or 5 s without one.

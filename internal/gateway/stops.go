@@ -38,10 +38,9 @@ func (c *call) splitStops() error {
 	var sent, own []string
 	size := 0
 	for _, stop := range c.req.Stop {
-		switch {
-		case len(sent) < most && !refused(stop):
+		if len(sent) < most && !refused(stop) {
 			sent = append(sent, stop)
-		case stop != "":
+		} else if stop != "" {
 			own = append(own, stop)
 			size += len(stop)
 		}

@@ -70,14 +70,6 @@ func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 	}
 }
 
-// begin waits for a place in the line, and then for a processor.
-func (c *tokenCounter) begin(ctx context.Context, orgID string) error {
-	if err := c.line.Enter(ctx, orgID); err != nil {
-		return err
-	}
-	return c.process(ctx, orgID)
-}
-
 // process waits for a processor. After an error the place in the line is free again.
 func (c *tokenCounter) process(ctx context.Context, orgID string) error {
 	if c.processors != nil && c.processors.Acquire(ctx, 1) != nil {
@@ -93,11 +85,6 @@ func (c *tokenCounter) rest() {
 	}
 }
 
-func (c *tokenCounter) end(orgID string) {
-	c.rest()
-	c.line.Leave(orgID)
-}
-
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
 // it. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
@@ -107,13 +94,17 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, countWait, errCountSlow)
 	defer cancel()
-	if err := c.begin(ctx, orgID); err != nil {
+	if err := c.line.Enter(ctx, orgID); err != nil {
+		return 0, err
+	}
+	if err := c.process(ctx, orgID); err != nil {
 		return 0, err
 	}
 	running := true
 	defer func() {
 		if running {
-			c.end(orgID)
+			c.rest()
+			c.line.Leave(orgID)
 		}
 	}()
 	total, work := int64(overheadPerPrompt), 0

@@ -128,7 +128,11 @@ func (c *call) detach(ctx context.Context) context.Context {
 	c.limitAttempt(cancel)
 	c.hangUp = func() bool {
 		stopped := stopClient()
-		c.tries.stopLimits()
+		for _, timer := range [...]*time.Timer{c.tries.budget, c.tries.silence} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision in progress
 		if c.draining.Load() {
@@ -197,8 +201,8 @@ func (c *call) relay() error {
 func (c *call) take(event providers.Event) error {
 	if made := event.AnswerLen(); made > 0 {
 		if c.firstTextAt.IsZero() {
-			if err := c.breakSilence(); err != nil {
-				return err
+			if silence := c.tries.silence; silence != nil && !silence.Stop() { // the wait for the first text was over before it came
+				return &providers.Error{Failure: providers.FailureTimeout, Elsewhere: true, Cause: errSilent}
 			}
 			c.firstTextAt = c.Now()
 			c.settleOn()
