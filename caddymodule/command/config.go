@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -21,6 +24,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -63,7 +69,10 @@ func (f *commandFlags) adapt() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	name := f.adapterName()
+	name, base := f.adapter, strings.ToLower(filepath.Base(f.config))
+	if name == "" && !strings.HasSuffix(base, ".json") && (strings.HasPrefix(base, "caddyfile") || strings.HasSuffix(base, ".caddyfile")) {
+		name = "caddyfile" // as `caddy run` does
+	}
 	if name == "" {
 		if !json.Valid(text) {
 			return nil, fmt.Errorf("%s is not valid JSON; if it is in another format, name its --adapter, e.g. caddyfile", f.config)
@@ -79,21 +88,6 @@ func (f *commandFlags) adapt() ([]byte, error) {
 		return nil, fmt.Errorf("adapting %s: %w", f.config, err)
 	}
 	return adapted, nil
-}
-
-// adapterName returns the adapter that `caddy run` would use for the same flags. It is empty for JSON.
-func (f *commandFlags) adapterName() string {
-	base := strings.ToLower(filepath.Base(f.config))
-	switch {
-	case f.adapter != "":
-		return f.adapter
-	case strings.HasSuffix(base, ".json"):
-		return ""
-	case strings.HasPrefix(base, "caddyfile"), strings.HasSuffix(base, ".caddyfile"):
-		return "caddyfile"
-	default:
-		return ""
-	}
 }
 
 // loadEnvFile sets the variables of an environment file, as `caddy run --envfile` does: lines of KEY=VALUE, an
@@ -216,8 +210,11 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 	if e.location, err = app.Store.Location(e.repl); err != nil {
 		return nil, err
 	}
-	if err := e.mayOpen(opens); err != nil {
-		return nil, err
+	if opens == openExisting && e.location.Engine == store.SQLite {
+		if info, err := os.Stat(e.location.DSN); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+			return nil, fmt.Errorf("there is no store %s yet; is this the server's working directory? `caddy svc migrate` makes a new one",
+				e.location.DSN)
+		}
 	}
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if e.db, err = store.Open(ctx, e.location, store.Options{Kinds: caddymodule.StoreKinds(), Logger: log}); err != nil {
@@ -232,17 +229,6 @@ func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []s
 		return nil, errors.Join(fmt.Errorf("using the store %s: %w", e.location.Redacted(), err), e.close())
 	}
 	return e, nil
-}
-
-func (e *commandEnv) mayOpen(opens opening) error {
-	if opens != openExisting || e.location.Engine != store.SQLite {
-		return nil
-	}
-	if info, err := os.Stat(e.location.DSN); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return fmt.Errorf("there is no store %s yet; is this the server's working directory? `caddy svc migrate` makes a new one",
-			e.location.DSN)
-	}
-	return nil
 }
 
 // close closes the store. It has a context of its own, because the command's may have been interrupted.
@@ -289,18 +275,6 @@ func (e *commandEnv) checkOrganization(ctx context.Context, id string) error {
 	return err
 }
 
-// configured returns an error, which lists names, if name isn't one of names.
-func configured(kind, name string, names []string) error {
-	switch {
-	case slices.Contains(names, name):
-		return nil
-	case len(names) == 0:
-		return fmt.Errorf("there is no %s %q: the configuration has none", kind, name)
-	default:
-		return fmt.Errorf("there is no %s %q; the configuration has: %s", kind, name, strings.Join(names, ", "))
-	}
-}
-
 // readInput reads a file or, for "-", standard input. Errors name the input by the text in what. It reads up to one byte
 // more than most, so that the caller can refuse longer input without reading all of it.
 func (e *commandEnv) readInput(file, what string, most int64) ([]byte, error) {
@@ -332,4 +306,127 @@ func terminal(source io.Reader) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// operatorKeyVariable has the operator's key for --server.
+const operatorKeyVariable = "SVC_OPERATOR_KEY"
+
+// overServer marks commands that --server can run.
+const overServer = "over-server"
+
+const (
+	remoteWait   = time.Minute
+	remoteAnswer = 64 << 20 // bytes
+)
+
+// remote runs operations at the operator's interface of another machine.
+type remote struct {
+	url, key, actor string
+	client          http.Client
+}
+
+// serverFlags adds the flags of --server, which refuse commands about the machine.
+func (f *commandFlags) serverFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.server, "server", "",
+		"the `URL` of the operator's interface on another machine, where the command runs with the operator's key in "+operatorKeyVariable)
+	flags.StringVar(&f.serverKeyFile, "server-key-file", "", "the `file` with the operator's key for --server")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if f.server != "" && cmd.Annotations[overServer] == "" {
+			return fmt.Errorf("%s is not in the operator's interface; run it on the server's machine, without --server", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// remote returns the interface that --server names.
+func (f *commandFlags) remote() (*remote, error) {
+	address, err := url.Parse(f.server)
+	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" || strings.Trim(address.Path, "/") != "" {
+		return nil, errors.New("--server must be a URL such as https://svc-admin.example.com or http://10.0.0.5:8081")
+	}
+	if caddymodule.PublicHTTP(f.server) {
+		return nil, errors.New("--server: the operator's key would go to a public host without TLS; use https")
+	}
+	key := os.Getenv(operatorKeyVariable)
+	if f.serverKeyFile != "" {
+		text, err := os.ReadFile(f.serverKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --server-key-file: %w", err)
+		}
+		key = string(text)
+	}
+	if key = strings.TrimSpace(key); key == "" {
+		return nil, fmt.Errorf("--server needs an operator's key in %s or --server-key-file; "+
+			"`caddy svc operator key create` makes one on the machine", operatorKeyVariable)
+	}
+	return &remote{url: address.Scheme + "://" + address.Host, key: key, actor: operator(), client: http.Client{
+		Timeout: remoteWait, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// run runs an operation and returns the body of its answer, nil if it has none.
+func (r *remote) run(ctx context.Context, o api.Operation, orgID string, values endpoint.Values) (any, error) {
+	route, ok := api.OperatorRoute(o)
+	if !ok {
+		return nil, errors.New("this is not in the operator's interface; run it on the server's machine, without --server")
+	}
+	path, query, members := strings.ReplaceAll(route.Path, "{orgId}", url.PathEscape(orgID)), url.Values{}, map[string]any{}
+	for _, field := range o.Fields() {
+		value, given := values[field.Name]
+		switch {
+		case !given:
+		case field.In == "path":
+			path = strings.ReplaceAll(path, "{"+field.Name+"}", url.PathEscape(fmt.Sprint(value)))
+		case field.In == "body":
+			members[field.Name] = value
+		default:
+			query.Set(field.Name, fmt.Sprint(value))
+		}
+	}
+	body := io.Reader(http.NoBody)
+	if route.Method != http.MethodGet && route.Method != http.MethodDelete {
+		body = bytes.NewReader(handlers.Marshal(members))
+	}
+	request, err := http.NewRequestWithContext(ctx, route.Method, r.url+path+"?"+query.Encode(), body)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", r.url, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.key)
+	request.Header.Set("X-Actor", r.actor)
+	client := r.client
+	if slices.ContainsFunc(o.Fields(), func(f endpoint.Field) bool { return f.Name == "format" }) {
+		client.Timeout = 0 // a file may be long
+	}
+	return r.send(&client, request)
+}
+
+func (r *remote) send(client *http.Client, request *http.Request) (any, error) {
+	response, err := client.Do(request) //nolint:bodyclose // a file closes it when it was written
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", r.url, errors.Unwrap(err)) // without the path, which has ids
+	}
+	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); response.StatusCode == http.StatusOK && kind != "application/json" {
+		return endpoint.File(func(w http.ResponseWriter, _ *http.Request) {
+			defer response.Body.Close() //nolint:errcheck // it was only read
+			if _, err := io.Copy(w, response.Body); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}), nil
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(response.Body, remoteAnswer))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the answer of %s: %w", r.url, err)
+	case response.StatusCode == http.StatusNoContent:
+		return nil, nil
+	case response.StatusCode < http.StatusMultipleChoices && json.Valid(text):
+		return json.RawMessage(text), nil
+	}
+	var refused handlers.ErrorDocument
+	if json.Unmarshal(text, &refused) != nil || refused.Error.Code == "" {
+		return nil, fmt.Errorf("%s has no operator's interface (status %d): is it the address of svc_operator?", r.url, response.StatusCode)
+	}
+	return nil, &handlers.Error{Code: refused.Error.Code, Message: refused.Error.Message, Field: refused.Error.Field}
 }

@@ -291,17 +291,10 @@ func (s *setup) run(ctx context.Context, cmd *cobra.Command) (*initAnswer, error
 }
 
 // databaseFiles are the SQLite store's files, and others with such names, such as a database that was put aside.
-func (s *setup) databaseFiles() (paths []string) {
-	entries, err := os.ReadDir(filepath.Dir(s.database()))
-	if err != nil {
-		return nil
-	}
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), filepath.Base(s.database())) {
-			paths = append(paths, filepath.Join(filepath.Dir(s.database()), entry.Name()))
-		}
-	}
-	return paths
+func (s *setup) databaseFiles() []string {
+	dir, name := filepath.Split(s.database())
+	found, _ := fs.Glob(os.DirFS(dir), name+"*") // it fails for a wrong pattern only
+	return store.Column(found, func(name string) string { return filepath.Join(dir, name) })
 }
 
 // remove removes the files that a failed run wrote.

@@ -197,7 +197,14 @@ With - the result is written to standard error, and --json is refused. An interr
 		progress := &archiveReport{w: e.stderr, verb: "exported"}
 		options := archive.ExportOptions{Probes: ring.Probes(), Progress: progress.report}
 		if path == standardStream {
-			return nil, e.exportTo(ctx, command.OutOrStdout(), options)
+			summary, err := e.export(ctx, e.stdout, options)
+			if err != nil {
+				return nil, err
+			}
+			var line strings.Builder
+			exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
+			_, err = io.WriteString(e.stderr, line.String())
+			return nil, err
 		}
 		summary, err := e.exportFile(ctx, path, options)
 		if err != nil {
@@ -213,18 +220,6 @@ func (e *commandEnv) export(ctx context.Context, to io.Writer, options archive.E
 		err = fmt.Errorf("exporting the store: %w", err)
 	}
 	return summary, err
-}
-
-// exportTo exports to standard output and writes the result to standard error.
-func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options archive.ExportOptions) error {
-	summary, err := e.export(ctx, stdout, options)
-	if err != nil {
-		return err
-	}
-	var line strings.Builder
-	exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
-	_, err = io.WriteString(e.stderr, line.String())
-	return err
 }
 
 // exportFile exports to a new file, which only this user can read.

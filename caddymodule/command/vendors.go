@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule"
 )
 
 // vendorsAnswer are the endpoints of all models at each server or worker of this machine.
@@ -75,24 +78,19 @@ machine. It reads their metrics: at the sites of the configuration with Caddy's 
 			return nil, errors.New("no site of the configuration has /metrics, and there is no worker { listen … }; " +
 				"docs/operating.md#metrics-and-probes has an example")
 		}
-		endpoints, err := readEndpoints(ctx, addresses)
-		if endpoints == nil && err != nil {
+		var found []endpointAnswer
+		for _, address := range addresses {
+			read, failed := readProcess(ctx, address)
+			if failed != nil { // the others are shown all the same
+				err = errors.Join(err, fmt.Errorf("%s: %s", address, reason(failed)))
+			}
+			found = append(found, read...)
+		}
+		if found == nil && err != nil {
 			return nil, err
 		}
-		return vendorsAnswer{Data: endpoints}, err
+		return vendorsAnswer{Data: found}, err
 	})
-}
-
-// readEndpoints reads the endpoints of the processes that serve metrics at the addresses. Processes that don't respond are in the error.
-func readEndpoints(ctx context.Context, addresses []string) (found []endpointAnswer, err error) {
-	for _, address := range addresses {
-		read, failed := readProcess(ctx, address)
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %s", address, reason(failed)))
-		}
-		found = append(found, read...)
-	}
-	return found, err
 }
 
 // maxMetrics limits the metrics that are read, in bytes.
@@ -137,14 +135,100 @@ func addMetric(found []endpointAnswer, process, name string, labels map[string]s
 	switch name {
 	case "svc_endpoint_rest_seconds":
 		e.State, e.Failure, e.RestSeconds = labels["state"], labels["failure"], int64(value+0.5)
-		return found
 	case "svc_endpoint_other_model":
 		e.Other = labels["answering_model"]
-		return found
-	}
-	e.Attempts += int64(value)
-	if outcome := labels["outcome"]; outcome != "answered" && outcome != "canceled" {
-		e.Failures += int64(value)
+	default:
+		e.Attempts += int64(value)
+		if outcome := labels["outcome"]; outcome != "answered" && outcome != "canceled" {
+			e.Failures += int64(value)
+		}
 	}
 	return found
+}
+
+const (
+	// trialQuestion is the prompt of a trial call.
+	trialQuestion = "Say hello in five words."
+	// trialWait bounds a trial call.
+	trialWait = 90 * time.Second
+)
+
+// triedAnswer is the result of a trial call.
+type triedAnswer struct {
+	OrgID         string `json:"orgId"`
+	Model         string `json:"model"`
+	Reply         string `json:"reply"`
+	ChargedMicros string `json:"chargedMicros"`
+}
+
+func (a triedAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "%s replied %q, which cost %s micros.\n", a.Model, a.Reply, a.ChargedMicros)
+}
+
+func (f *commandFlags) tryCommand() *cobra.Command {
+	var orgID string
+	command := &cobra.Command{
+		Use:   "try [MODEL] [--org ORG_ID]",
+		Short: "Asks a model one short question, and says why it fails",
+		Long: `Asks a model one short question through the configuration's provider, and says why if it fails. It needs no running server. The
+call is charged to the organization, like any other. MODEL is by default the first model of the configuration, and --org may be
+left out while there is one organization.`,
+		Example: "  $ caddy svc try openai/gpt-6-luna --org org_…",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	command.Flags().StringVar(&orgID, "org", "", "the `id` of the organization that pays")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		names := e.app.ModelNames()
+		model := strings.Join(e.args, "")
+		if model == "" && len(names) > 0 {
+			model = names[0]
+		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("there is no model %q: the configuration has none", model)
+		}
+		if !slices.Contains(names, model) {
+			return nil, fmt.Errorf("there is no model %q; the configuration has: %s", model, strings.Join(names, ", "))
+		}
+		organization, err := e.payer(ctx, orgID)
+		if err != nil {
+			return nil, err
+		}
+		tried, err := f.try(ctx, organization, model)
+		if err != nil {
+			return nil, err
+		}
+		return tried, nil
+	})
+}
+
+// payer returns the id of an organization that exists, the only one's if none is given.
+func (e *commandEnv) payer(ctx context.Context, orgID string) (string, error) {
+	if orgID != "" {
+		return orgID, e.checkOrganization(ctx, orgID)
+	}
+	organizations, err := e.db.Organizations.All(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(organizations) != 1 {
+		return "", errors.New("--org is needed unless there is exactly one organization; `caddy svc org list` shows them")
+	}
+	return organizations[0].ID, nil
+}
+
+// try makes a trial call. The error states the cause and the remedy.
+func (f *commandFlags) try(ctx context.Context, orgID, model string) (triedAnswer, error) {
+	adapted, err := f.adapt()
+	if err != nil {
+		return triedAnswer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, trialWait)
+	defer cancel()
+	result, err := caddymodule.TrialCall(ctx, adapted, f.config, orgID, model, trialQuestion)
+	if err != nil {
+		return triedAnswer{}, fmt.Errorf("the call of %s failed: %w", model, err)
+	}
+	return triedAnswer{
+		OrgID: orgID, Model: result.Model, Reply: result.Text, ChargedMicros: billing.FormatMicros(result.ChargedMicros),
+	}, nil
 }
