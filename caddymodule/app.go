@@ -365,30 +365,26 @@ func readConfig(configuration []byte, name string) (app *App, read serverConfig,
 
 // Rules are the options of the svc block.
 func (a *App) Rules() []caddyfile.Rule {
-	return slices.Concat([]caddyfile.Rule{
+	return []caddyfile.Rule{
 		caddyfile.Text("base_url", &a.BaseURL, "<scheme://host[:port]>", "scheme://host[:port]").
 			Also(func(fs *config.Faults, path string) { baseURLFaults(fs, path, a.BaseURL) }),
 		a.storeRule(),
 		a.redisRule(),
-		caddyfile.Secret("master_key", &a.MasterKey).Also(func(fs *config.Faults, path string) {
-			if a.MasterKey == "" {
-				fs.Addf(path, "missing; give %s that holds the base64 of 32 random bytes", config.ReferenceForms)
-			}
-		}),
+		caddyfile.Secret("master_key", &a.MasterKey).
+			Refuse(a.MasterKey == "", "missing; give %s that holds the base64 of 32 random bytes", config.ReferenceForms),
 		caddyfile.List("plan", &a.Plans, (*Plan).faults),
 		caddyfile.List("provider", &a.Providers, (*Provider).faults),
 		caddyfile.List("model", &a.Models, func(m *Model, fs *config.Faults, path string) { m.faults(fs, path, slices.Compact(a.ProviderNames())) }).
 			As("<provider>/<model>"),
 		a.catalogRule(),
-		caddyfile.Text("currency", &a.Currency, "<code>", "an ISO 4217 code, e.g. VND").Also(func(fs *config.Faults, path string) {
-			if a.Currency != "" && !text.ValidCurrency(a.Currency) {
-				fs.Addf(path, "%s is not an ISO 4217 code such as VND or USD", config.Quoted(a.Currency))
-			}
-		}),
+		caddyfile.Text("currency", &a.Currency, "<code>", "an ISO 4217 code, e.g. VND").
+			Refuse(a.Currency != "" && !text.ValidCurrency(a.Currency), "%s is not an ISO 4217 code such as VND or USD", config.Quoted(a.Currency)),
 		factorRule("currency_rate", &a.CurrencyRate),
 		factorRule("markup", &a.Markup),
 		a.platformRule(),
-	}, a.paymentRules(), []caddyfile.Rule{
+		a.paymentRule(),
+		caddyfile.List("payment_rate", &a.PaymentRates, (*PaymentRate).faults).As("<currency>"),
+		caddyfile.Block("transfer", &a.Transfer).Also(a.transferFaults),
 		caddyfile.Block("worker", &a.Worker),
 		caddyfile.Block("timing", &a.Timing),
 		caddyfile.Block("limits", &a.Limits),
@@ -397,7 +393,7 @@ func (a *App) Rules() []caddyfile.Rule {
 		caddyfile.OneOf("customer_files", &a.CustomerFiles, "public", anyTarget),
 		caddyfile.List("operator_endpoint", &a.OperatorEndpoints, (*OperatorEndpoint).faults).As("<url>"),
 		caddyfile.Block("memory", &a.Memory),
-	})
+	}
 }
 
 // faults checks a configuration, whether it was a Caddyfile or JSON. It returns everything that is wrong and can be seen
@@ -454,15 +450,10 @@ var noPlan = func() *Plan {
 // plan returns the plan called name, else the first plan, else a plan without limits. A name that the configuration no
 // longer has gets the first plan, so that removing a plan never lifts limits.
 func (a *App) plan(name string) *Plan {
-	for _, plan := range a.Plans {
-		if plan.Name == name {
-			return plan
-		}
+	if len(a.Plans) == 0 {
+		return noPlan
 	}
-	if len(a.Plans) > 0 {
-		return a.Plans[0]
-	}
-	return noPlan
+	return a.Plans[max(0, slices.IndexFunc(a.Plans, func(plan *Plan) bool { return plan.Name == name }))]
 }
 
 // DefaultPlan is the name of the plan of an organization that names none; "" if there are no plans.

@@ -273,7 +273,7 @@ func TestConfigurationHoldsNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	loaded, ok := provisioned.(*App)
 	require.True(t, ok)
-	require.Equal(t, "sk-"+planted, loaded.settings.vendors["vendor"].apiKey)
+	require.Equal(t, "sk-"+planted, loaded.settings.vendors["vendor"].APIKey)
 	written, err := json.Marshal(loaded)
 	require.NoError(t, err)
 	require.NotContains(t, string(written), planted)

@@ -52,10 +52,7 @@ func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := h.scopeFault(); err != nil {
 		return d.WrapErr(err)
 	}
-	for d.NextBlock(0) {
-		return d.Errf("svc_auth takes no block, found %s", config.Quoted(d.Val()))
-	}
-	return nil
+	return noBlock(d, "svc_auth", "")
 }
 
 func (h *Auth) scopeFault() error {

@@ -57,11 +57,9 @@ func (a *App) catalogRule() caddyfile.Rule {
 var factor = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,12})?$`)
 
 func factorRule(word string, to *string) caddyfile.Rule {
-	return caddyfile.Text(word, to, "<number>", "a number above 0, e.g. 1.2").Also(func(fs *config.Faults, path string) {
-		if *to != "" && (!factor.MatchString(*to) || strings.Trim(*to, "0.") == "") {
-			fs.Addf(path, "%s is not a decimal number above 0 with up to 12 digits before and after the point, e.g. 1.2", config.Quoted(*to))
-		}
-	})
+	return caddyfile.Text(word, to, "<number>", "a number above 0, e.g. 1.2").
+		Refuse(*to != "" && (!factor.MatchString(*to) || strings.Trim(*to, "0.") == ""),
+			"%s is not a decimal number above 0 with up to 12 digits before and after the point, e.g. 1.2", config.Quoted(*to))
 }
 
 // useCatalog fills models from the catalogue. It replaces the elements of a.Models and changes none of them.

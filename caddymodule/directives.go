@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -159,8 +161,13 @@ func (*noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("%s takes no arguments, found %s", name, config.Quoted(d.Val()))
 	}
-	for d.NextBlock(0) {
-		return d.Errf("%s takes no block, found %s", name, config.Quoted(d.Val()))
+	return noBlock(d, name, "")
+}
+
+// noBlock refuses a block of the directive called name. The error ends with hint.
+func noBlock(d *caddyfile.Dispenser, name, hint string) error {
+	if d.NextBlock(0) {
+		return d.Errf("%s takes no block, found %s%s", name, config.Quoted(d.Val()), hint)
 	}
 	return nil
 }
@@ -173,4 +180,42 @@ func (*keyed) misplaced(at placement) error {
 		return nil
 	}
 	return fmt.Errorf("needs svc_auth before it, or every request ends with internal_error; e.g. `svc_auth %s`", identity.ChatWrite)
+}
+
+// private is embedded in handlers that belong on a private listener. The listener is private if it is a Unix socket, or an address of this machine
+// alone (`bind 127.0.0.1`) or of a private network.
+type private struct {
+	// Serve it also on a listener that isn't private.
+	ConfirmPublic bool `json:"confirm_public,omitempty"`
+
+	inApp
+
+	public bool
+}
+
+// UnmarshalCaddyfile reads the directive.
+func (h *private) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	name := d.Val()
+	if d.NextArg() {
+		return d.Errf("%s takes no arguments, found %s", name, config.Quoted(d.Val()))
+	}
+	for d.NextBlock(0) {
+		line := append([]string{d.Val()}, d.RemainingArgs()...)
+		if !slices.Equal(line, []string{"confirm", "public"}) {
+			return d.Errf("%s: %s is not an option; allowed: confirm public", name, config.Quoted(strings.Join(line, " ")))
+		}
+		h.ConfirmPublic = true
+	}
+	return nil
+}
+
+// Provision finds the app and refuses a public listener.
+func (h *private) Provision(ctx caddy.Context) error {
+	address := publicListener(ctx)
+	if h.public = address != ""; h.public && !h.ConfirmPublic {
+		return fmt.Errorf("other machines may reach %s. Give the site `bind 127.0.0.1` or an address of a private network, or write "+
+			"`confirm public` into the directive's block", address)
+	}
+	return h.inApp.Provision(ctx)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/openapi"
+	"github.com/caddy-svc/caddy-svc/internal/console"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
@@ -129,9 +130,14 @@ func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 // newDocs returns the description of the interface, or of the operator's. It only fails for a route that was forgotten in it, which is the
 // program's fault.
 func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog, operator bool) (*openapi.Docs, error) {
+	headers := map[string]string{} // that the operator chose for signatures, by the name of the platform
+	for name, block := range a.Platforms {
+		if block != nil {
+			headers[name] = block.values[optionHeader]
+		}
+	}
 	described, err := openapi.New(api, openapi.Config{
-		Operator: operator,
-		BaseURL:  a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
+		Operator: operator, BaseURL: a.BaseURL, SignatureHeaders: headers, Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the interface: %w", err)
@@ -312,28 +318,17 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("svc_webhook takes one platform, found %s, too", config.Quoted(d.Val()))
 	}
-	for d.NextBlock(0) {
-		return d.Errf("svc_webhook takes no block, found %s; options of a platform stand in the %s block", config.Quoted(d.Val()), appName)
-	}
-	return nil
+	return noBlock(d, "svc_webhook", "; options of a platform stand in the "+appName+" block")
 }
 
 func (h *Webhook) platformFault() error {
 	if h.Platform == "" {
 		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(messagingPlatforms.names()))
 	}
-	if fault := unknownPlatform(h.Platform); fault != "" {
+	if fault := messagingPlatforms.missing(h.Platform); fault != "" {
 		return fmt.Errorf("svc_webhook: %s", fault)
 	}
 	return nil
-}
-
-// unknownPlatform returns the text of a fault if this build has no platform of that name, else an empty text.
-func unknownPlatform(name string) string {
-	if messagingPlatforms.named(name) != nil {
-		return ""
-	}
-	return fmt.Sprintf("there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
 }
 
 // misplaced checks that no handler before this one changes the path of deliveries, and that the platform is configured.
@@ -408,4 +403,54 @@ func countWebhook(platform string, err error) {
 		outcome = string(publicError(err).Code)
 	}
 	webhooksTotal.WithLabelValues(platform, outcome).Inc()
+}
+
+// Console serves the pages of the service's operators at `/console`: organizations and their wallets, keys, models, people and channels, the
+// queue, vendors and the audit log. It runs the operations of svc_operator inside this process, so it doesn't need svc_operator beside it.
+//
+// Operators sign in with accounts that `caddy svc operator add` makes, over https or on this machine (http://localhost), with a second factor.
+// Like svc_operator it belongs on a private listener, and is refused elsewhere unless its block says `confirm public`. The path must be
+// `/console`.
+//
+// Syntax:
+//
+//	svc_console [<matcher>] {
+//	    confirm public
+//	}
+type Console struct{ private }
+
+// CaddyModule returns the Caddy module information.
+func (*Console) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.svc_console", New: func() caddy.Module { return new(Console) }}
+}
+
+// ServeHTTP responds to the request. No handler after it runs.
+func (h *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		r, _ = handlers.EnsureRequestID(w, withClientAddress(r))
+		rt.console().ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// newConsole builds the console over the operations of server. Their errors are counted and logged as by svc_error.
+func (a *App) newConsole(
+	server *endpoint.Server, deps *api.Deps, operators *handlers.OperatorSessions, bodies *handlers.ByteBudget,
+) *console.Console {
+	return console.New(console.Config{
+		Operators: operators,
+		Ask: func(
+			w http.ResponseWriter, r *http.Request, by *identity.Principal, orgID string, o api.Operation, in endpoint.Values,
+		) (answer any, err error) {
+			by, err = deps.Operator(r.Context(), *by, orgID)
+			if err == nil {
+				answer, err = server.Ask(w, r, by, o.Spec().ID, in)
+			}
+			if err != nil {
+				return nil, a.failedPage(r, err)
+			}
+			return answer, nil
+		},
+		Currency: a.Currency, Bodies: bodies, Logger: a.log,
+	})
 }

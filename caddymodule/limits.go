@@ -165,11 +165,8 @@ func (w *Worker) Rules() []caddyfile.Rule {
 	return []caddyfile.Rule{
 		caddyfile.Integer("concurrency", &w.Concurrency, 1, 10_000).Or(32),
 		caddyfile.Text("listen", &w.Listen, "<address>", "an address with its port, e.g. 127.0.0.1:8082").
-			Also(func(fs *config.Faults, path string) {
-				if w.Listen != "" && !listenAddress(w.Listen) {
-					fs.Addf(path, "must be one address with its port, e.g. 127.0.0.1:8082, or unix/PATH; placeholders are not filled in")
-				}
-			}),
+			Refuse(w.Listen != "" && !listenAddress(w.Listen),
+				"must be one address with its port, e.g. 127.0.0.1:8082, or unix/PATH; placeholders are not filled in"),
 	}
 }
 

@@ -258,8 +258,6 @@ type scraped struct {
 	collect func(add func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string))
 }
 
-var _ prometheus.Collector = (*scraped)(nil)
-
 func (s *scraped) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range s.descs {
 		descs <- desc
@@ -423,8 +421,6 @@ func newCallSeries(k callKind) *callSeries {
 // callMetrics implements [gateway.Observer].
 type callMetrics struct{}
 
-var _ gateway.Observer = callMetrics{}
-
 func (callMetrics) CallEnded(e gateway.Ended) {
 	prompt, completion := float64(e.Usage.PromptTokens), float64(e.Usage.CompletionTokens)
 	s := seriesOf(callKind{
@@ -463,8 +459,6 @@ var writerExpected atomic.Int64
 
 // writerMetrics implements [store.WriterObserver].
 type writerMetrics struct{}
-
-var _ store.WriterObserver = writerMetrics{}
 
 func (writerMetrics) ObserveBatch(batch store.Batch) {
 	writerOps.Observe(float64(batch.Operations))

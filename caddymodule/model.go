@@ -143,43 +143,35 @@ func (m *Model) Named() *string { return &m.Name }
 // Rules are the options of a model.
 func (m *Model) Rules() []caddyfile.Rule {
 	_, rest, _ := strings.Cut(m.Name, "/")
+	window, output := valueOr(m.ContextWindow, 0), valueOr(m.MaxOutputTokens, 0)
+	_, noDay := m.shutdown()
 	rules := []caddyfile.Rule{
 		modelText("upstream_model", &m.UpstreamModel, "the vendor's name of the model", &rest).As("<name>"),
 		caddyfile.List("endpoint", &m.Endpoints, (*Endpoint).faults).
 			As("<provider>[/<upstream>]").Also(m.endpointFaults),
 		modelText("display_name", &m.DisplayName, "a name", &m.Name),
 		modelText("friendly_name", &m.FriendlyName, "a name", &m.DisplayName),
-		caddyfile.Text("tier", &m.Tier, "<name>", "a class, e.g. "+defaultTier).Also(func(fs *config.Faults, path string) {
-			if m.Tier != "" && (len(m.Tier) > 64 || !tierName.MatchString(m.Tier)) {
-				fs.Addf(path, "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", defaultTier)
-			}
-		}).Filled(func() { m.Tier = cmp.Or(m.Tier, defaultTier) }),
+		caddyfile.Text("tier", &m.Tier, "<name>", "a class, e.g. "+defaultTier).
+			Refuse(m.Tier != "" && (len(m.Tier) > 64 || !tierName.MatchString(m.Tier)),
+				"must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", defaultTier).
+			Filled(func() { m.Tier = cmp.Or(m.Tier, defaultTier) }),
 		modelText("owned_by", &m.OwnedBy, "a name", new(m.provider())),
 		caddyfile.Bool("vn_hosted", &m.VNHosted),
 		// 2025-01-01T00:00:00Z. The default is fixed, so that a restart doesn't change the model list.
 		caddyfile.Integer("created", &m.Created, 0, latestCreated).Or(1_735_689_600).As("<unix seconds>"),
 		caddyfile.Integer("context_window", &m.ContextWindow, 1, mostTokens).Required().As("<tokens>"),
 		caddyfile.Integer("max_output_tokens", &m.MaxOutputTokens, 1, mostTokens).Required().As("<tokens>").
-			Also(func(fs *config.Faults, path string) {
-				if m.ContextWindow != nil && m.MaxOutputTokens != nil && *m.MaxOutputTokens > *m.ContextWindow {
-					fs.Addf(path, "is more than context_window, which holds prompt and answer together: %d", *m.ContextWindow)
-				}
-			}),
+			Refuse(m.ContextWindow != nil && m.MaxOutputTokens != nil && output > window,
+				"is more than context_window, which holds prompt and answer together: %d", window),
 		maxTokensField(&m.MaxTokensField),
 		caddyfile.Override("drop_sampling", &m.DropSampling),
 		caddyfile.Override("drop_stop", &m.DropStop),
 		thinking(&m.Thinking),
 		caddyfile.Integer("least_max_tokens", &m.LeastMaxTokens, 1, mostTokens).Or(1).As("<tokens>").
-			Also(func(fs *config.Faults, path string) {
-				if m.LeastMaxTokens != nil && m.MaxOutputTokens != nil && *m.LeastMaxTokens > *m.MaxOutputTokens {
-					fs.Addf(path, "is more than max_output_tokens, which bounds every answer: %d", *m.MaxOutputTokens)
-				}
-			}),
-		caddyfile.Text("shutdown_date", &m.ShutdownDate, "<YYYY-MM-DD>", "a day, e.g. 2027-01-14").Also(func(fs *config.Faults, path string) {
-			if _, err := m.shutdown(); err != nil {
-				fs.Addf(path, "%q is not a day; write for example 2027-01-14", m.ShutdownDate)
-			}
-		}),
+			Refuse(m.MaxOutputTokens != nil && m.LeastMaxTokens != nil && *m.LeastMaxTokens > output,
+				"is more than max_output_tokens, which bounds every answer: %d", output),
+		caddyfile.Text("shutdown_date", &m.ShutdownDate, "<YYYY-MM-DD>", "a day, e.g. 2027-01-14").
+			Refuse(noDay != nil, "%q is not a day; write for example 2027-01-14", m.ShutdownDate),
 		caddyfile.Override("reasoning", &m.Reasoning),
 		caddyfile.Bool("reserve_max_output", &m.ReserveMaxOutput),
 		caddyfile.Bool("live_only", &m.LiveOnly),
@@ -199,11 +191,9 @@ func (m *Model) shutdown() (time.Time, error) {
 
 // modelText is a text for people, with the place of its default.
 func modelText(word string, to *string, what string, otherwise *string) caddyfile.Rule {
-	return caddyfile.Text(word, to, "<text>", what).Also(func(fs *config.Faults, path string) {
-		if !config.Printable(*to, longestModelName) {
-			fs.Addf(path, "must be at most %d printable characters", longestModelName)
-		}
-	}).Filled(func() { *to = cmp.Or(*to, *otherwise) })
+	return caddyfile.Text(word, to, "<text>", what).
+		Refuse(!config.Printable(*to, longestModelName), "must be at most %d printable characters", longestModelName).
+		Filled(func() { *to = cmp.Or(*to, *otherwise) })
 }
 
 // faults adds the faults of the id. providers are the names of the providers.
@@ -300,11 +290,7 @@ func maxTokensField(to *string) caddyfile.Rule {
 // thinking is the rule of the vendor's word for the least thinking.
 func thinking(to *string) caddyfile.Rule {
 	return caddyfile.Text("thinking", to, "<word>", "the vendor's word for the least thinking, e.g. minimal").
-		Also(func(fs *config.Faults, path string) {
-			if *to != "" && !isBlockName(*to) {
-				fs.Addf(path, "must be %s", blockNameForm)
-			}
-		})
+		Refuse(*to != "" && !isBlockName(*to), "must be %s", blockNameForm)
 }
 
 // split returns the endpoint's provider, and its upstream or the given one.

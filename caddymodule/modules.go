@@ -34,14 +34,16 @@ import (
 // drivers are the drivers of one kind: the built-in drivers, and the Caddy modules of a namespace that implement D.
 type drivers[D any] struct {
 	namespace string
-	builtin   []D
+	// kind is the kind in messages.
+	kind    string
+	builtin []D
 	// describe returns the name in a driver's description.
 	describe func(D) (name string, err error)
 }
 
 var (
 	// messagingPlatforms are the modules of messaging platforms. The last part of a module's id is the platform's name.
-	messagingPlatforms = drivers[platforms.Driver]{"svc.platforms", builtin.Platforms(), func(driver platforms.Driver) (string, error) {
+	messagingPlatforms = drivers[platforms.Driver]{"svc.platforms", "platform", builtin.Platforms(), func(driver platforms.Driver) (string, error) {
 		d, err := messaging.Describe(driver)
 		if err != nil {
 			return "", err
@@ -49,7 +51,7 @@ var (
 		return d.Name, nil
 	}}
 	// protocols are the modules that speak a vendor's protocol. The last part of a module's id is the protocol's name.
-	protocols = drivers[providers.Driver]{"svc.providers", builtin.Providers(), func(driver providers.Driver) (string, error) {
+	protocols = drivers[providers.Driver]{"svc.providers", "protocol", builtin.Providers(), func(driver providers.Driver) (string, error) {
 		d := driver.Describe()
 		if d == nil {
 			return "", errors.New("the protocol has no description")
@@ -57,7 +59,7 @@ var (
 		return d.Name, d.Check()
 	}}
 	// paymentProviders are the modules of providers of payments. The last part of a module's id is the provider's name.
-	paymentProviders = drivers[payments.Driver]{"svc.payments", builtin.Payments(), func(driver payments.Driver) (string, error) {
+	paymentProviders = drivers[payments.Driver]{"svc.payments", "provider of payments", builtin.Payments(), func(driver payments.Driver) (string, error) {
 		d := driver.Describe()
 		if d == nil {
 			return "", errors.New("the provider of payments has no description")
@@ -123,6 +125,15 @@ func (ds drivers[D]) named(name string) D {
 func (ds drivers[D]) names() []string {
 	names, _, _ := ds.find()
 	return names
+}
+
+// missing returns the text of a fault if this build has no driver with the name, else an empty text.
+func (ds drivers[D]) missing(name string) string {
+	names := ds.names()
+	if slices.Contains(names, name) {
+		return ""
+	}
+	return fmt.Sprintf("there is no %s %s; allowed: %s", ds.kind, config.Quoted(name), config.Listed(names))
 }
 
 // all returns the drivers of this build.
@@ -375,20 +386,18 @@ func (StripePayments) CaddyModule() caddy.ModuleInfo {
 
 // optionRule reads an option into values.
 func optionRule(o *option.Option, values map[string]string) caddyfile.Rule {
-	switch o.Kind {
-	case option.Secret:
-		return valueRule(o.Name, values, func(to *string) caddyfile.Rule {
+	return valueRule(o.Name, values, func(to *string) caddyfile.Rule {
+		switch o.Kind {
+		case option.Secret:
 			return caddyfile.Unquoted(o.Name, to, caddyfile.SecretSyntax, config.ReferenceForms)
-		})
-	case option.Identifier:
-		return valueRule(o.Name, values, func(to *string) caddyfile.Rule {
+		case option.Identifier:
 			return caddyfile.Unquoted(o.Name, to, "<name>", config.IdentifierForms)
-		})
-	case option.Address:
-		return textRule(o.Name, "<url>", "an address", values)
-	case option.Text:
-	}
-	return textRule(o.Name, "<text>", "a text", values)
+		case option.Address:
+			return caddyfile.Text(o.Name, to, "<url>", "an address")
+		case option.Text:
+		}
+		return caddyfile.Text(o.Name, to, "<text>", "a text")
+	})
 }
 
 // readOptions reads a block of options.
@@ -447,7 +456,7 @@ func optionFaults(fs *config.Faults, path string, o *option.Option, value string
 	case value == "":
 		fs.Addf(path, "missing")
 	case o.Kind == option.Address:
-		addressFaults(fs, path, value)
+		addressFaults(fs, path, value, "takes no user and no password, "+exampleAPI, exampleAPI)
 	default:
 		checkFaults(fs, path, o, value)
 	}
@@ -481,16 +490,18 @@ func resolveOption(repl *caddy.Replacer, o *option.Option, given string) (value 
 	return value, err
 }
 
-// resolveOptions resolves the references among the given values of the options, and adds a fault for each value that can't
-// be resolved. It removes these values.
-func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []option.Option, values map[string]string) {
+// resolveOptions returns the values of the options with their references resolved. It adds a fault for each value that can't be resolved, and
+// leaves it out, as it does empty values.
+func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []option.Option, given map[string]string) map[string]string {
+	values := map[string]string{}
+	maps.Copy(values, given)
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
 	for i := range options {
 		o := &options[i]
-		given := values[o.Name]
-		if given == "" {
+		if values[o.Name] == "" {
 			continue
 		}
-		value, err := resolveOption(repl, o, given)
+		value, err := resolveOption(repl, o, values[o.Name])
 		if err != nil {
 			fs.Addf(path+"."+o.Name, "%v", err)
 			delete(values, o.Name)
@@ -498,6 +509,7 @@ func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, option
 		}
 		values[o.Name] = value
 	}
+	return values
 }
 
 // secretOptions returns the references of the options that are secrets.

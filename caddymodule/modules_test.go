@@ -101,7 +101,7 @@ func TestModulesThatCannotBeUsed(t *testing.T) {
 		}
 		return all
 	}
-	names, _, faulty := drivers[platforms.Driver]{guestPlatforms, builtin.Platforms(), messagingPlatforms.describe}.find()
+	names, _, faulty := drivers[platforms.Driver]{guestPlatforms, "platform", builtin.Platforms(), messagingPlatforms.describe}.find()
 	require.Equal(t, []string{"bot", "social", "localchat", "market_a", "market_b", "good"}, names)
 	require.Equal(t, map[string]string{
 		"renamed":  `the module describes "other"; the id of a module ends with the name that it describes`,
@@ -110,7 +110,7 @@ func TestModulesThatCannotBeUsed(t *testing.T) {
 		"stranger": "the module is a caddymodule.guestModule and no platforms.Driver",
 	}, said(faulty))
 
-	names, _, others := drivers[providers.Driver]{guestProviders, builtin.Providers(), protocols.describe}.find()
+	names, _, others := drivers[providers.Driver]{guestProviders, "protocol", builtin.Providers(), protocols.describe}.find()
 	require.Equal(t, []string{"openai", "anthropic", "gemini", "echo", "good"}, names)
 	require.Equal(t, map[string]string{
 		"renamed": `the module describes "other"; the id of a module ends with the name that it describes`,
@@ -187,12 +187,12 @@ func TestOptionsOfAProtocolAreResolved(t *testing.T) {
 		"region": "asia", "account": "acc", "signing_key": string(secretFile(t, planted+"\n")),
 	}}
 	var fs config.Faults
-	read := p.readOptions(caddy.NewReplacer(), &fs, "p", guest{})
+	read := resolveOptions(caddy.NewReplacer(), &fs, "p", guest{}.Describe().Options, p.Options)
 	require.Empty(t, fs)
 	require.Equal(t, map[string]string{"region": "asia", "account": "acc", "signing_key": planted}, read)
 
 	p.Options["signing_key"] = "{env.SVC_TEST_NO_SUCH_KEY}"
-	require.NotContains(t, p.readOptions(caddy.NewReplacer(), &fs, "p", guest{}), "signing_key")
+	require.NotContains(t, resolveOptions(caddy.NewReplacer(), &fs, "p", guest{}.Describe().Options, p.Options), "signing_key")
 	require.EqualError(t, fs.Err(), "p.signing_key: {env.SVC_TEST_NO_SUCH_KEY} is not set")
 }
 

@@ -80,44 +80,33 @@ func (t *Transfer) Rules() []caddyfile.Rule {
 
 func paymentsPath(name string) string { return config.Element("payments", name) }
 
-// paymentRules are the options of the svc block for payments.
-func (a *App) paymentRules() []caddyfile.Rule {
-	return []caddyfile.Rule{
-		{
-			Word: "payments", Syntax: "<name>", Named: true, Once: true, HasBlock: true,
-			Block: placeholder("<options of the module svc.payments.<name>>"), Read: a.readPayments,
-			Faults: func(fs *config.Faults, _ string) { a.paymentFaults(fs) },
+// paymentRule is the option payments.
+func (a *App) paymentRule() caddyfile.Rule {
+	return caddyfile.Rule{
+		Word: "payments", Syntax: "<name>", Named: true, Once: true, HasBlock: true,
+		Block: placeholder("<options of the module svc.payments.<name>>"),
+		Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
+			name := o.Args[0].Text
+			if fault := paymentProviders.missing(name); fault != "" {
+				r.Faultf(path, o, "%s", fault)
+				return
+			}
+			read := PaymentProviders{name: readOptions(r, path, o, paymentProviders.named(name).Describe().Options)}
+			maps.Copy(read, a.Payments)
+			caddyfile.Set(r, path, o, &a.Payments, read)
 		},
-		caddyfile.List("payment_rate", &a.PaymentRates, (*PaymentRate).faults).As("<currency>"),
-		caddyfile.Block("transfer", &a.Transfer).Also(a.transferFaults),
+		Faults: func(fs *config.Faults, _ string) { a.paymentFaults(fs) },
 	}
-}
-
-// readPayments reads `payments NAME { … }`.
-func (a *App) readPayments(r *caddyfile.Reader, path string, o caddyfile.Option) {
-	name := o.Args[0].Text
-	driver := paymentProviders.named(name)
-	if driver == nil {
-		r.Faultf(path, o, "%s", unknownPayments(name))
-		return
-	}
-	read := PaymentProviders{name: readOptions(r, path, o, driver.Describe().Options)}
-	maps.Copy(read, a.Payments)
-	caddyfile.Set(r, path, o, &a.Payments, read)
-}
-
-func unknownPayments(name string) string {
-	return fmt.Sprintf("there is no provider of payments %s; allowed: %s", config.Quoted(name), config.Listed(paymentProviders.names()))
 }
 
 func (a *App) paymentFaults(fs *config.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(a.Payments)) {
 		path := paymentsPath(name)
-		driver := paymentProviders.named(name)
-		if driver == nil {
-			fs.Addf(path, "%s", unknownPayments(name))
+		if fault := paymentProviders.missing(name); fault != "" {
+			fs.Addf(path, "%s", fault)
 			continue
 		}
+		driver := paymentProviders.named(name)
 		d, values := driver.Describe(), a.Payments[name]
 		driverFaults(fs, path, driver, d.Options, values)
 		proves := func(o option.Option) bool {
@@ -151,9 +140,8 @@ func (a *App) transferFaults(fs *config.Faults, path string) {
 func (p PaymentProviders) read(repl *caddy.Replacer, fs *config.Faults) map[string]topup.Provider {
 	read := map[string]topup.Provider{}
 	for name, values := range p {
-		driver, options := paymentProviders.named(name), maps.Clone(values)
-		resolveOptions(repl, fs, paymentsPath(name), driver.Describe().Options, options)
-		made, err := topup.NewProvider(driver, options)
+		driver := paymentProviders.named(name)
+		made, err := topup.NewProvider(driver, resolveOptions(repl, fs, paymentsPath(name), driver.Describe().Options, values))
 		if err != nil {
 			fs.Addf(paymentsPath(name), "%v", err)
 		}

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -92,12 +92,10 @@ func platformPath(name string) string { return config.Element("platform", name) 
 
 func (p Platforms) faults(fs *config.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		driver := messagingPlatforms.named(name)
-		switch {
-		case driver == nil:
-			fs.Addf(platformPath(name), "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(messagingPlatforms.names()))
-		case p[name] != nil:
-			p[name].faults(fs, driver)
+		if fault := messagingPlatforms.missing(name); fault != "" {
+			fs.Addf(platformPath(name), "%s", fault)
+		} else if p[name] != nil {
+			p[name].faults(fs, messagingPlatforms.named(name))
 		}
 	}
 }
@@ -105,11 +103,11 @@ func (p Platforms) faults(fs *config.Faults) {
 func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
 	d := driver.Describe()
 	path := platformPath(d.Name)
-	if header := b.values[optionHeader]; header != "" && !headerName(header) {
+	if header := b.values[optionHeader]; header != "" && !headerName.MatchString(header) {
 		fs.Addf(path+"."+optionHeader, "%s is no name of a header", config.Quoted(header))
 	}
 	if address := b.values[optionAPIBase]; address != "" {
-		addressFaults(fs, path+"."+optionAPIBase, address)
+		addressFaults(fs, path+"."+optionAPIBase, address, "takes no user and no password, "+exampleAPI, exampleAPI)
 	}
 	if ack := b.values[optionAck]; ack != "" && ack != AckEmpty {
 		fs.Addf(path+"."+optionAck, "%s is not known; allowed: %s", config.Quoted(ack), AckEmpty)
@@ -174,9 +172,7 @@ func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[
 			continue
 		}
 		d := driver.Describe()
-		options := block.options(d)
-		resolveOptions(repl, fs, platformPath(name), d.Options, options)
-		read[name] = options
+		read[name] = resolveOptions(repl, fs, platformPath(name), d.Options, block.options(d))
 	}
 	return read
 }
@@ -203,18 +199,14 @@ func (a *App) platformRule() caddyfile.Rule {
 		},
 		Read: func(r *caddyfile.Reader, path string, o caddyfile.Option) {
 			name := o.Args[0].Text
-			driver := messagingPlatforms.named(name)
-			if driver == nil {
-				r.Faultf(path, o, "%s", unknownPlatform(name))
+			if fault := messagingPlatforms.missing(name); fault != "" {
+				r.Faultf(path, o, "%s", fault)
 				return
 			}
 			block := &PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
-			r.Block(path, o, block.rules(driver.Describe()))
-			read := maps.Clone(a.Platforms)
-			if read == nil {
-				read = Platforms{}
-			}
-			read[name] = block
+			r.Block(path, o, block.rules(messagingPlatforms.named(name).Describe()))
+			read := Platforms{name: block}
+			maps.Copy(read, a.Platforms)
 			caddyfile.Set(r, path, o, &a.Platforms, read)
 		},
 		Faults: func(fs *config.Faults, _ string) { a.Platforms.faults(fs) },
@@ -260,27 +252,27 @@ func (b *PlatformBlock) readTable(r *caddyfile.Reader, table *option.Option, pat
 	b.tables[table.Table][key] = read
 }
 
-// headerName reports whether text can be the name of a header (RFC 9110 §5.1).
-func headerName(text string) bool {
-	const signs = "!#$%&'*+-.^_`|~"
-	return len(text) <= 128 && !slices.ContainsFunc([]byte(text), func(c byte) bool {
-		letterOrDigit := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		return !letterOrDigit && strings.IndexByte(signs, c) < 0
-	})
-}
+// headerName matches the names of headers (RFC 9110 §5.1).
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 
-// addressFaults never quotes the address: a user part or a token in it would be a secret.
-func addressFaults(fs *config.Faults, path, address string) {
-	const example = "e.g. https://api.example.com"
+// exampleAPI is the address of a platform's interface in messages.
+const exampleAPI = "e.g. https://api.example.com"
+
+// addressFaults never quotes the address: a user part or a token in it would be a secret. It returns the address if it has no fault. withUser is
+// the text for an address with a user part.
+func addressFaults(fs *config.Faults, path, address, withUser, example string) *url.URL {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
 		fs.Addf(path, "must be an http or https address with a host and no placeholders, %s", example)
 	case u.User != nil:
-		fs.Addf(path, "takes no user and no password, %s", example)
+		fs.Addf(path, "%s", withUser)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		fs.Addf(path, "takes no query and no fragment, %s", example)
+	default:
+		return u
 	}
+	return nil
 }
 
 // PlatformCatalog returns the declarations of the platforms of this build.
@@ -308,15 +300,4 @@ func (a *App) webhooks(set *messaging.Set, shared *sharedStore, queue *inbox.Que
 		receivers[d.Name] = received.Receiver(d.Name)
 	}
 	return receivers
-}
-
-// signatureHeaders are the headers that the operator chose for signatures, by the name of the platform.
-func (a *App) signatureHeaders() map[string]string {
-	headers := map[string]string{}
-	for name, block := range a.Platforms {
-		if block != nil {
-			headers[name] = block.values[optionHeader]
-		}
-	}
-	return headers
 }

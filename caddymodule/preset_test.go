@@ -84,7 +84,7 @@ func TestStopsOfPresets(t *testing.T) {
 	} {
 		p, _ := withPreset(t, provider)
 		p.MaxCalls = new(int64)
-		require.Equal(t, want, p.entry(vendor{}).MaxStops, provider)
+		require.Equal(t, want, p.entry().MaxStops, provider)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestPresetInACaddyfile(t *testing.T) {
 	var fs config.Faults
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
-	require.NotNil(t, app.Providers[0].read(ctx, caddy.NewReplacer(), &fs).provider)
+	require.NotNil(t, app.Providers[0].read(ctx, caddy.NewReplacer(), &fs).Provider)
 	require.Empty(t, fs)
 }
 

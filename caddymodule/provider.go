@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -116,10 +116,6 @@ func (p *Provider) faults(fs *config.Faults, path string) {
 	if !isBlockName(p.Name) {
 		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
-	p.protocolFaults(fs, path)
-}
-
-func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 	if !p.presetFaults(fs, path) {
 		return
 	}
@@ -132,15 +128,14 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 		return
 	}
 	if d := driver.Describe(); d.Local {
-		if p.BaseURL != "" {
-			fs.Addf(path+".base_url", "the %s protocol makes no requests; leave it out", d.Name)
+		useless := func(given bool, option string) {
+			if given {
+				fs.Addf(path+"."+option, "the %s protocol makes no requests; leave it out", d.Name)
+			}
 		}
-		if p.SendTraceparent {
-			fs.Addf(path+".send_traceparent", "the %s protocol makes no requests; leave it out", d.Name)
-		}
-		if p.TransportRaw != nil {
-			fs.Addf(path+".transport", "the %s protocol makes no requests; leave it out", d.Name)
-		}
+		useless(p.BaseURL != "", "base_url")
+		useless(p.SendTraceparent, "send_traceparent")
+		useless(p.TransportRaw != nil, "transport")
 	} else {
 		providerURLFaults(fs, path+".base_url", p.BaseURL, d.ExampleURL)
 		transportFaults(fs, path+".transport", p.TransportRaw)
@@ -148,22 +143,14 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 	driverFaults(fs, path+".protocol", driver, driver.Describe().Options, p.Options)
 }
 
-// providerURLFaults never quotes the address: a user part would be a secret.
 func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
 	example := "e.g. " + cmp.Or(exampleURL, "https://api.example.com/v1")
 	if address == "" {
 		fs.Addf(path, "missing; %s", example)
 		return
 	}
-	u, err := url.Parse(address)
-	switch {
-	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
-		fs.Addf(path, "must be an http or https address with a host and no placeholders, %s", example)
-	case u.User != nil:
-		fs.Addf(path, "the address must not contain a user or password; use api_key")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		fs.Addf(path, "takes no query and no fragment, %s", example)
-	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/completions"):
+	u := addressFaults(fs, path, address, "the address must not contain a user or password; use api_key", example)
+	if u != nil && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/completions") {
 		fs.Addf(path, "is the address in front of the paths of single operations; leave out what begins with /chat/completions, %s", example)
 	}
 }
@@ -201,16 +188,6 @@ func (p *Provider) readProtocol(r *caddyfile.Reader, path string, o caddyfile.Op
 	}
 }
 
-// readOptions returns the options with their references resolved, and adds a fault for each reference that can't be
-// resolved.
-func (p *Provider) readOptions(repl *caddy.Replacer, fs *config.Faults, path string, driver providers.Driver) map[string]string {
-	read := map[string]string{}
-	maps.Copy(read, p.Options)
-	maps.DeleteFunc(read, func(_, value string) bool { return value == "" })
-	resolveOptions(repl, fs, path, driver.Describe().Options, read)
-	return read
-}
-
 // secrets returns the references of the provider's secrets.
 func (p *Provider) secrets() []namedSecret {
 	path := config.Element("provider", p.Name)
@@ -224,35 +201,22 @@ func (p *Provider) secrets() []namedSecret {
 	return all
 }
 
-// vendor is a provider with its references resolved.
-type vendor struct {
-	// apiKey is the operator's key, empty if there is none or none is sent.
-	apiKey string
-	// provider is the adapter; local, whether its protocol needs no network.
-	provider providers.Provider
-	local    bool
-	// account is a digest of the address, the key and everything else by which requests differ.
-	account string
-}
-
-// read resolves the references of the provider and makes its adapter.
-func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faults) vendor {
+// read returns p for the gateway, with its references resolved and its adapter.
+func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faults) gateway.ProviderEntry {
 	path := config.Element("provider", p.Name)
-	var read vendor
+	read := p.entry()
 	if p.APIKey != NoKey {
-		read.apiKey = resolved(p.APIKey, repl, fs, path+".api_key")
-		if !config.VisibleASCII(read.apiKey) {
+		read.APIKey = resolved(p.APIKey, repl, fs, path+".api_key")
+		if !config.VisibleASCII(read.APIKey) {
 			fs.Addf(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
 		}
 	}
 	driver := protocols.named(p.Protocol)
-	read.local = driver.Describe().Local
-	made := &providers.Config{
-		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx, appName),
-	}
-	account := fmt.Appendf(nil, "%q %q %s %q %q", p.Protocol, p.BaseURL, p.TransportRaw, made.Options, read.apiKey)
-	read.account = fmt.Sprintf("%x", sha256.Sum256(account))
-	if !read.local {
+	made := &providers.Config{BaseURL: p.BaseURL, Timeouts: p.timeouts(), Logger: plainLogger(ctx, appName)}
+	made.Options = resolveOptions(repl, fs, path+".protocol", driver.Describe().Options, p.Options)
+	account := fmt.Appendf(nil, "%q %q %s %q %q", p.Protocol, p.BaseURL, p.TransportRaw, made.Options, read.APIKey)
+	read.Account = fmt.Sprintf("%x", sha256.Sum256(account))
+	if !driver.Describe().Local {
 		transport, err := loadTransport(ctx, p.TransportRaw, made.Timeouts.Connect)
 		if err != nil {
 			fs.Addf(path+".transport", "%v", err)
@@ -260,11 +224,10 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faul
 		}
 		made.Transport = transport
 	}
-	provider, err := newProvider(driver, made)
-	if err != nil {
+	var err error
+	if read.Provider, err = newProvider(driver, made); err != nil {
 		fs.Addf(path+".protocol", "%v", err)
 	}
-	read.provider = provider
 	return read
 }
 

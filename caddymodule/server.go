@@ -137,7 +137,7 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 		{Word: "dashboard", Read: readOff(&s.dashboardOff)},
 		{Word: "widget", Read: readOff(&s.widgetOff)},
 		{Word: "webhooks", Read: readNames(&s.platforms, "platforms", func(name string) string {
-			if fault := unknownPlatform(name); fault != "" {
+			if fault := messagingPlatforms.missing(name); fault != "" {
 				return fault
 			}
 			return app.unconfiguredPlatform(name)

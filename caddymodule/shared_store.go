@@ -89,8 +89,6 @@ type sharedStore struct {
 	announcements sync.Mutex
 }
 
-var _ caddy.Destructor = (*sharedStore)(nil)
-
 // openStore returns the shared store of a location and opens it if it isn't open. [closeStore] must be called once for
 // each call.
 func openStore(ctx context.Context, location store.Location, log *slog.Logger) (*sharedStore, error) {
@@ -135,7 +133,12 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 // apply, so that a reload which fails restores those before it.
 func (s *sharedStore) use(ctx context.Context, a *App) (release func()) {
 	s.change(func(all []*App) []*App { return append(all, a) })
-	s.announce(ctx)
+	s.announceOnce(ctx)
+	s.mu.Lock()
+	if s.announcing == nil {
+		s.announcing = repeat.Start(store.ProcessInterval, s.announceOnce)
+	}
+	s.mu.Unlock()
 	return func() {
 		if s.change(func(all []*App) []*App {
 			return slices.DeleteFunc(all, func(other *App) bool { return other == a })
@@ -196,17 +199,7 @@ func (a *App) processName() string {
 	return fmt.Sprintf("%s, process %d on %s", a.role(), os.Getpid(), host)
 }
 
-// announce records in the store that this process lives and which keys it has, now and at intervals. `caddy svc rekey` requires
-// the record.
-func (s *sharedStore) announce(ctx context.Context) {
-	s.announceOnce(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.announcing == nil {
-		s.announcing = repeat.Start(store.ProcessInterval, s.announceOnce)
-	}
-}
-
+// announceOnce records in the store that this process lives and which keys it has. `caddy svc rekey` requires the record.
 func (s *sharedStore) announceOnce(ctx context.Context) {
 	s.announcements.Lock() // so that the keys that are announced last are the newest
 	defer s.announcements.Unlock()
@@ -297,8 +290,6 @@ func closeStore(location store.Location) error {
 // newestLog passes records to the log of the newest configuration in use. A shared store outlives the configuration that
 // opened it, and Caddy closes the log of a configuration that is gone.
 type newestLog struct{ atomic.Pointer[slog.Logger] }
-
-var _ slog.Handler = (*newestLog)(nil)
 
 func (n *newestLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return n.Load().Handler().Enabled(ctx, level)

@@ -17,6 +17,8 @@ import (
 	caddytokens "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 )
 
 // site is the site of a Caddyfile around a directive that the adapter is reading.
@@ -102,9 +104,9 @@ func takesAll(segment caddytokens.Segment) bool {
 	}
 	directive := segment.Directive()
 	if directive == "handle" || directive == "route" {
-		return slices.ContainsFunc(nested(segment), takesAll)
+		return slices.ContainsFunc(caddyfile.Lines(segment), takesAll)
 	}
-	return slices.Contains(responders, directive) && !slices.ContainsFunc(nested(segment), func(option caddytokens.Segment) bool {
+	return slices.Contains(responders, directive) && !slices.ContainsFunc(caddyfile.Lines(segment), func(option caddytokens.Segment) bool {
 		return directive == "file_server" && option.Directive() == "pass_thru"
 	})
 }
@@ -124,18 +126,6 @@ func arguments(segment caddytokens.Segment) []string {
 	d := caddytokens.NewDispenser(segment)
 	d.Next()
 	return d.RemainingArgs()
-}
-
-// nested returns the lines of a directive's block.
-func nested(segment caddytokens.Segment) []caddytokens.Segment {
-	var lines []caddytokens.Segment
-	d := caddytokens.NewDispenser(segment)
-	d.Next()
-	d.RemainingArgs()
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		lines = append(lines, d.NextSegment())
-	}
-	return lines
 }
 
 // besideServer returns the faults of the directives beside svc_server, which begins with the token.
@@ -177,7 +167,7 @@ func around(segments []caddytokens.Segment, directive caddytokens.Token) (outer 
 		if sameToken(segment[0], directive) {
 			return nil, true
 		}
-		if outer, found := around(nested(segment), directive); found {
+		if outer, found := around(caddyfile.Lines(segment), directive); found {
 			return append(outer, segment), true
 		}
 	}
@@ -196,7 +186,7 @@ func behindAuth(segments []caddytokens.Segment, directive caddytokens.Token, ord
 	for i, segment := range segments {
 		here := sameToken(segment[0], directive)
 		if !here {
-			below, behind := behindAuth(nested(segment), directive, segment.Directive() == "route")
+			below, behind := behindAuth(caddyfile.Lines(segment), directive, segment.Directive() == "route")
 			if behind {
 				return true, true
 			}
@@ -224,7 +214,7 @@ func exclusive(segment caddytokens.Segment) bool {
 
 // authenticates reports whether a directive has svc_auth in it, or may have.
 func authenticates(segment caddytokens.Segment) bool {
-	return segment.Directive() == "svc_auth" || segment.Directive() == "invoke" || slices.ContainsFunc(nested(segment), authenticates)
+	return segment.Directive() == "svc_auth" || segment.Directive() == "invoke" || slices.ContainsFunc(caddyfile.Lines(segment), authenticates)
 }
 
 // joinPort returns a network address of Caddy with the port, which a socket's path doesn't have.

@@ -52,7 +52,18 @@ func (s *Store) faults(fs *config.Faults) {
 	}
 	switch store.Engine(s.Engine) {
 	case store.SQLite:
-		s.sqliteFaults(fs, path)
+		if s.DSN != "" {
+			fs.Addf(path, "sqlite takes a path, not a dsn")
+		}
+		if s.Direct != "" {
+			fs.Addf(path+".direct", "sqlite takes no direct address; there is no pooler before a file")
+		}
+		if s.Path == "" {
+			fs.Addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
+		}
+		if strings.ContainsAny(s.Path, "{}") {
+			fs.Addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+		}
 	case store.Postgres:
 		if s.Path != "" {
 			fs.Addf(path, "postgres takes a dsn, not a path")
@@ -61,21 +72,6 @@ func (s *Store) faults(fs *config.Faults) {
 		caddyfile.Faults(s.rules(), fs, path)
 	default:
 		fs.Addf(path, "%q is no engine; allowed: %s", s.Engine, config.Listed(engines))
-	}
-}
-
-func (s *Store) sqliteFaults(fs *config.Faults, path string) {
-	if s.DSN != "" {
-		fs.Addf(path, "sqlite takes a path, not a dsn")
-	}
-	if s.Direct != "" {
-		fs.Addf(path+".direct", "sqlite takes no direct address; there is no pooler before a file")
-	}
-	if s.Path == "" {
-		fs.Addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
-	}
-	if strings.ContainsAny(s.Path, "{}") {
-		fs.Addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
 	}
 }
 
@@ -228,7 +224,16 @@ func (r *Redis) faults(fs *config.Faults) {
 		fs.Addf(redisPath, "exactly one of an address, sentinel and cluster is needed; %s", redisForms)
 	}
 	if r.URL != "" {
-		r.urlFaults(fs)
+		r.URL.Check(fs, redisPath, ", or sentinel or cluster with their addresses")
+		if r.Username != "" {
+			fs.Addf(redisPath+".username", "belongs in the address")
+		}
+		if r.Password != "" {
+			fs.Addf(redisPath+".password", "belongs in the address")
+		}
+		if r.TLS != nil && r.TLS.CAFile == "" {
+			fs.Addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")
+		}
 	}
 	if s := r.Sentinel; s != nil {
 		if !config.IsIdentifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
@@ -246,17 +251,10 @@ func (r *Redis) faults(fs *config.Faults) {
 func (r *Redis) rules() []caddyfile.Rule {
 	return []caddyfile.Rule{
 		caddyfile.Integer("nodes", &r.Nodes, 1, 10_000).Or(1),
-		caddyfile.Identifier("username", &r.Username).Also(func(fs *config.Faults, path string) {
-			if r.Username != "" && r.Password == "" {
-				fs.Addf(path, "a user needs a password")
-			}
-		}),
+		caddyfile.Identifier("username", &r.Username).Refuse(r.Username != "" && r.Password == "", "a user needs a password"),
 		caddyfile.Secret("password", &r.Password),
-		caddyfile.Secret("sentinel_password", &r.SentinelPassword).Also(func(fs *config.Faults, path string) {
-			if r.SentinelPassword != "" && r.Sentinel == nil {
-				fs.Addf(path, "only sentinels take it")
-			}
-		}),
+		caddyfile.Secret("sentinel_password", &r.SentinelPassword).
+			Refuse(r.SentinelPassword != "" && r.Sentinel == nil, "only sentinels take it"),
 		{
 			Word: "tls", Syntax: "[<PEM file of an authority>]", Read: r.readTLSOption,
 			Faults: func(fs *config.Faults, path string) {
@@ -265,20 +263,6 @@ func (r *Redis) rules() []caddyfile.Rule {
 				}
 			},
 		},
-	}
-}
-
-// urlFaults adds a fault for each option that belongs in the address.
-func (r *Redis) urlFaults(fs *config.Faults) {
-	r.URL.Check(fs, redisPath, ", or sentinel or cluster with their addresses")
-	if r.Username != "" {
-		fs.Addf(redisPath+".username", "belongs in the address")
-	}
-	if r.Password != "" {
-		fs.Addf(redisPath+".password", "belongs in the address")
-	}
-	if r.TLS != nil && r.TLS.CAFile == "" {
-		fs.Addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")
 	}
 }
 
@@ -430,8 +414,6 @@ func redisUp(rt *runtime) int64 {
 
 // redisMetrics implements [limit.RedisObserver].
 type redisMetrics struct{}
-
-var _ limit.RedisObserver = redisMetrics{}
 
 func (redisMetrics) Pipelined(requests int, took time.Duration, failed bool) {
 	redisRequests.Observe(float64(requests))

@@ -50,37 +50,26 @@ func transportFaults(fs *config.Faults, path string, raw json.RawMessage) {
 		fs.Addf(path, "%v", err)
 		return
 	}
-	if slices.Contains(options.Versions, "3") {
-		fs.Addf(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
-	}
-	if options.ProxyProtocol != "" {
-		fs.Addf(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
-	}
-	if options.ReadTimeout != 0 {
-		fs.Addf(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
-	}
-	if options.WriteTimeout != 0 {
-		fs.Addf(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
-	}
-	if options.ResponseHeaderTimeout != 0 {
-		fs.Addf(path, "response_header_timeout is refused: it would end calls beside our own timers; use first_byte_timeout or response_timeout")
-	}
-	tlsFaults(fs, path, options.TLS)
-}
-
-func tlsFaults(fs *config.Faults, path string, options *reverseproxy.TLSConfig) {
-	if options == nil {
-		return
-	}
-	if strings.ContainsAny(options.ServerName, "{}") {
-		fs.Addf(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
-	}
-	if options.ClientCertificateAutomate != "" {
-		fs.Addf(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
-	}
-	if pool, ok := refusedTrustPool(options.CARaw); ok {
-		fs.Addf(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
-			pool, config.Listed(trustPools))
+	tls := valueOr(options.TLS, reverseproxy.TLSConfig{})
+	pool, refusedPool := refusedTrustPool(tls.CARaw)
+	for _, option := range []struct {
+		refused bool
+		why     string
+	}{
+		{slices.Contains(options.Versions, "3"), "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c"},
+		{options.ProxyProtocol != "", "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send"},
+		{options.ReadTimeout != 0, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout"},
+		{options.WriteTimeout != 0, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration"},
+		{options.ResponseHeaderTimeout != 0, "response_header_timeout is refused: it would end calls beside our own timers; " +
+			"use first_byte_timeout or response_timeout"},
+		{strings.ContainsAny(tls.ServerName, "{}"), "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy"},
+		{tls.ClientCertificateAutomate != "", "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key"},
+		{refusedPool, fmt.Sprintf("tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
+			pool, config.Listed(trustPools))},
+	} {
+		if option.refused {
+			fs.Addf(path, "%s", option.why)
+		}
 	}
 }
 

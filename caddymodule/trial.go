@@ -145,7 +145,7 @@ func CheckVendors(ctx context.Context, configuration []byte, name string) (*Vend
 	lists := make([]vendorList, len(app.Providers))
 	var requests sync.WaitGroup
 	for i, p := range app.Providers {
-		requests.Go(func() { lists[i] = app.settings.vendors[p.Name].list(ctx, p) })
+		requests.Go(func() { lists[i] = p.list(ctx, app.settings.vendors[p.Name]) })
 	}
 	requests.Wait()
 	return app.reportVendors(lists, time.Now()), app.Cleanup()
@@ -158,13 +158,13 @@ type vendorList struct {
 	without, failed string
 }
 
-// list requests the list of the provider p.
-func (v vendor) list(ctx context.Context, p *Provider) (read vendorList) {
-	lister, ok := v.provider.(providers.Lister)
+// list requests the list of the provider, which is entry for the gateway.
+func (p *Provider) list(ctx context.Context, entry gateway.ProviderEntry) (read vendorList) {
+	lister, ok := entry.Provider.(providers.Lister)
 	switch {
 	case !ok:
 		return vendorList{without: "its protocol has no list of models"}
-	case v.apiKey == "" && p.APIKey != NoKey:
+	case entry.APIKey == "" && p.APIKey != NoKey:
 		return vendorList{without: "it has no key of the operator's, so its list of models isn't requested"}
 	}
 	defer func() {
@@ -172,7 +172,7 @@ func (v vendor) list(ctx context.Context, p *Provider) (read vendorList) {
 			read = vendorList{failed: fmt.Sprintf("the module panicked: %T", cause)}
 		}
 	}()
-	models, err := lister.ListModels(ctx, v.apiKey)
+	models, err := lister.ListModels(ctx, entry.APIKey)
 	failed := new(providers.Error)
 	switch {
 	case err == nil:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/echo"
 )
@@ -100,19 +101,19 @@ func (l listing) ListModels(context.Context, string) ([]providers.ListedModel, e
 // TestVendorLists guarantees that a vendor without a list is no failure, and that a failure names its cause and remedy.
 func TestVendorLists(t *testing.T) {
 	t.Parallel()
-	fails := func(err error) vendor {
-		return vendor{provider: listing{list: func() ([]providers.ListedModel, error) { return nil, err }}, apiKey: "sk-" + planted}
+	fails := func(err error) gateway.ProviderEntry {
+		return gateway.ProviderEntry{Provider: listing{list: func() ([]providers.ListedModel, error) { return nil, err }}, APIKey: "sk-" + planted}
 	}
 	p := &Provider{Name: "acme", BaseURL: "https://acme.example/v1", APIKey: "{env.ACME}"}
 	local, err := echo.Driver{}.New(new(providers.Config))
 	require.NoError(t, err)
 	keyless := fails(errors.New("was asked without a key"))
-	keyless.apiKey = ""
+	keyless.APIKey = ""
 	for name, test := range map[string]struct {
-		of   vendor
+		of   gateway.ProviderEntry
 		want vendorList
 	}{
-		"a protocol without lists": {vendor{provider: local}, vendorList{without: "its protocol has no list of models"}},
+		"a protocol without lists": {gateway.ProviderEntry{Provider: local}, vendorList{without: "its protocol has no list of models"}},
 		"a dialect without lists":  {fails(providers.ErrNoList), vendorList{without: "its protocol has no list of models"}},
 		"only BYOK":                {keyless, vendorList{without: "it has no key of the operator's, so its list of models isn't requested"}},
 		"no such path":             {fails(&providers.Error{Status: 404}), vendorList{without: "its vendor has no list of models (404)"}},
@@ -126,13 +127,13 @@ func TestVendorLists(t *testing.T) {
 		},
 		"another error": {fails(errors.New("no luck")), vendorList{failed: "no luck"}},
 		"a panic": {
-			vendor{provider: listing{list: func() ([]providers.ListedModel, error) { panic("guest") }}, apiKey: "k"}, vendorList{failed: "the module panicked: string"},
+			gateway.ProviderEntry{Provider: listing{list: func() ([]providers.ListedModel, error) { panic("guest") }}, APIKey: "k"}, vendorList{failed: "the module panicked: string"},
 		},
 		"a list": {
-			vendor{provider: listing{list: func() ([]providers.ListedModel, error) { return []providers.ListedModel{{Name: "a"}}, nil }}, apiKey: "k"},
+			gateway.ProviderEntry{Provider: listing{list: func() ([]providers.ListedModel, error) { return []providers.ListedModel{{Name: "a"}}, nil }}, APIKey: "k"},
 			vendorList{models: []providers.ListedModel{{Name: "a"}}},
 		},
 	} {
-		require.Equal(t, test.want, test.of.list(t.Context(), p), name)
+		require.Equal(t, test.want, p.list(t.Context(), test.of), name)
 	}
 }

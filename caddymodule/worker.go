@@ -379,7 +379,9 @@ func nameService() {
 // newWorkerTraces returns the provider of a worker's spans by OpenTelemetry's variables, which replace the `tracing` of a site because
 // a worker has no site. It returns nil if no variable enables traces. It makes no request.
 func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
-	if !tracesWanted() {
+	variables := []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || // no other value is one, by the specification
+		!slices.ContainsFunc(variables, func(name string) bool { return os.Getenv(name) != "" }) {
 		return nil, nil //nolint:nilnil // nothing is traced
 	}
 	described, err := resource.New(ctx,
@@ -397,15 +399,6 @@ func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
 		sdktrace.WithBatcher(exporter), sdktrace.WithResource(described), sdktrace.WithIDGenerator(tracing.IDs{})), nil
 }
 
-// tracesWanted reports whether a variable names an exporter or an address for traces.
-func tracesWanted() bool {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") { // no other value is one, by the specification
-		return false
-	}
-	variables := []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
-	return slices.ContainsFunc(variables, func(name string) bool { return os.Getenv(name) != "" })
-}
-
 // endTraces exports the remaining spans and ends the provider, which may be nil.
 func endTraces(traces *sdktrace.TracerProvider) error {
 	if traces == nil {
@@ -421,8 +414,6 @@ func endTraces(traces *sdktrace.TracerProvider) error {
 
 // workerMetrics implements [worker.Observer].
 type workerMetrics struct{}
-
-var _ worker.Observer = workerMetrics{}
 
 func (workerMetrics) Leased(n int) { conversationsLeasedTotal.Add(float64(n)) }
 func (workerMetrics) LeaseLost()   { leasesLostTotal.Inc() }

@@ -52,14 +52,14 @@ func (o Option) Texts(first int) []string {
 // Dispenser returns the first argument and all that follows, for a module of Caddy's that parses them itself.
 func (o Option) Dispenser() *caddyfile.Dispenser { return caddyfile.NewDispenser(o.segment[1:]) }
 
-// options returns the lines of the option's block, none if it has no block.
-func (o Option) options() []Option {
-	var lines []Option
-	d := caddyfile.NewDispenser(o.segment)
+// Lines returns the lines of the block that a directive opens, none if it has no block.
+func Lines(directive caddyfile.Segment) []caddyfile.Segment {
+	var lines []caddyfile.Segment
+	d := caddyfile.NewDispenser(directive)
 	d.Next()
 	d.RemainingArgs()
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		lines = append(lines, newOption(d.NextSegment()))
+		lines = append(lines, d.NextSegment())
 	}
 	return lines
 }
@@ -102,6 +102,15 @@ func (rule Rule) Also(faults func(fs *config.Faults, path string)) Rule {
 		faults(fs, path)
 	}
 	return rule
+}
+
+// Refuse adds a fault to the rule's own if the value is wrong. That is decided when the rule is made, so the rules of a block are made anew
+// after its values were read.
+func (rule Rule) Refuse(wrong bool, format string, args ...any) Rule {
+	if !wrong {
+		return rule
+	}
+	return rule.Also(func(fs *config.Faults, path string) { fs.Addf(path, format, args...) })
 }
 
 // Filled returns the rule with another Fill.
@@ -190,7 +199,8 @@ func (r *Reader) NoArguments(path string, o Option) {
 
 // Block reads the block of o by rules. path is the path of o.
 func (r *Reader) Block(path string, o Option, rules []Rule) {
-	for _, line := range o.options() {
+	for _, segment := range Lines(o.segment) {
+		line := newOption(segment)
 		r.count++
 		line.order = r.count
 		i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Word == line.word.Text })

@@ -108,10 +108,9 @@ type number struct {
 }
 
 func (n *number) faults(fs *config.Faults, path string) {
-	switch {
-	case *n.to != nil:
+	if *n.to != nil {
 		fs.Between(path, **n.to, n.lowest, n.highest)
-	case n.required:
+	} else if n.required {
 		fs.Addf(path, "missing; give an integer from %d to %d", n.lowest, n.highest)
 	}
 }
