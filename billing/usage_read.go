@@ -84,6 +84,24 @@ func (b *Book) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	}, text, arguments...)
 }
 
+// KeyCalls are the calls of an API key in a stretch of days.
+type KeyCalls struct {
+	KeyID string
+	Calls int64
+	// LastDay is the last day with a call, in days since 1970.
+	LastDay int64
+}
+
+// KeyCalls reads the calls of the API keys of an organization whose ids lie between two, with both, from the day since on (days since 1970).
+// Keys without calls are left out.
+func (b *Book) KeyCalls(ctx context.Context, orgID, first, last string, since int64) ([]KeyCalls, error) {
+	return store.ReadRows(ctx, b.db, "read usage of keys", func(row store.Row) (k KeyCalls, err error) {
+		err = row.Scan(&k.KeyID, &k.Calls, &k.LastDay)
+		return k, err
+	}, `SELECT key_id, CAST(sum(calls) AS BIGINT), max(day) FROM usage_days
+		WHERE org_id = $1 AND env IN ('live', 'test') AND day >= $2 AND key_id BETWEEN $3 AND $4 GROUP BY key_id`, orgID, since, first, last)
+}
+
 // UsageThrough returns the moment through which all calls count in the usage, in epoch milliseconds. It is less than two minutes ago, unless
 // no server or worker has run for a while.
 func (b *Book) UsageThrough(ctx context.Context) (int64, error) {

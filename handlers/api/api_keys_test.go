@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -32,6 +33,7 @@ func TestAPIKeys(t *testing.T) {
 		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
 		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
 		"createdBy": "usr_administrator", "createdByName": "administrator@example.com", "models": nil, "requestsPerMinute": nil, "maxConcurrent": nil,
+		"callsLast30Days": 0.0, "lastUsedOn": nil,
 	}, shown)
 	principal, err := identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
@@ -59,6 +61,45 @@ func TestAPIKeys(t *testing.T) {
 	_, err = identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.ErrorIs(t, err, identity.ErrRevokedKey)
 	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
+}
+
+// TestUseOfAPIKeys guarantees that an API key shows its calls of the last 30 days and the day of the last of them, and not those of other keys.
+func TestUseOfAPIKeys(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	o.Book, o.Now = billing.NewBook(o.DB), func() time.Time { return *o.now }
+	var ids []string
+	for range 3 {
+		ids = append(ids, o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:owner", `{}`)["id"].(string))
+	}
+	for _, wallet := range []billing.WalletID{liveWallet, testWallet} {
+		_, err := o.Book.Credit(t.Context(), "test", wallet, 1_000, "r")
+		require.NoError(t, err)
+	}
+	const day = 24 * time.Hour
+	for i, call := range []struct {
+		key    string
+		wallet billing.WalletID
+		age    time.Duration
+	}{
+		{ids[0], liveWallet, 40 * day}, {ids[0], liveWallet, 29 * day}, {ids[0], testWallet, day}, {ids[1], liveWallet, 30 * day}, {"key_of_none", liveWallet, 0},
+	} {
+		o.charge(t, o.now.Add(-call.age), billing.Call{
+			ID: fmt.Sprint("call_", i), Model: "echo/a", Provider: "echo", KeyID: call.key, Wallet: call.wallet, Outcome: "completed",
+		})
+	}
+	yesterday := o.now.Add(-day).UTC().Format(dayLayout)
+	*o.now = o.now.Add(20 * time.Second)
+	require.NoError(t, billing.NewUsageSums(o.DB).Update(t.Context()))
+	use := func(key map[string]any) []any { return []any{key["callsLast30Days"], key["lastUsedOn"]} }
+	want := map[any][]any{ids[0]: {2.0, yesterday}, ids[1]: {0.0, nil}, ids[2]: {0.0, nil}}
+	for _, row := range o.ask(t, http.StatusOK, http.MethodGet, "/api-keys", "user:owner", "")["data"].([]any) {
+		key := row.(map[string]any)
+		require.Equal(t, want[key["id"]], use(key))
+		require.Equal(t, want[key["id"]], use(o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/"+key["id"].(string), "user:owner", "")))
+		delete(want, key["id"])
+	}
+	require.Empty(t, want)
 }
 
 // Keys and members create only keys within their own scopes.

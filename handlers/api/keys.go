@@ -32,7 +32,9 @@ type APIKeyObject struct { //nolint:revive // KeyObject could be any key
 	CreatedBy   *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
 	Models      *[]string `json:"models"      doc:"The models that it may use; null: all; empty: none"`
 	KeyBounds
-	CreatedByName *string `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
+	CreatedByName   *string `json:"createdByName"   doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
+	CallsLast30Days int64   `json:"callsLast30Days" doc:"The calls of the last 30 days, counted every minute"`
+	LastUsedOn      *string `json:"lastUsedOn"      doc:"The day of the last of them in UTC, yyyy-mm-dd; null: there is none" format:"date"`
 }
 
 func showAPIKey(key *store.APIKey) APIKeyObject {
@@ -208,11 +210,42 @@ func (d *Deps) withinRights(ctx context.Context, principal *identity.Principal, 
 }
 
 func (d *Deps) listAPIKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[APIKeyObject], error) {
-	return listRows(ctx, principal, in, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
+	list, err := listRows(ctx, principal, in, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
+	if err != nil {
+		return nil, err
+	}
+	return list, d.countCalls(ctx, principal.OrgID, list.Data)
 }
 
 func (d *Deps) getAPIKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*APIKeyObject, error) {
-	return getRow(ctx, d, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.ByID, showAPIKey)
+	key, err := getRow(ctx, d, principal, store.OwnedAPIKeys, in.ID, d.DB.APIKeys.ByID, showAPIKey)
+	if err != nil {
+		return nil, err
+	}
+	keys := []APIKeyObject{*key}
+	return &keys[0], d.countCalls(ctx, principal.OrgID, keys)
+}
+
+// countCalls sets how much keys of an organization were used in the last 30 days.
+func (d *Deps) countCalls(ctx context.Context, orgID string, keys []APIKeyObject) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	ids := make([]string, len(keys))
+	for i := range keys {
+		ids[i] = keys[i].ID
+	}
+	const day = int64(24 * time.Hour / time.Second)
+	used, err := d.Book.KeyCalls(ctx, orgID, slices.Min(ids), slices.Max(ids), d.Now().Unix()/day-spendDays+1)
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("reading usage of keys: %w", err))
+	}
+	for _, key := range used {
+		if i := slices.Index(ids, key.KeyID); i >= 0 {
+			keys[i].CallsLast30Days, keys[i].LastUsedOn = key.Calls, new(time.Unix(key.LastDay*day, 0).UTC().Format(dayLayout))
+		}
+	}
+	return nil
 }
 
 // keyModels returns the models of a key that the principal makes or changes. Nil means all models.
