@@ -51,14 +51,7 @@ type organizationsData struct {
 func showOrganizations(req *request) (any, error) {
 	in := req.parameters("q", "suspended", "createdSince", "cursor")
 	in["limit"] = "100"
-	list, err := site.Ask(req, api.ListOrganizations, in)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := req.plans("")
-	if err != nil {
-		return nil, err
-	}
+	list := site.Read(req, api.ListOrganizations, in)
 	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
 		{Name: "q", Label: "Name, id or your own id", Value: req.Query("q")},
 		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: ui.Choices([]ui.Option{
@@ -66,21 +59,18 @@ func showOrganizations(req *request) (any, error) {
 		}, req.Query("suspended"))},
 	}}
 	return organizationsData{
-		Search: req.Form(search), Organizations: list.Data, Pager: req.Pager(list.NextCursor), Create: req.Form(createForm.With("plan", plans)),
+		Search: req.Form(search), Organizations: list.Data, Pager: req.Pager(list.NextCursor),
+		Create: req.Form(createForm.With("plan", req.plans(""))),
 	}, nil
 }
 
-// plans returns the configured plans as options.
-func (req *request) plans(chosen string) (options []ui.Option, err error) {
-	list, err := site.Ask(req, api.ListPlans, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, plan := range list.Data {
+// plans reads the configured plans as options.
+func (req *request) plans(chosen string) (options []ui.Option) {
+	for _, plan := range site.Read(req, api.ListPlans, nil).Data {
 		selected := plan.Name == chosen || chosen == "" && plan.Default
 		options = append(options, ui.Option{Value: plan.Name, Label: text.Text(plan.Name), Named: true, Selected: selected})
 	}
-	return options, nil
+	return options
 }
 
 // tab is a page of one organization.
@@ -88,7 +78,7 @@ type tab struct {
 	path, template string
 	label          text.Text
 	scope          identity.OperatorScope
-	show           func(req *request, shown *organizationData) error
+	show           func(req *request, shown *organizationData)
 	actions        []action
 }
 
@@ -150,11 +140,8 @@ type organizationData struct {
 // PageTitle is the organization's name.
 func (d *organizationData) PageTitle() string { return d.Title }
 
-func (req *request) organizationPage(show func(*request, *organizationData) error) (any, error) {
-	organization, err := site.Ask(req, api.ReadOrganization, nil)
-	if err != nil {
-		return nil, err
-	}
+func (req *request) organizationPage(show func(*request, *organizationData)) (any, error) {
+	organization := site.Read(req, api.ReadOrganization, nil)
 	shown := &organizationData{
 		Organization: organization, Title: organization.Name, plan: organization.Plan, suspended: organization.Suspended,
 		Forms: map[string]*ui.Form{},
@@ -164,7 +151,8 @@ func (req *request) organizationPage(show func(*request, *organizationData) erro
 			shown.Tabs = append(shown.Tabs, ui.Link{Path: organizationPath(req.ID()) + tab.path, Label: req.Say.T(tab.label)})
 		}
 	}
-	return shown, show(req, shown)
+	show(req, shown)
+	return shown, nil
 }
 
 // may adds a form to the page if the operator has a scope.
@@ -196,13 +184,9 @@ var (
 		ui.Field{Name: "reason", Label: "Reason, for the audit log"})
 )
 
-func showSummary(req *request, shown *organizationData) (err error) {
+func showSummary(req *request, shown *organizationData) {
 	here := organizationPath(req.ID())
-	plans, err := req.plans(shown.plan)
-	if err != nil {
-		return err
-	}
-	shown.may(req, "organizations:write", planForm.With("plan", plans).Of(here+"/plan", nil))
+	shown.may(req, "organizations:write", planForm.With("plan", req.plans(shown.plan)).Of(here+"/plan", nil))
 	if shown.suspended {
 		shown.may(req, "organizations:write", resumeForm.Of(here+"/resume", nil))
 	} else {
@@ -211,8 +195,7 @@ func showSummary(req *request, shown *organizationData) (err error) {
 	for _, m := range moves[:2] {
 		shown.may(req, "wallet:write", m.form.Of(here+"/"+m.form.ID, nil))
 	}
-	shown.Wallet, err = site.Ask(req, api.GetWallet, nil)
-	return err
+	shown.Wallet = site.Read(req, api.GetWallet, nil)
 }
 
 // listed returns the input of a list: up to 100 rows from the cursor of the page's address.
@@ -220,11 +203,8 @@ func (req *request) listed() values {
 	return values{"environment": req.Query("environment"), "cursor": req.Query("cursor"), "limit": "100"}
 }
 
-func showLedger(req *request, shown *organizationData) error {
-	list, err := site.AskTable[api.TransactionObject](req, api.ListTransactions, req.listed())
-	if err != nil {
-		return err
-	}
+func showLedger(req *request, shown *organizationData) {
+	list := site.ReadTable[api.TransactionObject](req, api.ListTransactions, req.listed())
 	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, t := range list.Data {
 		if t.Kind == "credit" && t.Reference != nil {
@@ -232,10 +212,9 @@ func showLedger(req *request, shown *organizationData) error {
 				"reference", "undo "+t.ID, "reason", "Undo of "+*t.Reference, "corrects", t.ID))
 		}
 	}
-	return nil
 }
 
-func showCalls(req *request, shown *organizationData) error {
+func showCalls(req *request, shown *organizationData) {
 	in := req.listed()
 	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Get: true, Fields: []ui.Field{
 		{Name: "keyId", Label: "Id of the key"},
@@ -249,10 +228,7 @@ func showCalls(req *request, shown *organizationData) error {
 		filter.Fields[i].Value = req.Query(field.Name)
 		in[field.Name] = req.Query(field.Name)
 	}
-	list, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
-	if err != nil {
-		return err
-	}
+	list := site.ReadTable[api.CallObject](req, api.ListCalls, in)
 	shown.Forms[filter.ID] = new(req.Form(filter))
 	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, call := range list.Data {
@@ -261,14 +237,10 @@ func showCalls(req *request, shown *organizationData) error {
 			shown.may(req, "wallet:write", refund)
 		}
 	}
-	return nil
 }
 
-func showKeys(req *request, shown *organizationData) error {
-	list, err := site.Ask(req, api.ListAPIKeys, req.listed())
-	if err != nil {
-		return err
-	}
+func showKeys(req *request, shown *organizationData) {
+	list := site.Read(req, api.ListAPIKeys, req.listed())
 	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	if req.by.Scopes.Has(identity.ChatWrite) {
 		shown.may(req, "api_keys:write", keyForm)
@@ -279,14 +251,10 @@ func showKeys(req *request, shown *organizationData) error {
 				"Revoke this key? Programs with it are refused from now on.", "id", key.ID))
 		}
 	}
-	return nil
 }
 
-func showModels(req *request, shown *organizationData) error {
-	list, err := site.Ask(req, api.ListOrganizationModels, nil)
-	if err != nil {
-		return err
-	}
+func showModels(req *request, shown *organizationData) {
+	list := site.Read(req, api.ListOrganizationModels, nil)
 	shown.List = list.Data
 	for _, model := range list.Data {
 		verb, label := "enable", text.Text("Enable")
@@ -295,29 +263,20 @@ func showModels(req *request, shown *organizationData) error {
 		}
 		shown.may(req, "models:write", ui.Button("model-"+model.Model, req.Path()+"/"+verb, label, "", "model", model.Model))
 	}
-	return nil
 }
 
-func showMembers(req *request, shown *organizationData) error {
-	list, err := site.Ask(req, api.ListMembers, req.listed())
-	if err != nil {
-		return err
-	}
+func showMembers(req *request, shown *organizationData) {
+	list := site.Read(req, api.ListMembers, req.listed())
 	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	shown.may(req, "users:write", inviteForm)
-	return nil
 }
 
-func showChannels(req *request, shown *organizationData) error {
-	list, err := site.Ask(req, api.ListChannelStates, req.listed())
-	if err != nil {
-		return err
-	}
+func showChannels(req *request, shown *organizationData) {
+	list := site.Read(req, api.ListChannelStates, req.listed())
 	shown.List, shown.Pager = list.Data, req.Pager(list.NextCursor)
 	for _, channel := range list.Data {
 		if channel.State == "pending" {
 			shown.may(req, "channels:write", ui.Button("channel-approve-"+channel.ID, req.Path()+"/approve", "Approve", "", "id", channel.ID))
 		}
 	}
-	return nil
 }

@@ -67,18 +67,11 @@ func conditionPath(kind, subject string) string {
 var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root + "/doctor", Submit: "Run again"})
 
 func showOverview(req *request) (any, error) {
-	shown := overviewData{AsOf: time.Now().UTC().Format("15:04")}
-	conditions, err := site.Ask(req, api.ListConditions, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range conditions.Data {
+	shown := overviewData{AsOf: time.Now().UTC().Format("15:04"), Overview: site.Read(req, api.GetOverview, nil)}
+	for _, c := range site.Read(req, api.ListConditions, nil).Data {
 		shown.Conditions = append(shown.Conditions, condition{
 			c.Kind, c.Severity, c.Text, c.Action, c.Node, c.Since, conditionPath(c.Kind, c.Subject),
 		})
-	}
-	if shown.Overview, err = site.Ask(req, api.GetOverview, nil); err != nil {
-		return nil, err
 	}
 	if shown.Figures = req.overviewFigures(shown.Overview); req.Query("fragment") != "" {
 		return shown, nil
@@ -94,19 +87,9 @@ func showOverview(req *request) (any, error) {
 		}
 		shown.Wallets = append(shown.Wallets, made)
 	}
-	doctor, err := site.Ask(req, api.GetDoctor, nil)
-	if err != nil {
-		return nil, err
-	}
-	vendors, err := site.Ask(req, api.ListVendors, nil)
-	if err != nil {
-		return nil, err
-	}
-	actions, err := site.Ask(req, api.ListActions, values{"limit": "8"})
-	if err != nil {
-		return nil, err
-	}
-	shown.Doctor, shown.Vendors, shown.Actions = doctor, vendors.Data, actions.Data
+	doctor := site.Read(req, api.GetDoctor, nil)
+	shown.Doctor, shown.Vendors = doctor, site.Read(req, api.ListVendors, nil).Data
+	shown.Actions = site.Read(req, api.ListActions, values{"limit": "8"}).Data
 	shown.Unfinished = doctor.State != nil && *doctor.State == "unfinished"
 	for _, invariant := range doctor.Invariants {
 		shown.Findings += int64(len(invariant.Findings))
@@ -114,8 +97,8 @@ func showOverview(req *request) (any, error) {
 	if req.may("doctor:write") && doctor.RunningSince == nil {
 		shown.RunDoctor = new(req.Form(doctorForm))
 	}
-	shown.Queue, err = req.queueFigures()
-	return shown, err
+	shown.Queue = req.queueFigures()
+	return shown, nil
 }
 
 // overviewFigures returns the numbers of the service. Each leads to the list of the things that it counts.

@@ -67,10 +67,7 @@ func showPayments(req *request) (any, error) {
 		in["state"] = "waiting"
 	}
 	in["limit"] = "100"
-	list, err := site.Ask(req, api.ListPayments, in)
-	if err != nil {
-		return nil, err
-	}
+	list := site.Read(req, api.ListPayments, in)
 	options := []ui.Option{{Label: "All"}}
 	for _, state := range []string{"waiting", "credited", "unmatched", "held", "duplicate", "ignored"} {
 		options = append(options, ui.Option{Value: state, Label: paymentStates[state]})

@@ -19,14 +19,8 @@ type peopleData struct {
 }
 
 func showPeople(req *request) (any, error) {
-	users, err := site.Ask(req, api.ListUsers, values{"email": strings.TrimSpace(req.Query("email")), "cursor": req.Query("cursor"), "limit": "100"})
-	if err != nil {
-		return nil, err
-	}
-	operators, err := site.Ask(req, api.ListOperators, values{"limit": "100"})
-	if err != nil {
-		return nil, err
-	}
+	users := site.Read(req, api.ListUsers, values{"email": strings.TrimSpace(req.Query("email")), "cursor": req.Query("cursor"), "limit": "100"})
+	operators := site.Read(req, api.ListOperators, values{"limit": "100"})
 	search := ui.Form{ID: "people-search", Action: root + "/people", Submit: "Search", Get: true, Fields: []ui.Field{
 		{Name: "email", Label: "The beginning of an e-mail address", Value: req.Query("email")},
 	}}
@@ -38,12 +32,8 @@ type found struct{ Name, Kind, ID, Path string }
 
 // showFound lists the things that a text names. A single thing is opened.
 func showFound(req *request) (any, error) {
-	list, err := site.Ask(req, api.FindOrganization, values{"q": strings.TrimSpace(req.Query("q"))})
-	if err != nil {
-		return nil, err
-	}
 	tabs, all := map[string]string{"key": "/keys", "channel": "/channels", "call": "/calls"}, []found{}
-	for _, f := range list.Data {
+	for _, f := range site.Read(req, api.FindOrganization, values{"q": strings.TrimSpace(req.Query("q"))}).Data {
 		all = append(all, found{f.Name, f.Kind, f.ID, organizationPath(f.OrgID) + tabs[f.Kind]})
 	}
 	if len(all) == 1 {

@@ -38,15 +38,8 @@ type queueData struct {
 }
 
 func showQueue(req *request) (any, error) {
-	dead, err := site.Ask(req, api.ListDeadTurns, values{"limit": "100"})
-	if err != nil {
-		return nil, err
-	}
-	figures, err := req.queueFigures()
-	if err != nil {
-		return nil, err
-	}
-	shown := queueData{Figures: figures, Dead: dead.Data, Forms: map[string]*ui.Form{}}
+	dead := site.Read(req, api.ListDeadTurns, values{"limit": "100"})
+	shown := queueData{Figures: req.queueFigures(), Dead: dead.Data, Forms: map[string]*ui.Form{}}
 	for _, turn := range dead.Data {
 		f := ui.Button("turn-retry-"+turn.ID, req.Path()+"/retry", "Run again", "", "id", turn.ID)
 		if req.may("queue:write") {
@@ -63,30 +56,18 @@ type actionsData struct {
 }
 
 func showActions(req *request) (any, error) {
-	list, err := site.Ask(req, api.ListActions, values{"orgId": req.Query("orgId"), "cursor": req.Query("cursor"), "limit": "100"})
-	if err != nil {
-		return nil, err
-	}
+	list := site.Read(req, api.ListActions, values{"orgId": req.Query("orgId"), "cursor": req.Query("cursor"), "limit": "100"})
 	filter := ui.Form{ID: "audit-filter", Submit: "Show", Get: true, Fields: []ui.Field{
 		{Name: "orgId", Label: "Only of the organization with this id", Value: req.Query("orgId")},
 	}}
 	return actionsData{Filter: req.Form(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
 }
 
-func showVendors(req *request) (any, error) {
-	vendors, err := site.Ask(req, api.ListVendors, nil)
-	if err != nil {
-		return nil, err
-	}
-	return vendors.Data, nil
-}
+func showVendors(req *request) (any, error) { return site.Read(req, api.ListVendors, nil).Data, nil }
 
-// queueFigures returns the numbers of the queue.
-func (req *request) queueFigures() ([]ui.Figure, error) {
-	queue, err := site.Ask(req, api.GetQueue, nil)
-	if err != nil {
-		return nil, err
-	}
+// queueFigures reads the numbers of the queue.
+func (req *request) queueFigures() []ui.Figure {
+	queue := site.Read(req, api.GetQueue, nil)
 	const path = root + "/queue"
 	figures := []ui.Figure{
 		req.figure("waiting", "Conversations wait for an answer", queue.Waiting, path),
@@ -95,7 +76,7 @@ func (req *request) queueFigures() ([]ui.Figure, error) {
 		req.figure("given-up", "Turns were given up", queue.Dead, path+"#dead"),
 	}
 	figures[0].Note = req.Say.Tf("the oldest for %d s", queue.OldestSeconds)
-	return figures, nil
+	return figures
 }
 
 // figure is a card with a number.

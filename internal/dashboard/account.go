@@ -173,13 +173,9 @@ func accountPage() page {
 	return page{
 		Path: accountPath, Template: "account", Title: "Your account",
 		Show: func(req *pageRequest) (any, error) {
-			sessions, err := site.Ask(req, api.ListSessions, nil)
-			if err != nil {
-				return nil, err
-			}
 			factor, err := req.secondFactor()
 			return accountData{
-				Sessions: sessions.Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
+				Sessions: site.Read(req, api.ListSessions, nil).Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
 				Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).
 					With("scheme", ui.Schemes(text(req.session.User.Scheme))).Of(accountPath+"/language", nil)),
 				Leave: req.Form(ui.Button(
@@ -216,10 +212,7 @@ func accountPage() page {
 }
 
 func (req *pageRequest) secondFactor() (shown secondFactor, err error) {
-	state, err := site.Ask(req, api.GetSecondFactor, nil)
-	if err != nil {
-		return shown, err
-	}
+	state := site.Read(req, api.GetSecondFactor, nil)
 	if state.Enabled {
 		shown.CodesLeft, shown.Factor = state.RecoveryCodes, req.Form(disableForm.Of(accountPath+"/disable", nil))
 		if enabled, ok := req.Once.(*api.EnabledSecondFactor); ok {

@@ -118,31 +118,14 @@ func agentPages() []page {
 }
 
 func showAgents(req *pageRequest) (any, error) {
-	agents, err := site.Ask(req, api.ListAgents, req.Cursor())
-	if err != nil {
-		return nil, err
-	}
-	models, err := req.modelOptions("")
-	if err != nil {
-		return nil, err
-	}
-	create := agentCreateForm.Of(agentsPath, api.AgentSummaryObject{Handover: true}).With("model", models)
+	agents := site.Read(req, api.ListAgents, req.Cursor())
+	create := agentCreateForm.Of(agentsPath, api.AgentSummaryObject{Handover: true}).With("model", req.modelOptions(""))
 	return listData[api.AgentSummaryObject]{agents.Data, req.Pager(agents.NextCursor), req.Form(create)}, nil
 }
 
 func showAgent(req *pageRequest) (any, error) {
-	agent, err := site.Ask(req, api.GetAgent, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
-	models, err := req.modelOptions(agent.Model)
-	if err != nil {
-		return nil, err
-	}
-	bases, err := everything(req, api.ListKnowledgeBases)
-	if err != nil {
-		return nil, err
-	}
+	agent := site.Read(req, api.GetAgent, values{"id": req.ID()})
+	models, bases := req.modelOptions(agent.Model), everything(req, api.ListKnowledgeBases)
 	here := agentsPath + "/" + agent.ID
 	edit := agentEditForm.Of(here, agent).With("model", models).Versioned(agent.UpdatedAt)
 	if len(bases) > 0 {
@@ -183,21 +166,15 @@ func changeAgent(req *pageRequest) (string, error) {
 	return req.Path(), req.Run(api.UpdateAgent, in)
 }
 
-// modelOptions returns the models that an agent can have, and the current one, if that isn't among them.
-func (req *pageRequest) modelOptions(current string) ([]option, error) {
-	models, err := site.Ask(req, api.ListAgentModels, nil)
-	if err != nil {
-		return nil, err
-	}
-	options := make([]option, 0, len(models.Data)+1)
-	for i := range models.Data {
-		model := &models.Data[i]
-		options = append(options, option{Value: model.ID, Label: req.modelLabel(model), Named: true, Selected: model.ID == current})
+// modelOptions reads the models that an agent can have, and adds the current one, if that isn't among them.
+func (req *pageRequest) modelOptions(current string) (options []option) {
+	for _, model := range site.Read(req, api.ListAgentModels, nil).Data {
+		options = append(options, option{Value: model.ID, Label: req.modelLabel(&model), Named: true, Selected: model.ID == current})
 	}
 	if current != "" && labelOf(options, current) == "" {
 		options = append(options, option{Value: current, Label: req.Phrase("%s (no longer available)", current), Named: true, Selected: true})
 	}
-	return options, nil
+	return options
 }
 
 // modelLabel describes a model in a select: names, tier, context.
@@ -221,19 +198,15 @@ func (req *pageRequest) modelLabel(model *api.AgentModelObject) ui.Text {
 	return ui.Text(strings.Join(parts, ", "))
 }
 
-// optionsOf returns the elements of a list as options of a select. The first option is empty and has the label none.
+// optionsOf reads the elements of a list as options of a select. The first option is empty and has the label none.
 func optionsOf[I, T any](
 	req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]], none ui.Text, show func(T) option,
-) ([]option, error) {
-	all, err := everything(req, list)
-	if err != nil {
-		return nil, err
-	}
+) []option {
 	options := []option{{Label: none}}
-	for _, one := range all {
+	for _, one := range everything(req, list) {
 		options = append(options, show(one))
 	}
-	return options, nil
+	return options
 }
 
 // maxTry bounds the requests of the playground's script, in bytes.
@@ -246,10 +219,7 @@ func playgroundPage() page {
 		Path: agentsPath + "/{id}/playground", Template: "playground", Title: "Playground", Section: agentsPath,
 		Scripts: []string{"playground.js"},
 		Show: func(req *pageRequest) (any, error) {
-			agent, err := site.Ask(req, api.GetAgent, values{"id": req.ID()})
-			if err != nil {
-				return nil, err
-			}
+			agent := site.Read(req, api.GetAgent, values{"id": req.ID()})
 			return &playgroundData{agent, req.Say.Tf("Playground: %s", agent.Name)}, nil
 		},
 		Relays: []relay{{Method: http.MethodPost, Name: "stream", Do: func(req *pageRequest) error {

@@ -26,29 +26,24 @@ func (b budgetRow) share() float64 {
 	return float64(micros(b.SpentMicros)) / float64(micros(b.Limit()))
 }
 
-// budgets returns the open budgets of wallets, those nearest to their limits first.
-func (req *pageRequest) budgets(environments ...string) (rows []budgetRow, err error) {
+// budgets reads the open budgets of wallets, those nearest to their limits first.
+func (req *pageRequest) budgets(environments ...string) (rows []budgetRow) {
 	for _, environment := range environments {
-		list, err := site.Ask(req, api.ListBudgets, values{"environment": environment})
-		if err != nil {
-			return nil, err
-		}
-		for _, budget := range list.Data {
+		for _, budget := range site.Read(req, api.ListBudgets, values{"environment": environment}).Data {
 			rows = append(rows, budgetRow{budget})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b budgetRow) int { return cmp.Compare(b.share(), a.share()) })
-	return rows, nil
+	return rows
 }
 
-// keyBudgets returns the budgets of API keys by the ids of their keys.
-func (req *pageRequest) keyBudgets() (map[string][]budgetRow, error) {
-	rows, err := req.budgets("live", "test")
+// keyBudgets reads the budgets of API keys by the ids of their keys.
+func (req *pageRequest) keyBudgets() map[string][]budgetRow {
 	of := map[string][]budgetRow{}
-	for _, row := range rows {
+	for _, row := range req.budgets("live", "test") {
 		of[text(row.KeyID)] = append(of[text(row.KeyID)], row)
 	}
-	return of, err
+	return of
 }
 
 var (
@@ -106,12 +101,12 @@ func budgetPages() []page {
 		{
 			Path: budgetsPath, Template: "budgets", Title: "Budgets",
 			Show: func(req *pageRequest) (any, error) {
-				rows, err := req.budgets("live", "test")
-				if err != nil || !req.session.Administers() {
-					return listData[budgetRow]{List: rows}, err
+				shown := listData[budgetRow]{List: req.budgets("live", "test")}
+				if req.session.Administers() {
+					keys, agents := req.callers()
+					shown.Create = req.Form(budgetForm.With("keyId", keys).With("agentId", agents))
 				}
-				keys, agents, err := req.callers()
-				return listData[budgetRow]{List: rows, Create: req.Form(budgetForm.With("keyId", keys).With("agentId", agents))}, err
+				return shown, nil
 			},
 			Actions: []action{{
 				Form: "budget-create", Done: "The budget holds from the next call on.",
@@ -137,10 +132,7 @@ func budgetPages() []page {
 }
 
 func showBudget(req *pageRequest) (any, error) {
-	budget, err := site.Ask(req, api.GetBudget, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
+	budget := site.Read(req, api.GetBudget, values{"id": req.ID()})
 	here := budgetsPath + "/" + budget.ID
 	question := req.Phrase("End the budget %s? Its calls have no such limit then.", budget.Name)
 	shown := &budgetData{

@@ -88,29 +88,21 @@ func channelPages(types []channelType) []page {
 	}
 }
 
-// agentOptions returns the assistants as options of a select; none is the label of the first.
-func (req *pageRequest) agentOptions(none ui.Text) ([]option, error) {
+// agentOptions reads the assistants as options of a select; none is the label of the first.
+func (req *pageRequest) agentOptions(none ui.Text) []option {
 	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option {
 		return option{Value: a.ID, Label: ui.Text(a.Name), Named: true}
 	})
 }
 
 func showChannels(req *pageRequest) (any, error) {
-	data := channelsData{Types: req.d.channelTypes}
-	channels, err := site.Ask(req, api.ListChannels, req.Cursor())
-	if err != nil {
-		return nil, err
-	}
-	agents, err := req.agentOptions("Nobody yet")
-	if err != nil {
-		return nil, err
-	}
+	channels, agents := site.Read(req, api.ListChannels, req.Cursor()), req.agentOptions("Nobody yet")
+	data := channelsData{Types: req.d.channelTypes, Pager: req.Pager(channels.NextCursor)}
 	for i := range channels.Data {
 		one := &channels.Data[i]
 		of, _ := req.channelTypeOf(one.Type)
 		data.Channels = append(data.Channels, channelRow{one, req.Say.T(ui.Text(of.Label)), labelOf(agents, text(one.AgentID))})
 	}
-	data.Pager = req.Pager(channels.NextCursor)
 	typed := req.Query("type")
 	if req.Sent != nil {
 		typed = req.Text("type")
@@ -171,14 +163,7 @@ type channelData struct {
 func (d *channelData) PageTitle() string { return d.Channel.Name }
 
 func showChannel(req *pageRequest) (any, error) {
-	c, err := site.Ask(req, api.GetChannel, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
-	agents, err := req.agentOptions("Nobody")
-	if err != nil {
-		return nil, err
-	}
+	c, agents := site.Read(req, api.GetChannel, values{"id": req.ID()}), req.agentOptions("Nobody")
 	data := channelData{Channel: c, AgentName: labelOf(agents, text(c.AgentID))}
 	data.Type, _ = req.channelTypeOf(c.Type)
 	for _, step := range data.Type.After {

@@ -129,9 +129,8 @@ var fileTexts = map[string]ui.Text{
 }
 
 type conversationData struct {
-	Conversation *api.ConversationObject
-	ChannelName  string
-	ChannelPath  string
+	Conversation             *api.ConversationObject
+	ChannelName, ChannelPath string
 	// Messages are oldest first.
 	Messages []messageRow
 	// Older is the address of earlier messages, empty without any. Newest is the address of the newest, empty on their page.
@@ -139,22 +138,15 @@ type conversationData struct {
 	// Live is the address of the messages' live part, empty for older messages, which don't change.
 	Live, LiveState string
 
-	HandOver form
-	HandBack form
-	Retry    form
-	Block    form
-	Unblock  form
+	HandOver, HandBack, Retry, Dismiss, Block, Unblock, Answer, Delete form
 	// Template is the address at which a template is sent, empty if the platform has no templates.
 	Template string
 	// Export is the address of the file with all data about the customer.
-	Export  string
-	Dismiss form
+	Export string
 	// Draft is the proposed answer, nil if there is none.
-	Draft  *draftData
-	Answer form
+	Draft *draftData
 	// File sends a file. It has no id on channels that don't accept files.
-	File   form
-	Delete form
+	File form
 }
 
 func (d *conversationData) PageTitle() string { return customer(d.Conversation) }
@@ -196,14 +188,9 @@ func conversationPage() page {
 }
 
 func showConversation(req *pageRequest) (any, error) {
-	c, err := site.Ask(req, api.GetConversation, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
+	c := site.Read(req, api.GetConversation, values{"id": req.ID()})
 	data := conversationData{Conversation: c}
-	if err := req.readMessages(&data); err != nil {
-		return nil, err
-	}
+	req.readMessages(&data)
 	on, err := site.Ask(req, api.GetChannel, values{"id": c.ChannelID})
 	switch {
 	case err == nil:
@@ -221,9 +208,7 @@ func showConversation(req *pageRequest) (any, error) {
 	here := conversationsPath + "/" + c.ID
 	data.LiveState = req.live("conversation-state")
 	if text(c.Attention) == codes.Draft {
-		if err := req.addDraft(&data, here); err != nil {
-			return nil, err
-		}
+		req.addDraft(&data, here)
 	} else if c.Attention != nil {
 		data.Retry = req.Form(ui.Button("conversation-retry", here+"/retry", "Try again", ""))
 		data.Dismiss = req.Form(ui.Button("conversation-dismiss", here+"/dismiss", "Dismiss",
@@ -252,13 +237,10 @@ func showConversation(req *pageRequest) (any, error) {
 }
 
 // readMessages reads the newest messages, or those before the cursor in the address.
-func (req *pageRequest) readMessages(data *conversationData) error {
+func (req *pageRequest) readMessages(data *conversationData) {
 	in := req.Cursor()
 	in["id"], in["order"], in["limit"] = req.ID(), "newest", shownMessages
-	messages, err := site.Ask(req, api.ListMessages, in)
-	if err != nil {
-		return err
-	}
+	messages := site.Read(req, api.ListMessages, in)
 	here := conversationsPath + "/" + req.ID()
 	for i := range messages.Data {
 		m := &messages.Data[len(messages.Data)-1-i]
@@ -282,10 +264,9 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	}
 	if req.Query("cursor") != "" {
 		data.Newest = here
-		return nil
+	} else {
+		data.Live = req.live("message-list")
 	}
-	data.Live = req.live("message-list")
-	return nil
 }
 
 // explained returns a refusal to send with words for people, where the operation's are for programs.
@@ -383,11 +364,12 @@ var draftForm = ui.FormOf(
 )
 
 // addDraft loads the pending draft. The draft may have been sent or discarded since the conversation was read.
-func (req *pageRequest) addDraft(data *conversationData, here string) error {
-	pending, err := req.pendingDraft()
-	if err != nil || pending == nil {
-		return err
+func (req *pageRequest) addDraft(data *conversationData, here string) {
+	drafts := site.Read(req, api.ListDrafts, values{"id": req.ID()})
+	if len(drafts.Data) == 0 {
+		return
 	}
+	pending := &drafts.Data[0]
 	send := draftForm.Of(here+"/draft", pending)
 	send.Fields = append([]field{{Name: "draftId", Kind: ui.HiddenField, Value: pending.ID}}, send.Fields...)
 	data.Draft = &draftData{
@@ -395,26 +377,16 @@ func (req *pageRequest) addDraft(data *conversationData, here string) error {
 		Discard: req.Form(ui.Button("draft-discard", here+"/discard", "Discard",
 			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID)),
 	}
-	return nil
-}
-
-// pendingDraft reads the conversation's draft. It returns nil if there is none.
-func (req *pageRequest) pendingDraft() (*api.DraftObject, error) {
-	drafts, err := site.Ask(req, api.ListDrafts, values{"id": req.ID()})
-	if err != nil || len(drafts.Data) == 0 {
-		return nil, err
-	}
-	return &drafts.Data[0], nil
 }
 
 // sendDraft sends a draft: an unchanged one in the messages of the proposal, a changed one with the person's text.
 func sendDraft(req *pageRequest) (string, error) {
-	pending, err := req.pendingDraft()
+	drafts, err := site.Ask(req, api.ListDrafts, values{"id": req.ID()})
 	if err != nil {
 		return "", err
 	}
 	in := values{"id": req.ID(), "draftId": req.Text("draftId")}
-	if typed := req.Text("text"); pending == nil || pending.Text != typed {
+	if typed := req.Text("text"); len(drafts.Data) == 0 || drafts.Data[0].Text != typed {
 		in["text"] = typed
 	}
 	return req.Path(), req.explained(req.Run(api.SendDraft, in))

@@ -61,10 +61,7 @@ func conversationTemplatePage() page {
 }
 
 func showTemplates(req *pageRequest) (any, error) {
-	c, err := site.Ask(req, api.GetConversation, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
+	c := site.Read(req, api.GetConversation, values{"id": req.ID()})
 	data := templateData{Customer: customer(c), Back: conversationsPath + "/" + c.ID, All: req.Path()}
 	read := req.listTemplates
 	if req.templateChosen() == nil {

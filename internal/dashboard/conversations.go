@@ -138,16 +138,10 @@ func showConversations(req *pageRequest) (any, error) {
 		}
 	}
 	data.View = viewOf(in)
-	conversations, err := site.Ask(req, api.ListConversations, in)
-	if err != nil {
-		return nil, err
-	}
-	channels, err := optionsOf(req, api.ListChannels, ui.Text("All channels"), func(c api.ChannelObject) option {
+	conversations := site.Read(req, api.ListConversations, in)
+	channels := optionsOf(req, api.ListChannels, ui.Text("All channels"), func(c api.ChannelObject) option {
 		return option{Value: c.ID, Label: ui.Text(c.Name), Named: true}
 	})
-	if err != nil {
-		return nil, err
-	}
 	for i := range conversations.Data {
 		one := &conversations.Data[i]
 		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})

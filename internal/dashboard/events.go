@@ -68,14 +68,7 @@ func eventsPage() page {
 }
 
 func showEvents(req *pageRequest) (any, error) {
-	endpoints, err := site.Ask(req, api.ListEventEndpoints, req.Cursor())
-	if err != nil {
-		return nil, err
-	}
-	organization, err := site.Ask(req, api.GetOrganization, nil)
-	if err != nil {
-		return nil, err
-	}
+	endpoints, organization := site.Read(req, api.ListEventEndpoints, req.Cursor()), site.Read(req, api.GetOrganization, nil)
 	shown := eventsData{
 		Pager: req.Pager(endpoints.NextCursor), Create: req.Form(eventEndpointForm),
 		Bounds: req.Form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),

@@ -93,14 +93,7 @@ func keysPage() page {
 	return page{
 		Path: keysPath, Template: "keys", Title: "API keys",
 		Show: func(req *pageRequest) (any, error) {
-			keys, err := site.Ask(req, api.ListAPIKeys, req.Cursor())
-			if err != nil {
-				return nil, err
-			}
-			budgets, err := req.keyBudgets()
-			if err != nil {
-				return nil, err
-			}
+			keys, budgets := site.Read(req, api.ListAPIKeys, req.Cursor()), req.keyBudgets()
 			shown := keysData{Pager: req.Pager(keys.NextCursor), Create: req.Form(keyForm), Address: req.d.config.BaseURL + "/v1"}
 			for _, key := range keys.Data {
 				question := req.Phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
@@ -141,19 +134,8 @@ func keyPage() page {
 	return page{
 		Path: keysPath + "/{id}", Template: "key", Title: "API key", Section: keysPath,
 		Show: func(req *pageRequest) (any, error) {
-			key, err := site.Ask(req, api.GetAPIKey, values{"id": req.ID()})
-			if err != nil {
-				return nil, err
-			}
-			budgets, err := req.keyBudgets()
-			if err != nil {
-				return nil, err
-			}
-			models, err := req.modelOptions("")
-			if err != nil {
-				return nil, err
-			}
-			shown := &keyData{Key: key, Budgets: budgets[key.ID]}
+			key := site.Read(req, api.GetAPIKey, values{"id": req.ID()})
+			shown := &keyData{Key: key, Budgets: req.keyBudgets()[key.ID]}
 			for _, budget := range shown.Budgets {
 				shown.Budget = append(shown.Budget, req.editBudget("budget-edit-"+budget.ID, &budget.BudgetObject))
 			}
@@ -161,7 +143,7 @@ func keyPage() page {
 			shown.Create = req.Form(create.Of(budgetsPath, struct {
 				Environment string `json:"environment"`
 			}{string(key.Environment)}))
-			models = append([]option{{Value: everyModel, Label: "All models"}}, models...)
+			models := append([]option{{Value: everyModel, Label: "All models"}}, req.modelOptions("")...)
 			chosen := []string{everyModel}
 			if key.Models != nil {
 				chosen = *key.Models
@@ -229,12 +211,8 @@ func providerKeysPage() page {
 }
 
 func showProviderKeys(req *pageRequest) (any, error) {
-	keys, err := site.Ask(req, api.ListProviderKeys, nil)
-	if err != nil {
-		return nil, err
-	}
 	var shown providerKeysData
-	for _, key := range keys.Data {
+	for _, key := range site.Read(req, api.ListProviderKeys, nil).Data {
 		question := req.Phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider)
 		shown.Keys = append(shown.Keys, providerKeyRow{
 			key, req.Form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete", question, "provider", key.Provider)),

@@ -97,10 +97,7 @@ var (
 )
 
 func showKnowledgeBases(req *pageRequest) (any, error) {
-	bases, err := site.Ask(req, api.ListKnowledgeBases, req.Cursor())
-	if err != nil {
-		return nil, err
-	}
+	bases := site.Read(req, api.ListKnowledgeBases, req.Cursor())
 	create := req.Form(knowledgeCreateForm.Of(knowledgePath, nil))
 	return listData[api.KnowledgeBaseObject]{bases.Data, req.Pager(bases.NextCursor), create}, nil
 }
@@ -114,16 +111,9 @@ func createKnowledgeBase(req *pageRequest) (string, error) {
 }
 
 func showKnowledgeBase(req *pageRequest) (any, error) {
-	base, err := site.Ask(req, api.GetKnowledgeBase, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
-	in := req.Cursor()
+	base, in := site.Read(req, api.GetKnowledgeBase, values{"id": req.ID()}), req.Cursor()
 	in["id"] = base.ID
-	documents, err := site.Ask(req, api.ListDocuments, in)
-	if err != nil {
-		return nil, err
-	}
+	documents := site.Read(req, api.ListDocuments, in)
 	here := knowledgePath + "/" + base.ID
 	data := knowledgeData{
 		Base: base, Pager: req.Pager(documents.NextCursor), Upload: req.Form(uploadForm.Of(here+"/documents", nil)),

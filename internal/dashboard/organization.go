@@ -38,10 +38,7 @@ func organizationPage() page {
 	return page{
 		Path: organizationPath, Template: "organization", Title: "Organization",
 		Show: func(req *pageRequest) (any, error) {
-			organization, err := site.Ask(req, api.GetOrganization, nil)
-			if err != nil {
-				return nil, err
-			}
+			organization := site.Read(req, api.GetOrganization, nil)
 			zone := req.Form(timeZoneForm.Of(organizationPath+"/zone", organization))
 			return organizationData{organization, req.Form(organizationForm.Of("", organization)), zone}, nil
 		},
@@ -90,10 +87,7 @@ func memberPages() []page {
 		{
 			Path: membersPath, Template: "members", Title: "Members",
 			Show: func(req *pageRequest) (any, error) {
-				members, err := site.Ask(req, api.ListMembers, req.Cursor())
-				if err != nil {
-					return nil, err
-				}
+				members := site.Read(req, api.ListMembers, req.Cursor())
 				invite := req.Form(inviteForm.With("role", req.roles(handlers.RoleMember)))
 				return listData[api.MemberObject]{members.Data, req.Pager(members.NextCursor), invite}, nil
 			},
@@ -115,10 +109,7 @@ func memberPages() []page {
 }
 
 func showMember(req *pageRequest) (any, error) {
-	member, err := site.Ask(req, api.GetMember, values{"id": req.ID()})
-	if err != nil {
-		return nil, err
-	}
+	member := site.Read(req, api.GetMember, values{"id": req.ID()})
 	shown := memberData{
 		Member: member, Edit: req.Form(memberForm.With("role", req.roles(member.Role))),
 		Remove: req.Form(ui.Button("member-remove", req.Path()+"/remove", "Remove member",
@@ -151,17 +142,10 @@ func auditPage() page {
 	return page{
 		Path: auditPath, Template: "audit", Title: "Audit log",
 		Show: func(req *pageRequest) (any, error) {
-			entries, err := site.Ask(req, api.ListAuditLog, req.Cursor())
-			if err != nil {
-				return nil, err
-			}
-			members, err := everything(req, api.ListMembers)
-			if err != nil {
-				return nil, err
-			}
+			entries := site.Read(req, api.ListAuditLog, req.Cursor())
 			shown := auditData{Entries: entries.Data, Pager: req.Pager(entries.NextCursor), Names: make(map[string]string)}
-			for i := range members {
-				shown.Names[members[i].ID] = members[i].Email
+			for _, member := range everything(req, api.ListMembers) {
+				shown.Names[member.ID] = member.Email
 			}
 			return shown, nil
 		},

@@ -99,21 +99,18 @@ func (req *pageRequest) ids(o api.Operation) values {
 // maxPages bounds the pages of a list that [everything] reads: 1,000 elements.
 const maxPages = 10
 
-// everything reads a list, up to [maxPages] pages.
-func everything[I, T any](req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]]) (all []T, err error) {
+// everything reads a list for the data of a page, up to [maxPages] pages.
+func everything[I, T any](req *pageRequest, list endpoint.Op[*api.Deps, I, endpoint.JSON[endpoint.ListObject[T]]]) (all []T) {
 	in := values{"limit": "100"}
 	for range maxPages {
-		part, err := site.Ask(req, list, in)
-		if err != nil {
-			return nil, err
-		}
+		part := site.Read(req, list, in)
 		all = append(all, part.Data...)
 		if part.NextCursor == nil {
 			break
 		}
 		in["cursor"] = *part.NextCursor
 	}
-	return all, nil
+	return all
 }
 
 // pass lets the API respond to a request with the browser's context, cookie, address and origin.

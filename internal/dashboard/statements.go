@@ -32,10 +32,7 @@ func statementsPage() page {
 		Show: func(req *pageRequest) (any, error) {
 			environment, in := req.environment(), req.Cursor()
 			in["environment"], in["limit"] = environment, "12"
-			statements, err := site.Ask(req, api.ListStatements, in)
-			if err != nil {
-				return nil, err
-			}
+			statements := site.Read(req, api.ListStatements, in)
 			shown := statementsData{Pager: req.Pager(statements.NextCursor), Wallet: walletAddress(walletPath, environment)}
 			for i := range statements.Data {
 				path := statementsPath + "/" + url.PathEscape(statements.Data[i].Month)
@@ -78,18 +75,8 @@ func statementPage() page {
 
 func showStatement(req *pageRequest) (any, error) {
 	environment, month := req.environment(), req.R.PathValue("month")
-	statement, err := site.AskFile[api.StatementDetail](req, api.GetStatement, values{"environment": environment, "month": month})
-	if err != nil {
-		return nil, err
-	}
-	organization, err := site.Ask(req, api.GetOrganization, nil)
-	if err != nil {
-		return nil, err
-	}
-	agents, err := everything(req, api.ListAgents)
-	if err != nil {
-		return nil, err
-	}
+	statement := site.ReadFile[api.StatementDetail](req, api.GetStatement, values{"environment": environment, "month": month})
+	organization, agents := site.Read(req, api.GetOrganization, nil), everything(req, api.ListAgents)
 	say := req.Say
 	shown := statementData{
 		StatementDetail: statement, Organization: organization.Name, All: walletAddress(statementsPath, environment),
@@ -145,10 +132,7 @@ func callPage() page {
 		Path: walletPath + "/calls/{id}", Template: "call", Title: "Call", Section: walletPath + "/calls",
 		Show: func(req *pageRequest) (any, error) {
 			environment := req.environment()
-			call, err := site.Ask(req, api.GetCall, values{"environment": environment, "id": req.R.PathValue("id")})
-			if err != nil {
-				return nil, err
-			}
+			call := site.Read(req, api.GetCall, values{"environment": environment, "id": req.ID()})
 			shown := callData{CallDetail: call, All: walletAddress(walletPath+"/calls", environment)}
 			for _, line := range call.Lines {
 				shown.Lines = append(shown.Lines, callLine{req.Say.T(lineTexts[line.Kind]), line})

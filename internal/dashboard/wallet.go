@@ -70,24 +70,19 @@ func beginTopUp(req *pageRequest) (string, error) {
 	return req.Reveal(begun, nil)
 }
 
-// askPayments adds the form of payments if the service has a way to pay, and the last payments.
-func (req *pageRequest) askPayments(shown *walletData) error {
-	ways, err := site.Ask(req, api.GetTopUpWays, nil)
-	if err != nil || len(ways.Data) == 0 {
-		return err
-	}
+// readPayments adds the form of payments if the service has a way to pay, and the last payments.
+func (req *pageRequest) readPayments(shown *walletData) {
 	var options []option
-	for _, way := range ways.Data {
+	for _, way := range site.Read(req, api.GetTopUpWays, nil).Data {
 		options = append(options, option{Value: way.Via, Label: ui.Text(way.Label), Named: true})
+	}
+	if len(options) == 0 {
+		return
 	}
 	if req.session.Administers() {
 		shown.TopUp = new(req.Form(topUpForm.With("via", options).Of(walletPath+"/top-up", nil)))
 	}
-	list, err := site.Ask(req, api.ListWalletPayments, values{"limit": "10"})
-	if err == nil {
-		shown.Payments = list.Data
-	}
-	return err
+	shown.Payments = site.Read(req, api.ListWalletPayments, values{"limit": "10"}).Data
 }
 
 func walletPage() page {
@@ -128,10 +123,7 @@ func showWallet(req *pageRequest) (any, error) {
 		Statements:       walletAddress(statementsPath, environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
-	wallet, err := site.Ask(req, api.GetWallet, values{"environment": environment})
-	if err != nil {
-		return nil, err
-	}
+	wallet := site.Read(req, api.GetWallet, values{"environment": environment})
 	shown.Figures = []ui.Figure{
 		req.balance(wallet, ""), {
 			ID: "held", Label: req.Say.T("Reserved for running calls"), Icon: "loader-circle",
@@ -142,16 +134,11 @@ func showWallet(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	if environment == "live" {
-		if err := req.askPayments(&shown); err != nil {
-			return nil, err
-		}
+		req.readPayments(&shown)
 	}
 	in := req.Cursor()
 	in["environment"], in["limit"] = environment, "20"
-	transactions, err := site.AskTable[api.TransactionObject](req, api.ListTransactions, in)
-	if err != nil {
-		return nil, err
-	}
+	transactions := site.ReadTable[api.TransactionObject](req, api.ListTransactions, in)
 	shown.Transactions, shown.Pager = transactions.Data, req.Pager(transactions.NextCursor)
 	return shown, nil
 }
@@ -222,10 +209,7 @@ func callsPage() page {
 			environment := req.environment()
 			in := req.Cursor()
 			in["environment"] = environment
-			filter, err := req.callFilter(in)
-			if err != nil {
-				return nil, err
-			}
+			filter := req.callFilter(in)
 			calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
 			if err != nil {
 				refused := handlers.AsError(err)
@@ -244,23 +228,19 @@ func callsPage() page {
 	}
 }
 
-// callers returns the API keys and assistants as options of selects. Members get no keys.
-func (req *pageRequest) callers() (keys, agents []option, err error) {
+// callers reads the API keys and assistants as options of selects. Members get no keys.
+func (req *pageRequest) callers() (keys, agents []option) {
 	if req.session.Administers() {
-		keys, err = optionsOf(req, api.ListAPIKeys, "All", func(key api.APIKeyObject) option {
+		keys = optionsOf(req, api.ListAPIKeys, "All", func(key api.APIKeyObject) option {
 			return option{Value: key.ID, Label: ui.Text(keyName(&key)), Named: true}
 		})
-		if err != nil {
-			return nil, nil, err
-		}
 	}
-	agents, err = req.agentOptions("All")
-	return keys, agents, err
+	return keys, req.agentOptions("All")
 }
 
 // callFilter returns the form that selects calls by the address, and adds the selection to the input of their list.
-func (req *pageRequest) callFilter(in values) (form, error) {
-	keys, agents, err := req.callers()
+func (req *pageRequest) callFilter(in values) form {
+	keys, agents := req.callers()
 	filter := form{ID: "calls-filter", Action: walletPath + "/calls", Submit: "Filter", Get: true, Fields: []field{
 		{Name: "keyId", Kind: ui.SelectField, Label: "API key", Options: keys},
 		{Name: "agentId", Kind: ui.SelectField, Label: "Assistant", Options: agents},
@@ -278,7 +258,7 @@ func (req *pageRequest) callFilter(in values) (form, error) {
 		filter = filter.Without("keyId")
 	}
 	filter.Fields = append(filter.Fields, field{Name: "environment", Kind: ui.HiddenField, Value: req.environment()})
-	return req.Form(filter), err
+	return req.Form(filter)
 }
 
 type overviewData struct {
@@ -300,11 +280,7 @@ type overviewData struct {
 const mostBudgets = 6
 
 func showOverview(req *pageRequest) (any, error) {
-	wallet, err := site.Ask(req, api.GetWallet, nil)
-	if err != nil {
-		return nil, err
-	}
-	shown := overviewData{Figures: []ui.Figure{req.balance(wallet, walletPath)}}
+	shown := overviewData{Figures: []ui.Figure{req.balance(site.Read(req, api.GetWallet, nil), walletPath)}}
 	spent, err := site.Ask(req, api.GetSpend, nil)
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return nil, err
@@ -315,29 +291,16 @@ func showOverview(req *pageRequest) (any, error) {
 			Note: req.Say.Tf("since %s", req.Say.Day(shown.Plot.First)),
 		})
 	}
-	if shown.Budgets, err = req.budgets("live"); err != nil {
-		return nil, err
-	}
-	shown.Budgets = shown.Budgets[:min(mostBudgets, len(shown.Budgets))]
-	channels, err := everything(req, api.ListChannels)
-	if err != nil {
-		return nil, err
-	}
+	budgets, channels := req.budgets("live"), everything(req, api.ListChannels)
+	shown.Budgets = budgets[:min(mostBudgets, len(budgets))]
 	shown.AllChannels = len(channels)
 	for i := range channels {
 		if !channelWorks(&channels[i]) {
 			shown.Channels = append(shown.Channels, &channels[i])
 		}
 	}
-	agents, err := site.Ask(req, api.ListAgents, values{"limit": "1"})
-	if err != nil {
-		return nil, err
-	}
-	shown.Agents = len(agents.Data)
-	waiting, err := site.Ask(req, api.ListConversations, values{"limit": "10", "waiting": "true", "order": "recent"})
-	if err != nil {
-		return nil, err
-	}
+	shown.Agents = len(site.Read(req, api.ListAgents, values{"limit": "1"}).Data)
+	waiting := site.Read(req, api.ListConversations, values{"limit": "10", "waiting": "true", "order": "recent"})
 	for i := range waiting.Data {
 		shown.Waiting = append(shown.Waiting, &waiting.Data[i])
 	}

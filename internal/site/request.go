@@ -46,6 +46,8 @@ type Request struct {
 
 	visit Visit
 	show  func() (any, error)
+	// unread is the first error of [Read].
+	unread error
 	// files are the form's files.
 	files []upload
 	// errorForm is the form that shows the error, if the page contains it.

@@ -11,10 +11,7 @@
 //		page{
 //			Path: "/dashboard/things/{id}", Template: "thing", Title: "Thing", Section: "/dashboard/things",
 //			Show: func(req *request) (any, error) {
-//				thing, err := site.Ask(req, api.GetThing, values{"id": req.ID()})
-//				if err != nil {
-//					return nil, err
-//				}
+//				thing := site.Read(req, api.GetThing, values{"id": req.ID()})
 //				return thingPage{Thing: thing, Edit: req.Form(thingForm.Of(req.Path(), thing))}, nil
 //			},
 //			Actions: []action{{Form: "thing-edit", Done: "The thing has its new name.", Do: submit("", api.UpdateThing, thingForm)}},
@@ -81,7 +78,7 @@ type Page[R Visit] struct {
 	Scripts []string
 	// Fragments are the templates that ?fragment=NAME renders alone.
 	Fragments []string
-	// Show reads the page's data. Its error, a [handlers.Error], becomes the page.
+	// Show reads the page's data. Its error, a [handlers.Error], becomes the page, and so does the first error of [Read].
 	Show func(req R) (any, error)
 	// Actions are the page's forms.
 	Actions []Action[R]
@@ -211,7 +208,10 @@ func Add[R Visit](s *Site, pages []Page[R], visit func(*Request) R) {
 			req.public, req.scripts, req.fragments = p.Public, p.Scripts, p.Fragments
 			req.Verb, req.form, req.notice, req.secrets = a.Verb, a.Form, a.Done, a.Secrets
 			made := visit(req)
-			req.visit, req.show = made, func() (any, error) { return p.Show(made) }
+			req.visit, req.show = made, func() (any, error) {
+				shown, err := p.Show(made)
+				return shown, cmp.Or(req.unread, err)
+			}
 			return req, made
 		}
 		s.Mux.HandleFunc("GET "+p.Path, func(w http.ResponseWriter, r *http.Request) {
@@ -269,12 +269,35 @@ func Ask[I, T any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], in 
 
 // AskTable is [Ask] for a list of T that the API also serves as a file.
 func AskTable[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) (*endpoint.ListObject[T], error) {
-	return AskFile[endpoint.ListObject[T]](req, o, in)
+	return bodyOf[endpoint.ListObject[T]](req, o, in)
 }
 
-// AskFile is [Ask] for a T that the API also serves as a file.
-func AskFile[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) (*T, error) {
-	return bodyOf[T](req, o, in)
+// Read is [Ask] for the data of a page ([Page].Show). The first error becomes the page. From then on Read returns empty answers.
+func Read[I, T any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], in endpoint.Values) *T {
+	return read[T](req, o, in)
+}
+
+// ReadFile is [Read] for a T that the API also serves as a file.
+func ReadFile[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) *T {
+	return read[T](req, o, in)
+}
+
+// ReadTable is [ReadFile] for a list of T.
+func ReadTable[T, I any](req Visit, o endpoint.Op[*api.Deps, I, endpoint.Stream], in endpoint.Values) *endpoint.ListObject[T] {
+	return read[endpoint.ListObject[T]](req, o, in)
+}
+
+func read[T any](req Visit, o api.Operation, in endpoint.Values) *T {
+	base := req.Base()
+	if base.unread != nil {
+		return new(T)
+	}
+	answer, err := bodyOf[T](req, o, in)
+	if err != nil {
+		base.unread = err
+		return new(T)
+	}
+	return answer
 }
 
 // AskMade is [Ask] for an operation that makes a thing once for each reference.
