@@ -63,7 +63,7 @@ func (d *Deps) createAgent(ctx context.Context, principal *identity.Principal, i
 }
 
 func (d *Deps) listAgents(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AgentSummaryObject], error) {
-	return listRows(ctx, principal, in, d.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
+	return listRows(ctx, principal, in.PageQuery, d.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
 }
 
 func (d *Deps) getAgent(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*AgentObject, error) {
@@ -135,7 +135,7 @@ func agentConflict(err, otherwise error) error {
 		return noRoom(store.MaxAgents, "agents", err)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has an agent with this name already.", Cause: err}
+		return endpoint.Refusal(errcode.Conflict, err, "The organization has an agent with this name already.")
 	}
 	return otherwise
 }
@@ -297,10 +297,7 @@ func (c AgentChange) apply(agent *store.Agent) error {
 			agent.PauseMS = max(agent.PauseMS, store.NoPause)
 		}
 	}
-	if c.MaxTokens.given {
-		agent.MaxTokens = 0
-		set(&agent.MaxTokens, c.MaxTokens.value)
-	}
+	c.MaxTokens.set(&agent.MaxTokens)
 	if c.Temperature.given {
 		agent.TemperatureMilli = sql.NullInt64{}
 		if c.Temperature.value != nil {

@@ -12,6 +12,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -282,7 +283,7 @@ func (d *Deps) missing(ctx context.Context, principal *identity.Principal, kind 
 	owner, err := d.DB.OwnerOf(ctx, kind, id)
 	switch {
 	case err == nil && owner != principal.OrgID:
-		return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("The %s belongs to another organization.", singular(kind))}
+		return endpoint.Refusal(errcode.Forbidden, nil, "The %s belongs to another organization.", singular(kind))
 	case err == nil, errors.Is(err, store.ErrNotFound): // without an error it was made, or deleted, a moment ago
 		return handlers.NotFound("There is no %s with this id.", singular(kind))
 	default:
@@ -290,9 +291,11 @@ func (d *Deps) missing(ctx context.Context, principal *identity.Principal, kind 
 	}
 }
 
-// refuse returns the public form of an error of the store, or of the queue, about one resource.
+// refuse returns the public form of an error of the store, or of the queue, about one resource. It returns nil if there is no error.
 func (d *Deps) refuse(ctx context.Context, principal *identity.Principal, kind store.OwnedKind, id string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, store.ErrNotFound):
 		return d.missing(ctx, principal, kind, id)
 	case errors.Is(err, inbox.ErrConversationClosed):
@@ -304,9 +307,7 @@ func (d *Deps) refuse(ctx context.Context, principal *identity.Principal, kind s
 
 // noRoom returns the error of an organization that has as many of a kind as it may.
 func noRoom(most int, kind string, err error) error {
-	return &handlers.Error{
-		Code: errcode.PlanLimitExceeded, Message: fmt.Sprintf("The organization has %d %s, the most it may have.", most, kind), Cause: err,
-	}
+	return endpoint.Refusal(errcode.PlanLimitExceeded, err, "The organization has %d %s, the most it may have.", most, kind)
 }
 
 // singular returns the name of one of a kind, as texts to clients use it.
@@ -334,9 +335,23 @@ type pageInput = struct{ endpoint.PageQuery }
 // pageOf is the answer of a list.
 type pageOf[T any] = endpoint.ListObject[T]
 
-// listRows returns a page of the organization's rows.
+// onePage is the answer of a list without a bound on its rows.
+func onePage[Row, T any](rows []Row, show func(*Row) T) *pageOf[T] {
+	return &pageOf[T]{Data: showAll(rows, show)}
+}
+
+// showAll returns rows as the API shows them. It is never nil.
+func showAll[Row, T any](rows []Row, show func(*Row) T) []T {
+	shown := make([]T, len(rows))
+	for i := range rows {
+		shown[i] = show(&rows[i])
+	}
+	return shown
+}
+
+// listRows returns a page of the organization's rows. Errors of list are internal unless they are [handlers.Error]s.
 func listRows[Row, T any](
-	ctx context.Context, principal *identity.Principal, in *pageInput,
+	ctx context.Context, principal *identity.Principal, in endpoint.PageQuery,
 	list func(ctx context.Context, orgID string, page store.Page) ([]Row, error), id func(*Row) string, show func(*Row) T,
 ) (*pageOf[T], error) {
 	page, err := in.Page()
@@ -345,9 +360,9 @@ func listRows[Row, T any](
 	}
 	rows, err := list(ctx, principal.OrgID, page)
 	if err != nil {
-		return nil, handlers.Internal(err)
+		return nil, handlers.AsError(err)
 	}
-	return endpoint.Listed(in.PageQuery, rows, id, show), nil
+	return endpoint.Listed(in, rows, id, show), nil
 }
 
 // getRow returns one row of the organization.
@@ -367,10 +382,7 @@ func (d *Deps) change(
 	ctx context.Context, principal *identity.Principal, kind store.OwnedKind, id string,
 	apply func(ctx context.Context, actor, orgID, id string) error,
 ) error {
-	if err := apply(ctx, principal.Actor(), principal.OrgID, id); err != nil {
-		return d.refuse(ctx, principal, kind, id, err)
-	}
-	return nil
+	return d.refuse(ctx, principal, kind, id, apply(ctx, principal.Actor(), principal.OrgID, id))
 }
 
 // set replaces the value of a field, if the body has one.
@@ -397,6 +409,13 @@ type clearable[T any] struct {
 func (c *clearable[T]) UnmarshalJSON(text []byte) error {
 	c.given, c.value = true, nil
 	return json.Unmarshal(text, &c.value)
+}
+
+// set replaces a value by that of the member, or by the zero value if the member is null.
+func (c *clearable[T]) set(into *T) {
+	if c.given {
+		*into = *cmp.Or(c.value, new(T))
+	}
 }
 
 // ValueType is the type of the value, for [endpoint.Field].

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,7 +39,7 @@ func (d *Deps) afterCare(
 ) (*ConversationObject, error) {
 	switch {
 	case errors.Is(err, inbox.ErrEnded):
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: nothing, Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "%s", nothing)
 	case errors.Is(err, inbox.ErrHandedOver):
 		return nil, silentAssistant(err)
 	case err != nil:
@@ -50,7 +49,7 @@ func (d *Deps) afterCare(
 }
 
 func silentAssistant(err error) error {
-	return &handlers.Error{Code: errcode.Conflict, Message: "The assistant is silent in this conversation. Hand it back first.", Cause: err}
+	return endpoint.Refusal(errcode.Conflict, err, "The assistant is silent in this conversation. Hand it back first.")
 }
 
 // The actions on conversations that need attention.
@@ -95,7 +94,7 @@ func (d *Deps) actOnConversations(ctx context.Context, principal *identity.Princ
 	}
 	answer := conversationsChange{Changed: changed}
 	if last != "" {
-		answer.NextCursor = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
+		answer.NextCursor = endpoint.Cursor(last)
 	}
 	return &answer, nil
 }
@@ -134,9 +133,7 @@ func (d *Deps) resendMessage(ctx context.Context, principal *identity.Principal,
 		return nil, handlers.InvalidRequest("mayArriveTwice",
 			"It is unknown whether the customer has this message. Ask a person, and set mayArriveTwice if it may arrive twice.")
 	case errors.Is(err, inbox.ErrEnded):
-		return nil, &handlers.Error{
-			Code: errcode.Conflict, Message: "Only a message that failed, or whose delivery is unknown, can be sent again.", Cause: err,
-		}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "Only a message that failed, or whose delivery is unknown, can be sent again.")
 	case err != nil:
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
@@ -207,13 +204,9 @@ type attentionQuery struct {
 
 func (d *Deps) listAttention(ctx context.Context, principal *identity.Principal, in *attentionQuery) (*pageOf[attentionObject], error) {
 	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code, Attention: true}
-	read := func(ctx context.Context, orgID string, page store.Page) ([]inbox.Conversation, error) {
-		return d.Conversations.Conversations(ctx, orgID, filter, page)
-	}
-	show := func(c *inbox.Conversation) attentionObject {
+	return listConversations(ctx, d, principal, in.PageQuery, filter, func(c *inbox.Conversation) attentionObject {
 		return attentionObject{c.ID, c.ChannelID, c.State, c.Attention, endpoint.Timestamp(c.UpdatedAt)}
-	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, read, func(row *inbox.Conversation) string { return row.ID }, show)
+	})
 }
 
 // deadTurnObject is a turn that was given up, without texts of customers.
@@ -237,14 +230,12 @@ func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *dea
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	list := endpoint.ListObject[deadTurnObject]{Data: make([]deadTurnObject, len(turns))}
-	for i, turn := range turns {
-		list.Data[i] = deadTurnObject{
+	return onePage(turns, func(turn *inbox.DeadTurn) deadTurnObject {
+		return deadTurnObject{
 			turn.TurnID, turn.OrgID, turn.ChannelID, turn.ConversationID, turn.Code, turn.Attempts,
 			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
 		}
-	}
-	return &list, nil
+	}), nil
 }
 
 type retriedTurn struct {

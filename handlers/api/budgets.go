@@ -119,11 +119,7 @@ func (d *Deps) listBudgets(ctx context.Context, principal *identity.Principal, i
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading budgets: %w", err))
 	}
-	var shown []BudgetObject
-	for i := range budgets {
-		shown = append(shown, d.showBudget(&budgets[i]))
-	}
-	return onePage(shown), nil
+	return onePage(budgets, d.showBudget), nil
 }
 
 func (d *Deps) getBudget(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*BudgetDetail, error) {
@@ -135,11 +131,7 @@ func (d *Deps) getBudget(ctx context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	shown := &BudgetDetail{BudgetObject: d.showBudget(&budget), Rises: []BudgetRiseObject{}}
-	for i := range rises {
-		shown.Rises = append(shown.Rises, d.showRise(&rises[i]))
-	}
-	return shown, nil
+	return &BudgetDetail{d.showBudget(&budget), showAll(rises, d.showRise)}, nil
 }
 
 func (d *Deps) showRise(r *billing.BudgetRise) BudgetRiseObject {
@@ -236,7 +228,7 @@ type budgetChange struct {
 func (d *Deps) changeBudget(ctx context.Context, principal *identity.Principal, id, amount string, change func() error) error {
 	if principal.KeyID != "" {
 		if budget, err := d.Book.Budget(ctx, principal.OrgID, id); err == nil && budget.OwnerID == principal.KeyID {
-			return &handlers.Error{Code: errcode.Forbidden, Message: "An API key can't change its own budget."}
+			return endpoint.Refusal(errcode.Forbidden, nil, "An API key can't change its own budget.")
 		}
 	}
 	if err := change(); err != nil {

@@ -58,14 +58,10 @@ func (d *Deps) getCall(ctx context.Context, principal *identity.Principal, in *c
 	if err != nil {
 		return nil, err
 	}
-	shown := &CallDetail{
-		CallObject: showCall(&placed[0]), Lines: []CostLineObject{}, CostMicros: billing.FormatMicros(call.ChargedMicros + call.ShortfallMicros),
-		UnchargedMicros: billing.FormatMicros(call.ShortfallMicros),
-	}
-	for _, line := range lines {
-		shown.Lines = append(shown.Lines, CostLineObject{
-			line.Kind, line.Tokens, billing.FormatMicros(line.PriceMicros), billing.FormatMicros(line.Micros),
-		})
-	}
-	return shown, nil
+	return &CallDetail{
+		CallObject: showCall(&placed[0]), CostMicros: billing.FormatMicros(call.ChargedMicros + call.ShortfallMicros),
+		UnchargedMicros: billing.FormatMicros(call.ShortfallMicros), Lines: showAll(lines, func(l *billing.CostLine) CostLineObject {
+			return CostLineObject{l.Kind, l.Tokens, billing.FormatMicros(l.PriceMicros), billing.FormatMicros(l.Micros)}
+		}),
+	}, nil
 }

@@ -37,17 +37,11 @@ func (c *AnswerRulesChange) of(rules store.AnswerRules) (*store.AnswerRules, err
 	if c.AnswerMode != nil {
 		rules.Drafts = *c.AnswerMode == answersDraft
 	}
-	if c.MaxAgeMinutes.given {
-		rules.MaxAgeMinutes = 0
-		set(&rules.MaxAgeMinutes, c.MaxAgeMinutes.value)
-	}
+	c.MaxAgeMinutes.set(&rules.MaxAgeMinutes)
 	if c.OpeningHours != nil {
 		rules.OpeningHours = strings.Join(*c.OpeningHours, "\n")
 	}
-	if c.TimeZone.given {
-		rules.TimeZone = ""
-		set(&rules.TimeZone, c.TimeZone.value)
-	}
+	c.TimeZone.set(&rules.TimeZone)
 	if err := setNotice(&rules.ClosedNotice, "closedNotice", &c.ClosedNotice); err != nil {
 		return nil, err
 	}
@@ -62,12 +56,8 @@ func (c *AnswerRulesChange) of(rules store.AnswerRules) (*store.AnswerRules, err
 
 // setNotice changes a text for customers, if it is given.
 func setNotice(notice *string, field string, given *clearable[string]) error {
-	if !given.given {
-		return nil
-	}
-	*notice = ""
-	set(notice, given.value)
-	if *notice != "" && strings.TrimSpace(*notice) == "" {
+	given.set(notice)
+	if given.given && *notice != "" && strings.TrimSpace(*notice) == "" {
 		return handlers.InvalidRequest(field, "%s is blank.", field)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (d *Deps) listChannels(ctx context.Context, principal *identity.Principal, 
 	if err != nil {
 		return nil, err
 	}
-	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
+	return listRows(ctx, principal, in.PageQuery, d.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
 }
 
 func (d *Deps) getChannel(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ChannelObject, error) {
@@ -129,8 +130,7 @@ func (d *Deps) updateChannel(ctx context.Context, principal *identity.Principal,
 		change.Name = &name
 	}
 	if in.Body.AgentID.given {
-		agentID := ""
-		set(&agentID, in.Body.AgentID.value)
+		agentID := *cmp.Or(in.Body.AgentID.value, new(""))
 		if err := d.checkAgent(ctx, principal, agentID); err != nil {
 			return nil, err
 		}
@@ -215,14 +215,12 @@ func unknownAgent() *handlers.Error {
 func channelRefusal(err, otherwise error) error {
 	switch {
 	case errors.Is(err, store.ErrLimit):
-		return &handlers.Error{Code: errcode.PlanLimitExceeded, Message: "The organization has as many channels as its plan allows.", Cause: err}
+		return endpoint.Refusal(errcode.PlanLimitExceeded, err, "The organization has as many channels as its plan allows.")
 	case errors.Is(err, store.ErrAgentNotFound): // deleted since checkAgent
 		return unknownAgent()
 	case errors.Is(err, store.ErrConflict):
-		return &handlers.Error{
-			Code:    errcode.Conflict,
-			Message: "There is a channel with this name in the organization, or with this externalId, already.", Cause: err,
-		}
+		return endpoint.Refusal(errcode.Conflict, err,
+			"There is a channel with this name in the organization, or with this externalId, already.")
 	default:
 		return otherwise
 	}

@@ -178,22 +178,23 @@ type conversationQuery struct {
 	Order     string `query:"order" enum:"oldest,recent" default:"oldest" doc:"recent: whose customer wrote last comes first"`
 }
 
-func (d *Deps) listConversations(
-	ctx context.Context, principal *identity.Principal, in *conversationQuery,
-) (*endpoint.ListObject[ConversationObject], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
+func (d *Deps) listConversations(ctx context.Context, principal *identity.Principal, in *conversationQuery) (*pageOf[ConversationObject], error) {
 	filter := inbox.ConversationFilter{
 		ChannelID: in.ChannelID, Code: in.Code, State: in.State, Attention: in.Attention, Waiting: in.Waiting,
 		Recent: in.Order == "recent",
 	}
-	conversations, err := d.Conversations.Conversations(ctx, principal.OrgID, filter, page)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("listing conversations: %w", err))
+	return listConversations(ctx, d, principal, in.PageQuery, filter, d.showConversation)
+}
+
+// listConversations returns a page of the conversations that a filter selects.
+func listConversations[T any](
+	ctx context.Context, d *Deps, principal *identity.Principal, in endpoint.PageQuery, filter inbox.ConversationFilter,
+	show func(*inbox.Conversation) T,
+) (*pageOf[T], error) {
+	read := func(ctx context.Context, orgID string, page store.Page) ([]inbox.Conversation, error) {
+		return d.Conversations.Conversations(ctx, orgID, filter, page)
 	}
-	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, d.showConversation), nil
+	return listRows(ctx, principal, in, read, func(row *inbox.Conversation) string { return row.ID }, show)
 }
 
 func (d *Deps) getConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
@@ -235,7 +236,7 @@ type MessageObject struct {
 func showMessage(m *inbox.Message) MessageObject {
 	return MessageObject{
 		ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: endpoint.TextOrNull(m.State), Code: endpoint.TextOrNull(m.Code),
-		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, Edited: m.Edited, At: endpoint.Timestamp(m.At), Files: showFiles(m.Files),
+		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, Edited: m.Edited, At: endpoint.Timestamp(m.At), Files: showAll(m.Files, showFile),
 	}
 }
 
@@ -246,20 +247,15 @@ type messagesInput struct {
 	Order string `query:"order" enum:"oldest,newest" default:"oldest" doc:"newest: the newest message comes first"`
 }
 
-func (d *Deps) listMessages(ctx context.Context, principal *identity.Principal, in *messagesInput) (*endpoint.ListObject[MessageObject], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
+func (d *Deps) listMessages(ctx context.Context, principal *identity.Principal, in *messagesInput) (*pageOf[MessageObject], error) {
 	read := d.Conversations.Messages
 	if in.Order == "newest" {
 		read = d.Conversations.LatestMessages
 	}
-	messages, err := read(ctx, principal.OrgID, in.ID, page)
-	if err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
-	}
-	return endpoint.Listed(in.PageQuery, messages, func(row *inbox.Message) string { return row.ID }, showMessage), nil
+	return listRows(ctx, principal, in.PageQuery, func(ctx context.Context, orgID string, page store.Page) ([]inbox.Message, error) {
+		messages, err := read(ctx, orgID, in.ID, page)
+		return messages, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	}, func(row *inbox.Message) string { return row.ID }, showMessage)
 }
 
 // messageCreation is the body of POST /conversations/{id}/messages.
@@ -384,7 +380,7 @@ func (d *Deps) placeMessage(
 	}
 	channel, err = d.DB.Channels.ByID(ctx, principal.OrgID, conversation.ChannelID)
 	if errors.Is(err, store.ErrNotFound) {
-		err = &handlers.Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
+		err = endpoint.Refusal(errcode.Conflict, err, "The channel of this conversation was deleted.")
 	} else if err != nil {
 		err = handlers.Internal(fmt.Errorf("reading channel %s: %w", conversation.ChannelID, err))
 	}
@@ -417,9 +413,7 @@ func (d *Deps) showSent(
 ) (*endpoint.Replayable[sentMessage], error) {
 	switch {
 	case errors.Is(err, inbox.ErrKeyReused):
-		return nil, &handlers.Error{
-			Code: errcode.IdempotencyKeyReused, Message: "This Idempotency-Key was used with another message within 24 hours.", Cause: err,
-		}
+		return nil, endpoint.Refusal(errcode.IdempotencyKeyReused, err, "This Idempotency-Key was used with another message within 24 hours.")
 	case err != nil:
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, id, err)
 	case len(messages) == 0:
@@ -449,7 +443,7 @@ func (d *Deps) checkSendable(channel *store.Channel, conversation *inbox.Convers
 func (d *Deps) checkWindow(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
 	kind, ok := d.Catalog.Find(channel.Type)
 	if !ok {
-		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}
+		return endpoint.Refusal(errcode.Conflict, nil, "%s", missingPlatform(channel.Type))
 	}
 	window := kind.Window
 	if author == inbox.AuthorHuman {
@@ -458,11 +452,8 @@ func (d *Deps) checkWindow(channel *store.Channel, conversation *inbox.Conversat
 	if messageKind == inbox.KindTemplate || kind.Window == 0 || d.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
 		return nil
 	}
-	return &handlers.Error{
-		Code: errcode.Code(messaging.Code(kind.WindowClass())),
-		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
-			int64(window.Hours())),
-	}
+	return endpoint.Refusal(errcode.Code(messaging.Code(kind.WindowClass())), nil,
+		"The customer's last message is more than %d hours old; the platform takes no free text after that.", int64(window.Hours()))
 }
 
 // usable returns the reason why the platform of a channel can't be called now: the channel's state.
@@ -473,16 +464,14 @@ func usable(channel *store.Channel) error {
 	case store.ChannelNeedsReauth:
 		return needsReauth(channel)
 	}
-	return &handlers.Error{Code: errcode.Conflict, Message: "The channel is not verified yet."}
+	return endpoint.Refusal(errcode.Conflict, nil, "The channel is not verified yet.")
 }
 
 func needsReauth(channel *store.Channel) *handlers.Error {
-	return &handlers.Error{
-		Code:    errcode.ChannelNeedsReauth,
-		Message: "The platform refuses the channel's credentials. Give new ones with PATCH /channels/" + channel.ID + ".",
-	}
+	return endpoint.Refusal(errcode.ChannelNeedsReauth, nil,
+		"The platform refuses the channel's credentials. Give new ones with PATCH /channels/%s.", channel.ID)
 }
 
 func customerBlocked(cause error) *handlers.Error {
-	return &handlers.Error{Code: errcode.Conflict, Message: "The customer has blocked the channel; the conversation is closed.", Cause: cause}
+	return endpoint.Refusal(errcode.Conflict, cause, "The customer has blocked the channel; the conversation is closed.")
 }

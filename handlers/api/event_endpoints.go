@@ -168,7 +168,7 @@ func (d *Deps) withEventSecret(ctx context.Context, principal *identity.Principa
 }
 
 func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
-	return listRows(ctx, principal, in, d.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, d.showEventEndpoint)
+	return listRows(ctx, principal, in.PageQuery, d.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, d.showEventEndpoint)
 }
 
 func (d *Deps) getEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*EventEndpointObject, error) {
@@ -214,7 +214,7 @@ func (d *Deps) rotateEventSecret(ctx context.Context, principal *identity.Princi
 func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*sentTest, error) {
 	eventID, err := d.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The endpoint is disabled. Set its state to active first.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "The endpoint is disabled. Set its state to active first.")
 	}
 	if errors.Is(err, store.ErrTooSoon) {
 		return nil, &handlers.Error{
@@ -234,16 +234,11 @@ type pathIDAndPage struct {
 }
 
 func (d *Deps) listEventDeliveries(ctx context.Context, principal *identity.Principal, in *pathIDAndPage) (*pageOf[eventDeliveryObject], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
+	list := func(ctx context.Context, orgID string, page store.Page) ([]store.EventDelivery, error) {
+		if _, err := d.DB.EventEndpoints.ByID(ctx, orgID, in.ID); err != nil {
+			return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+		}
+		return d.DB.EventDeliveries.OfEndpoint(ctx, orgID, in.ID, page)
 	}
-	if _, err := d.DB.EventEndpoints.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
-	}
-	rows, err := d.DB.EventDeliveries.OfEndpoint(ctx, principal.OrgID, in.ID, page)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return endpoint.Listed(in.PageQuery, rows, func(d *store.EventDelivery) string { return d.EventID }, showEventDelivery), nil
+	return listRows(ctx, principal, in.PageQuery, list, func(row *store.EventDelivery) string { return row.EventID }, showEventDelivery)
 }

@@ -138,7 +138,7 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 	}
 	key, err := identity.CreateAPIKey(ctx, d.DB, principal.Actor(), request)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "The organization has an API key with this name already.")
 	}
 	if errors.Is(err, store.ErrLimit) {
 		return nil, noRoom(store.MaxAPIKeys, "API keys that aren't revoked", err)
@@ -186,15 +186,12 @@ func (d *Deps) withinRights(ctx context.Context, principal *identity.Principal, 
 			continue
 		}
 		if principal.KeyID == "" {
-			return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("You can't give the scope %s to an API key.", scope)}
+			return endpoint.Refusal(errcode.Forbidden, nil, "You can't give the scope %s to an API key.", scope)
 		}
-		return &handlers.Error{
-			Code:    errcode.InsufficientScope,
-			Message: fmt.Sprintf("This API key lacks the scope %s, so it can't make a key that has it.", scope),
-		}
+		return endpoint.Refusal(errcode.InsufficientScope, nil, "This API key lacks the scope %s, so it can't make a key that has it.", scope)
 	}
 	if principal.Env == store.Test && request.Env != store.Test {
-		return &handlers.Error{Code: errcode.Forbidden, Message: "A key of the test environment makes keys of the test environment only."}
+		return endpoint.Refusal(errcode.Forbidden, nil, "A key of the test environment makes keys of the test environment only.")
 	}
 	if principal.KeyID == "" || principal.BudgetVersion == 0 {
 		return nil
@@ -204,13 +201,13 @@ func (d *Deps) withinRights(ctx context.Context, principal *identity.Principal, 
 		return handlers.Internal(fmt.Errorf("reading budgets: %w", err))
 	}
 	if slices.ContainsFunc(budgets, func(b billing.BudgetState) bool { return b.OwnerID == principal.KeyID }) {
-		return &handlers.Error{Code: errcode.Forbidden, Message: "This API key has a budget, so it can't make a key, which would have none."}
+		return endpoint.Refusal(errcode.Forbidden, nil, "This API key has a budget, so it can't make a key, which would have none.")
 	}
 	return nil
 }
 
 func (d *Deps) listAPIKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[APIKeyObject], error) {
-	list, err := listRows(ctx, principal, in, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
+	list, err := listRows(ctx, principal, in.PageQuery, d.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +329,7 @@ func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, 
 		return nil
 	})
 	if errors.Is(err, store.ErrRevoked) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The API key is revoked. Make another one.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "The API key is revoked. Make another one.")
 	}
 	if refused, ok := errors.AsType[*handlers.Error](err); ok {
 		return nil, refused
@@ -401,11 +398,7 @@ func (d *Deps) listProviderKeys(ctx context.Context, principal *identity.Princip
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	list := endpoint.ListObject[ProviderKeyObject]{Data: make([]ProviderKeyObject, len(keys))}
-	for i := range keys {
-		list.Data[i] = showProviderKey(&keys[i])
-	}
-	return &list, nil
+	return onePage(keys, showProviderKey), nil
 }
 
 func (d *Deps) putProviderKey(ctx context.Context, principal *identity.Principal, in *providerKeyPut) (*ProviderKeyObject, error) {

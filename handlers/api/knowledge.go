@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -53,7 +52,7 @@ func (d *Deps) createKnowledgeBase(
 }
 
 func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[KnowledgeBaseObject], error) {
-	return listRows(ctx, principal, in, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
+	return listRows(ctx, principal, in.PageQuery, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
 }
 
 func (d *Deps) getKnowledgeBase(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*KnowledgeBaseObject, error) {
@@ -96,11 +95,7 @@ func (d *Deps) searchKnowledgeBase(ctx context.Context, principal *identity.Prin
 	if err != nil {
 		return nil, searchRefusal(err)
 	}
-	found := snippetsObject{Data: make([]SnippetObject, len(snippets))}
-	for i := range snippets {
-		found.Data[i] = showSnippet(&snippets[i])
-	}
-	return &found, nil
+	return &snippetsObject{showAll(snippets, showSnippet)}, nil
 }
 
 // searchRefusal returns the public form of a search's error.
@@ -117,7 +112,7 @@ func knowledgeBaseConflict(err, otherwise error) error {
 		return noRoom(store.MaxKnowledgeBases, "knowledge bases", err)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has a knowledge base with this name already.", Cause: err}
+		return endpoint.Refusal(errcode.Conflict, err, "The organization has a knowledge base with this name already.")
 	}
 	return otherwise
 }
@@ -261,13 +256,10 @@ func documentRefusal(err error, otherwise func() error) error {
 	case errors.Is(err, knowledge.ErrBusy):
 		return knowledgeBusy(err, "Too many documents are being read at this moment. Retry shortly.")
 	case errors.Is(err, store.ErrLimit):
-		return &handlers.Error{
-			Code: errcode.PlanLimitExceeded, Cause: err,
-			Message: "The organization's documents would have more bytes than its plan allows, or more than " +
-				strconv.Itoa(store.MaxDocuments) + " documents.",
-		}
+		return endpoint.Refusal(errcode.PlanLimitExceeded, err,
+			"The organization's documents would have more bytes than its plan allows, or more than %d documents.", store.MaxDocuments)
 	case errors.Is(err, store.ErrConflict):
-		return &handlers.Error{Code: errcode.Conflict, Message: "The knowledge base has a document with this name already.", Cause: err}
+		return endpoint.Refusal(errcode.Conflict, err, "The knowledge base has a document with this name already.")
 	default:
 		return otherwise()
 	}
@@ -278,24 +270,14 @@ func knowledgeBusy(cause error, message string) error {
 	return &handlers.Error{Code: errcode.RateLimited, RetryAfter: knowledgeRetryAfter, Message: message, Cause: cause}
 }
 
-type documentList struct {
-	endpoint.PathID
-	endpoint.PageQuery
-}
-
-func (d *Deps) listDocuments(ctx context.Context, principal *identity.Principal, in *documentList) (*endpoint.ListObject[DocumentObject], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
+func (d *Deps) listDocuments(ctx context.Context, principal *identity.Principal, in *pathIDAndPage) (*pageOf[DocumentObject], error) {
+	list := func(ctx context.Context, orgID string, page store.Page) ([]store.Document, error) {
+		if _, err := d.DB.KnowledgeBases.ByID(ctx, orgID, in.ID); err != nil {
+			return nil, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+		}
+		return d.Knowledge.Documents(ctx, orgID, in.ID, page)
 	}
-	if _, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
-	}
-	documents, err := d.Knowledge.Documents(ctx, principal.OrgID, in.ID, page)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("listing documents: %w", err))
-	}
-	return endpoint.Listed(in.PageQuery, documents, func(row *store.Document) string { return row.ID }, showDocument), nil
+	return listRows(ctx, principal, in.PageQuery, list, func(row *store.Document) string { return row.ID }, showDocument)
 }
 
 func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*DocumentObject, error) {

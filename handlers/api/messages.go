@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -65,10 +64,8 @@ func (d *Deps) queueFile(
 func fileError(err error) error {
 	switch {
 	case errors.Is(err, media.ErrFull):
-		return &handlers.Error{
-			Code: errcode.PlanLimitExceeded, Cause: err,
-			Message: "The organization's files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.",
-		}
+		return endpoint.Refusal(errcode.PlanLimitExceeded, err,
+			"The organization's files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.")
 	case errors.Is(err, media.ErrBusy):
 		return &handlers.Error{
 			Code: errcode.RateLimited, RetryAfter: handlers.BudgetRetryAfter, Cause: err,
@@ -94,16 +91,12 @@ type DraftObject struct {
 	CreatedAt string `json:"createdAt" format:"date-time"`
 }
 
-func showDraft(d *inbox.Draft) DraftObject {
-	return DraftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
-}
-
 func (d *Deps) listDrafts(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.ListObject[DraftObject], error) {
 	drafts, err := d.Conversations.Drafts(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
-	return endpoint.Listed(endpoint.PageQuery{}, drafts, func(d *inbox.Draft) string { return d.ID }, showDraft), nil
+	return onePage(drafts, func(d *inbox.Draft) DraftObject { return DraftObject{d.ID, d.Text(), endpoint.Timestamp(d.CreatedAt)} }), nil
 }
 
 // DraftPath names a draft. It is exported for the framework, see [endpoint.PathID].
@@ -171,9 +164,8 @@ func (d *Deps) draftParts(
 	case len(drafts) == 0 || drafts[0].ID != in.DraftID:
 		return nil, false, draftGone(nil)
 	case drafts[0].Unreadable:
-		return nil, false, &handlers.Error{
-			Code: errcode.Conflict, Message: "The proposed answer can't be decrypted. Discard it, or send another text.",
-		}
+		return nil, false, endpoint.Refusal(errcode.Conflict, nil,
+			"The proposed answer can't be decrypted. Discard it, or send another text.")
 	}
 	return drafts[0].Parts, false, nil
 }
@@ -194,22 +186,16 @@ func (d *Deps) splitDraft(channel *store.Channel, text string) ([]string, error)
 
 func (d *Deps) discardDraft(ctx context.Context, principal *identity.Principal, in *DraftPath) (*endpoint.Empty, error) {
 	err := d.Conversations.DiscardDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID)
-	switch {
-	case errors.Is(err, inbox.ErrEnded):
+	if errors.Is(err, inbox.ErrEnded) {
 		return nil, draftGone(err)
-	case err != nil:
-		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, fmt.Errorf("discarding a draft: %w", err))
 	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 }
 
 // draftGone is the refusal for a draft that no longer waits.
 func draftGone(cause error) error {
-	return &handlers.Error{
-		Code:    errcode.Conflict,
-		Message: "This proposed answer doesn't wait any more: it was sent or discarded, or the customer wrote again. Read the drafts again.",
-		Cause:   cause,
-	}
+	return endpoint.Refusal(errcode.Conflict, cause,
+		"This proposed answer doesn't wait any more: it was sent or discarded, or the customer wrote again. Read the drafts again.")
 }
 
 // CustomerFiles reads the files that customers sent or received, as [inbox.Queue] does.
@@ -230,17 +216,13 @@ type FileObject struct {
 	Bytes     *int64  `json:"bytes"     doc:"The size of a stored file"`
 }
 
-func showFiles(files []media.File) []FileObject {
-	shown := make([]FileObject, len(files))
-	for i := range files {
-		f := &files[i]
-		shown[i] = FileObject{
-			ID: f.ID, Kind: f.Kind, State: f.State, Code: endpoint.TextOrNull(f.Code), Name: endpoint.TextOrNull(f.Name),
-			MediaType: endpoint.TextOrNull(f.MediaType),
-		}
-		if f.State == media.Stored {
-			shown[i].Bytes = &f.Bytes
-		}
+func showFile(f *media.File) FileObject {
+	shown := FileObject{
+		ID: f.ID, Kind: f.Kind, State: f.State, Code: endpoint.TextOrNull(f.Code), Name: endpoint.TextOrNull(f.Name),
+		MediaType: endpoint.TextOrNull(f.MediaType),
+	}
+	if f.State == media.Stored {
+		shown.Bytes = &f.Bytes
 	}
 	return shown
 }

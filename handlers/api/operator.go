@@ -173,7 +173,7 @@ func (d *Deps) listOrganizations(ctx context.Context, principal *identity.Princi
 	search := func(ctx context.Context, _ string, page store.Page) ([]store.Organization, error) {
 		return d.DB.Organizations.Search(ctx, filter, page)
 	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, search, func(row *store.Organization) string { return row.ID }, showCustomer)
+	return listRows(ctx, principal, in.PageQuery, search, func(row *store.Organization) string { return row.ID }, showCustomer)
 }
 
 type suspension struct {
@@ -277,7 +277,7 @@ func (d *Deps) listActions(ctx context.Context, principal *identity.Principal, i
 		}
 	}
 	concerned := identity.Principal{OrgID: in.OrgID}
-	return listRows(ctx, &concerned, &pageInput{PageQuery: in.PageQuery}, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID },
+	return listRows(ctx, &concerned, in.PageQuery, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID },
 		func(row *store.AuditEntry) actionObject {
 			action := actionObject{showAudit(row), endpoint.TextOrNull(row.OrgID)}
 			action.Actor = row.Actor
@@ -363,19 +363,18 @@ func (d *Deps) posted(ctx context.Context, entry billing.Entry, err error) (*pos
 	case errors.Is(err, billing.ErrOverflow):
 		return nil, handlers.InvalidRequest("amountMicros", "amountMicros is out of range: the balance must fit 64 bits.")
 	case errors.Is(err, billing.ErrRefReused), errors.Is(err, billing.ErrNothingToRefund), errors.Is(err, billing.ErrCorrected):
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: err.Error() + ".", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "%s.", err)
 	case errors.Is(err, billing.ErrCreditsInTranches):
-		return nil, &handlers.Error{
-			Code: errcode.InsufficientCredits, Cause: err, Message: "Another process holds credits that it doesn't use. Try again in 10 s.",
-		}
+		return nil, endpoint.Refusal(errcode.InsufficientCredits, err,
+			"Another process holds credits that it doesn't use. Try again in 10 s.")
 	case errors.Is(err, billing.ErrInsufficientCredits):
 		wallet, readErr := d.Book.Wallet(ctx, entry.Wallet)
 		if readErr != nil {
 			return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", readErr))
 		}
-		return nil, &handlers.Error{Code: errcode.InsufficientCredits, Cause: err, Message: fmt.Sprintf(
-			"The free balance is too small: of the balance of %s micros, %s are held and %s are free.", billing.FormatMicros(wallet.BalanceMicros),
-			billing.FormatMicros(wallet.HeldMicros), billing.FormatMicros(wallet.BalanceMicros-wallet.HeldMicros))}
+		return nil, endpoint.Refusal(errcode.InsufficientCredits, err,
+			"The free balance is too small: of the balance of %d micros, %d are held and %d are free.",
+			wallet.BalanceMicros, wallet.HeldMicros, wallet.BalanceMicros-wallet.HeldMicros)
 	default:
 		return nil, handlers.Internal(fmt.Errorf("changing a wallet: %w", err))
 	}
@@ -428,11 +427,11 @@ func (d *Deps) approveChannel(ctx context.Context, principal *identity.Principal
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	if channel.State == store.ChannelNeedsReauth {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The channel needs new credentials, which no approval replaces."}
+		return nil, endpoint.Refusal(errcode.Conflict, nil, "The channel needs new credentials, which no approval replaces.")
 	}
 	if channel.LostExternalID != "" {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: fmt.Sprintf(
-			"The channel lost the external id %s, which was confirmed for another organization. Delete the channel.", channel.LostExternalID)}
+		return nil, endpoint.Refusal(errcode.Conflict, nil,
+			"The channel lost the external id %s, which was confirmed for another organization. Delete the channel.", channel.LostExternalID)
 	}
 	if err := d.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, in.ID, store.ChannelActive); err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedChannels, in.ID, err)

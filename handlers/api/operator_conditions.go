@@ -27,11 +27,7 @@ func (d *Deps) listConditions(ctx context.Context, _ *identity.Principal, _ *str
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	list := endpoint.ListObject[conditions.Object]{Data: make([]conditions.Object, len(all))}
-	for i := range all {
-		list.Data[i] = all[i].Show()
-	}
-	return &list, nil
+	return onePage(all, (*conditions.Condition).Show), nil
 }
 
 // doctorObject is the doctor's last result, and whether the doctor runs.
@@ -82,7 +78,7 @@ func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in 
 	}
 	err := d.StartDoctor(ctx, principal.Actor(), in.Body.All)
 	if errors.Is(err, conditions.ErrRunning) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The doctor runs already. Read its result when it has ended.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "The doctor runs already. Read its result when it has ended.")
 	}
 	if err != nil {
 		return nil, handlers.Internal(err)

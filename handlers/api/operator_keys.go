@@ -80,12 +80,10 @@ func (d *Deps) createOperatorKey(
 	key, raw, err := identity.NewOperatorKeys(d.DB).Create(ctx, *principal, request)
 	switch {
 	case errors.Is(err, store.ErrConflict):
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator key with this name already.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "There is an operator key with this name already.")
 	case errors.Is(err, store.ErrLimit):
-		return nil, &handlers.Error{
-			Code: errcode.Conflict, Cause: err,
-			Message: fmt.Sprintf("There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys),
-		}
+		return nil, endpoint.Refusal(errcode.Conflict, err,
+			"There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys)
 	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An operator key can't make a key that is valid longer than itself.")
 	case err != nil:
@@ -95,7 +93,7 @@ func (d *Deps) createOperatorKey(
 }
 
 func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorKeyObject], error) {
-	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.OperatorKey, error) {
+	return listRows(ctx, principal, in.PageQuery, func(ctx context.Context, _ string, page store.Page) ([]store.OperatorKey, error) {
 		return d.DB.OperatorKeys.List(ctx, page)
 	}, func(row *store.OperatorKey) string { return row.ID }, showOperatorKey)
 }
@@ -158,7 +156,7 @@ type operatorChange struct {
 func (d *Deps) addOperator(ctx context.Context, principal *identity.Principal, in *struct{ Body operatorCreation }) (*linkedOperator, error) {
 	operator, link, err := identity.AddOperator(ctx, d.DB, principal.Operator, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "There is an operator with this e-mail address already.", Cause: err}
+		return nil, endpoint.Refusal(errcode.Conflict, err, "There is an operator with this e-mail address already.")
 	}
 	if err != nil {
 		return nil, handlers.BadField(err)
@@ -167,7 +165,7 @@ func (d *Deps) addOperator(ctx context.Context, principal *identity.Principal, i
 }
 
 func (d *Deps) listOperators(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorObject], error) {
-	return listRows(ctx, principal, in, func(ctx context.Context, _ string, page store.Page) ([]store.Operator, error) {
+	return listRows(ctx, principal, in.PageQuery, func(ctx context.Context, _ string, page store.Page) ([]store.Operator, error) {
 		return d.DB.Operators.List(ctx, page)
 	}, func(row *store.Operator) string { return row.ID }, showOperator)
 }
@@ -207,10 +205,8 @@ func refuseOperator(err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return handlers.NotFound("There is no operator with this id, or none with a second factor.")
 	case errors.Is(err, store.ErrLastAdministrator):
-		return &handlers.Error{
-			Code: errcode.Conflict, Cause: err,
-			Message: "This is the last administrator who can sign in. Make another operator an administrator first.",
-		}
+		return endpoint.Refusal(errcode.Conflict, err,
+			"This is the last administrator who can sign in. Make another operator an administrator first.")
 	default:
 		return handlers.Internal(fmt.Errorf("changing an operator: %w", err))
 	}

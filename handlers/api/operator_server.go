@@ -160,21 +160,14 @@ func (d *Deps) readOrganization(ctx context.Context, principal *identity.Princip
 	return d.changed(ctx, principal, nil)
 }
 
-// onePage is the answer of a list without a bound on its rows.
-func onePage[T any](rows []T) *pageOf[T] {
-	return &endpoint.ListObject[T]{Data: append([]T{}, rows...)}
-}
-
 func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*pageOf[modelState], error) {
 	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the models of an organization: %w", err))
 	}
-	var states []modelState
-	for _, model := range d.Models.Models() {
-		states = append(states, modelState{model.ID, model.Enabled(exceptions, store.Live, store.KeyModels{})})
-	}
-	return onePage(states), nil
+	return onePage(d.Models.Models(), func(model *gateway.Model) modelState {
+		return modelState{model.ID, model.Enabled(exceptions, store.Live, store.KeyModels{})}
+	}), nil
 }
 
 // channelStateObject is a channel in the operator's view, without credentials and texts.
@@ -194,7 +187,7 @@ func (d *Deps) listChannelStates(ctx context.Context, principal *identity.Princi
 	if err != nil {
 		return nil, err
 	}
-	return listRows(ctx, principal, in, d.DB.Channels.List, func(row *store.Channel) string { return row.ID },
+	return listRows(ctx, principal, in.PageQuery, d.DB.Channels.List, func(row *store.Channel) string { return row.ID },
 		func(row *store.Channel) channelStateObject {
 			c := show(row)
 			return channelStateObject{c.ID, c.Type, c.Name, c.ExternalID, c.State, c.UnavailableReason, c.ThrottledUntil, c.UpdatedAt}
@@ -219,7 +212,7 @@ func (d *Deps) listUsers(ctx context.Context, principal *identity.Principal, in 
 	search := func(ctx context.Context, _ string, page store.Page) ([]store.FoundUser, error) {
 		return d.DB.Users.Search(ctx, strings.ToLower(in.Email), page)
 	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, search, func(row *store.FoundUser) string { return row.ID },
+	return listRows(ctx, principal, in.PageQuery, search, func(row *store.FoundUser) string { return row.ID },
 		func(row *store.FoundUser) userObject {
 			return userObject{d.showMember(&row.User), row.OrgID, row.OrgName}
 		})
@@ -250,20 +243,13 @@ type statusObject struct {
 }
 
 func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}) (*statusObject, error) {
-	status := statusObject{Engine: string(d.DB.Engine()), Processes: []string{}}
-	living, err := d.DB.Processes.Living(ctx)
-	if err != nil {
+	living, livingErr := d.DB.Processes.Living(ctx)
+	backup, backupErr := d.DB.LastBackup(ctx)
+	if err := errors.Join(livingErr, backupErr); err != nil {
 		return nil, handlers.Internal(err)
 	}
-	for _, process := range living {
-		status.Processes = append(status.Processes, process.Name)
-	}
-	backup, err := d.DB.LastBackup(ctx)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	status.LastBackupAt = endpoint.TimestampOrNull(backup)
-	return &status, nil
+	processes := showAll(living, func(p *store.Process) string { return p.Name })
+	return &statusObject{string(d.DB.Engine()), processes, endpoint.TimestampOrNull(backup)}, nil
 }
 
 // maxBackups bounds the copies in the folder, because an operator's key could fill the disk.
@@ -276,11 +262,8 @@ type backupObject struct {
 }
 
 func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _ *struct{}) (*backupObject, error) {
-	refused := func(message string, cause error) error {
-		return &handlers.Error{Code: errcode.Conflict, Message: message, Cause: cause}
-	}
 	if d.DB.Engine() != store.SQLite {
-		return nil, refused("The store is PostgreSQL, which is backed up with pg_dump.", nil)
+		return nil, endpoint.Refusal(errcode.Conflict, nil, "The store is PostgreSQL, which is backed up with pg_dump.")
 	}
 	folder := filepath.Join(filepath.Dir(d.DB.Location().DSN), "backups")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -291,12 +274,12 @@ func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _
 		return nil, handlers.Internal(fmt.Errorf("reading the folder of backups: %w", err))
 	}
 	if len(copies) >= maxBackups {
-		return nil, refused(fmt.Sprintf("The folder of backups has %d files. Move old ones elsewhere.", len(copies)), nil)
+		return nil, endpoint.Refusal(errcode.Conflict, nil, "The folder of backups has %d files. Move old ones elsewhere.", len(copies))
 	}
 	name := "svc-" + d.Now().UTC().Format("20060102-150405") + ".db"
 	path := filepath.Join(folder, name)
 	if err := d.DB.BackupTo(ctx, path); errors.Is(err, fs.ErrExist) {
-		return nil, refused("A backup of this second is there already.", err)
+		return nil, endpoint.Refusal(errcode.Conflict, err, "A backup of this second is there already.")
 	} else if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("backing up the store: %w", err))
 	}
@@ -324,8 +307,7 @@ type vendorObject struct {
 }
 
 func (d *Deps) listVendors(context.Context, *identity.Principal, *struct{}) (*pageOf[vendorObject], error) {
-	var vendors []vendorObject
-	for _, e := range d.Endpoints() {
+	return onePage(d.Endpoints(), func(e *gateway.EndpointState) vendorObject {
 		vendor := vendorObject{
 			Provider: e.Provider, UpstreamModel: e.Upstream, State: "ok", RestSeconds: int64(e.Cooled.Seconds()),
 			Failure: endpoint.TextOrNull(string(e.Failure)), OtherModel: endpoint.TextOrNull(e.Other),
@@ -342,9 +324,8 @@ func (d *Deps) listVendors(context.Context, *identity.Principal, *struct{}) (*pa
 				vendor.Failures += attempts
 			}
 		}
-		vendors = append(vendors, vendor)
-	}
-	return onePage(vendors), nil
+		return vendor
+	}), nil
 }
 
 // planObject is a plan of the configuration.
@@ -357,11 +338,8 @@ type planObject struct {
 }
 
 func (d *Deps) listPlans(context.Context, *identity.Principal, *struct{}) (*pageOf[planObject], error) {
-	var plans []planObject
-	for _, name := range d.Plans.PlanNames() {
-		plans = append(plans, planObject{
-			name, name == d.Plans.DefaultPlan(), d.Plans.RequestsPerMinute(name), d.Plans.ChannelLimit(name), d.Plans.KnowledgeLimit(name),
-		})
-	}
-	return onePage(plans), nil
+	return onePage(d.Plans.PlanNames(), func(name *string) planObject {
+		p := d.Plans
+		return planObject{*name, *name == p.DefaultPlan(), p.RequestsPerMinute(*name), p.ChannelLimit(*name), p.KnowledgeLimit(*name)}
+	}), nil
 }

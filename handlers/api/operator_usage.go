@@ -374,17 +374,13 @@ func (d *Deps) find(
 		Q string `query:"q" maxLength:"100" doc:"The beginning of an organization's name, its id, the id or the first 12 characters of an API key, or the id of a channel or a call"` //nolint:lll // a struct tag can't be broken
 	},
 ) (*endpoint.ListObject[FoundObject], error) {
-	list := &endpoint.ListObject[FoundObject]{Data: []FoundObject{}}
 	if in.Q == "" {
-		return list, nil
+		return &pageOf[FoundObject]{Data: []FoundObject{}}, nil
 	}
 	found, err := d.DB.Organizations.Find(ctx, in.Q, foundRows)
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("searching: %w", err))
 	}
-	for _, f := range found {
-		kind := map[string]string{"organizations": "organization", "api_keys": "key", "channels": "channel", "calls": "call"}[f.Table]
-		list.Data = append(list.Data, FoundObject{kind, f.ID, f.OrgID, f.OrgName})
-	}
-	return list, nil
+	kinds := map[string]string{"organizations": "organization", "api_keys": "key", "channels": "channel", "calls": "call"}
+	return onePage(found, func(f *store.Found) FoundObject { return FoundObject{kinds[f.Table], f.ID, f.OrgID, f.OrgName} }), nil
 }

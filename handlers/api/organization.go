@@ -198,10 +198,8 @@ var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateM
 func (d *Deps) inviteMember(ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation }) (*linkedMember, error) {
 	user, link, err := d.users().Invite(ctx, principal.Authority(), principal.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &handlers.Error{
-			Code: errcode.Conflict, Cause: err,
-			Message: "The organization has a user, or an open invitation, with this e-mail address already.",
-		}
+		return nil, endpoint.Refusal(errcode.Conflict, err,
+			"The organization has a user, or an open invitation, with this e-mail address already.")
 	}
 	if errors.Is(err, store.ErrLimit) {
 		return nil, noRoom(store.MaxMembers, "members and invitations", err)
@@ -213,7 +211,7 @@ func (d *Deps) inviteMember(ctx context.Context, principal *identity.Principal, 
 }
 
 func (d *Deps) listMembers(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[MemberObject], error) {
-	return listRows(ctx, principal, in, d.DB.Users.List, func(row *store.User) string { return row.ID }, d.showMember)
+	return listRows(ctx, principal, in.PageQuery, d.DB.Users.List, func(row *store.User) string { return row.ID }, d.showMember)
 }
 
 func (d *Deps) getMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*MemberObject, error) {
@@ -230,10 +228,7 @@ func (d *Deps) updateMember(ctx context.Context, principal *identity.Principal, 
 }
 
 func (d *Deps) removeMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := d.users().Remove(ctx, principal.Authority(), principal.OrgID, in.ID); err != nil {
-		return nil, d.refuseMember(ctx, principal, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, d.refuseMember(ctx, principal, in.ID, d.users().Remove(ctx, principal.Authority(), principal.OrgID, in.ID))
 }
 
 func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*linkedMember, error) {
@@ -256,33 +251,26 @@ func (d *Deps) resetMemberSecondFactor(ctx context.Context, principal *identity.
 		}
 		return nil, handlers.NotFound("The member has no second factor.")
 	}
-	if err != nil {
-		return nil, d.refuseMember(ctx, principal, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, d.refuseMember(ctx, principal, in.ID, err)
 }
 
 func (d *Deps) users() *identity.Users { return identity.NewUsers(d.DB) }
 
-// refuseMember returns the public form of an error of [identity.Users].
+// refuseMember returns the public form of an error of [identity.Users]. It returns nil if there is no error.
 func (d *Deps) refuseMember(ctx context.Context, principal *identity.Principal, id string, err error) error {
 	_, badValue := errors.AsType[*identity.FieldError](err)
 	switch {
 	case badValue:
 		return handlers.BadField(err)
 	case errors.Is(err, identity.ErrOwnersOnly):
-		return &handlers.Error{Code: errcode.Forbidden, Message: "Only an owner may make, change or remove an owner.", Cause: err}
+		return endpoint.Refusal(errcode.Forbidden, err, "Only an owner may make, change or remove an owner.")
 	case errors.Is(err, identity.ErrHigherRoleOnly):
-		return &handlers.Error{
-			Code: errcode.Forbidden, Cause: err,
-			Message: "Only a person of a higher role, or the operator, may do this. Change your own password with PUT /session/password.",
-		}
+		return endpoint.Refusal(errcode.Forbidden, err,
+			"Only a person of a higher role, or the operator, may do this. Change your own password with PUT /session/password.")
 	case errors.Is(err, identity.ErrAdministratorsOnly):
-		return &handlers.Error{Code: errcode.Forbidden, Message: "This needs the role administrator.", Cause: err}
+		return endpoint.Refusal(errcode.Forbidden, err, "This needs the role administrator.")
 	case errors.Is(err, store.ErrLastOwner):
-		return &handlers.Error{
-			Code: errcode.Conflict, Message: "This is the organization's last owner. Make another member an owner first.", Cause: err,
-		}
+		return endpoint.Refusal(errcode.Conflict, err, "This is the organization's last owner. Make another member an owner first.")
 	default:
 		return d.refuse(ctx, principal, store.OwnedUsers, id, err)
 	}
@@ -322,5 +310,5 @@ var (
 var auditOperations = []Operation{ListAuditLog}
 
 func (d *Deps) listAuditLog(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AuditObject], error) {
-	return listRows(ctx, principal, in, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
+	return listRows(ctx, principal, in.PageQuery, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
 }

@@ -103,7 +103,7 @@ func (d *Deps) listPayments(ctx context.Context, principal *identity.Principal, 
 	list := func(ctx context.Context, _ string, page store.Page) ([]billing.Payment, error) {
 		return d.Book.Payments(ctx, billing.PaymentQuery{State: in.State, Provider: in.Provider, OrgID: in.OrgID}, page)
 	}
-	return listRows(ctx, principal, &pageInput{PageQuery: in.PageQuery}, list, func(row *billing.Payment) string { return row.PayID }, showReceived)
+	return listRows(ctx, principal, in.PageQuery, list, func(row *billing.Payment) string { return row.PayID }, showReceived)
 }
 
 func (d *Deps) getPayment(ctx context.Context, _ *identity.Principal, in *endpoint.PathID) (*ReceivedPayment, error) {
@@ -150,8 +150,8 @@ func (d *Deps) decidePayment(ctx context.Context, id string, decide func(*Receiv
 	case errors.Is(err, store.ErrNotFound):
 		return nil, handlers.InvalidRequest("orgId", "There is no organization with this id.")
 	case errors.Is(err, billing.ErrPaymentDecided):
-		return nil, &handlers.Error{Code: errcode.Conflict, Cause: err, Message: fmt.Sprintf(
-			"The payment is %s. Only an unmatched or a held payment that is more than a refund can be decided, once.", read.State)}
+		return nil, endpoint.Refusal(errcode.Conflict, err,
+			"The payment is %s. Only an unmatched or a held payment that is more than a refund can be decided, once.", read.State)
 	}
 	_, err = d.posted(ctx, billing.Entry{}, err)
 	return nil, err
@@ -161,7 +161,7 @@ func (d *Deps) listWalletPayments(ctx context.Context, principal *identity.Princ
 	list := func(ctx context.Context, orgID string, page store.Page) ([]billing.Payment, error) {
 		return d.Book.Payments(ctx, billing.PaymentQuery{OrgID: orgID}, page)
 	}
-	return listRows(ctx, principal, in, list, func(row *billing.Payment) string { return row.PayID }, showPayment)
+	return listRows(ctx, principal, in.PageQuery, list, func(row *billing.Payment) string { return row.PayID }, showPayment)
 }
 
 // byTransfer is the way of a payment by bank transfer. The other ways are names of providers.
@@ -239,17 +239,14 @@ func (d *Deps) createTopUp(ctx context.Context, principal *identity.Principal, i
 	}
 	made.Code, err = d.Book.MakeCode(ctx, principal.Actor(), principal.OrgID, payments.NewCode(), price, currency)
 	if errors.Is(err, store.ErrLimit) {
-		return nil, &handlers.Error{Code: errcode.PlanLimitExceeded, Cause: err, Message: "The organization has begun 100 payments within a day, " +
-			"the most it may. Continue tomorrow, or pay by transfer."}
+		return nil, endpoint.Refusal(errcode.PlanLimitExceeded, err,
+			"The organization has begun 100 payments within a day, the most it may. Continue tomorrow, or pay by transfer.")
 	}
 	if err == nil && price == 0 {
 		made.Transfer, err = d.transfer(amount, made.Code)
 	} else if err == nil {
 		if made.Address, err = d.checkout(ctx, made, amount); err != nil {
-			return nil, &handlers.Error{
-				Code: errcode.ProviderError, Cause: err,
-				Message: "The provider of payments made no page. Try again, or pay another way.",
-			}
+			return nil, endpoint.Refusal(errcode.ProviderError, err, "The provider of payments made no page. Try again, or pay another way.")
 		}
 	}
 	if err != nil {

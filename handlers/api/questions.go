@@ -154,13 +154,9 @@ type TemplateObject struct {
 }
 
 func showTemplate(t *platforms.Template) TemplateObject {
-	variables := t.Variables
-	if variables == nil {
-		variables = []string{}
-	}
 	return TemplateObject{
-		Name: t.Name, Language: t.Language, Category: endpoint.TextOrNull(t.Category), Body: t.Body, Variables: variables,
-		Needs: endpoint.TextOrNull(t.Needs),
+		Name: t.Name, Language: t.Language, Category: endpoint.TextOrNull(t.Category), Body: t.Body,
+		Variables: append([]string{}, t.Variables...), Needs: endpoint.TextOrNull(t.Needs),
 	}
 }
 
@@ -187,11 +183,7 @@ func (d *Deps) listTemplates(ctx context.Context, principal *identity.Principal,
 		}
 		d.keptTemplates.add(key, page, d.Now())
 	}
-	list := endpoint.ListObject[TemplateObject]{Data: []TemplateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
-	for i := range page.Templates {
-		list.Data = append(list.Data, showTemplate(&page.Templates[i]))
-	}
-	return &list, nil
+	return &pageOf[TemplateObject]{Data: showAll(page.Templates, showTemplate), NextCursor: endpoint.TextOrNull(page.Next)}, nil
 }
 
 // readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.
@@ -199,7 +191,7 @@ func (d *Deps) readTemplates(
 	ctx context.Context, channel *store.Channel, query platforms.TemplateQuery,
 ) (page platforms.TemplatePage, forgive func(), err error) {
 	if !d.Platforms.HasTemplates(platforms.Type(channel.Type)) {
-		return page, nil, &handlers.Error{Code: errcode.Conflict, Message: "Channels of type " + channel.Type + " have no templates."}
+		return page, nil, endpoint.Refusal(errcode.Conflict, nil, "Channels of type %s have no templates.", channel.Type)
 	}
 	if err := usable(channel); err != nil {
 		return page, nil, err
@@ -226,7 +218,7 @@ func (d *Deps) readTemplates(
 
 // platformRefusal returns the public form of the failure of a call that read something from a channel's platform until ctx ended.
 func platformRefusal(ctx context.Context, channel *store.Channel, err error) error {
-	refusal := &handlers.Error{Code: errcode.ProviderError, Message: "The platform did not list the channel's templates.", Cause: err}
+	refusal := endpoint.Refusal(errcode.ProviderError, err, "The platform did not list the channel's templates.")
 	failure, _ := errors.AsType[*platforms.Error](err)
 	switch {
 	case ctx.Err() != nil:

@@ -170,12 +170,8 @@ func (d *Deps) updateSession(ctx context.Context, principal *identity.Principal,
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
 	}
-	for into, chosen := range map[*string]clearable[string]{&user.Language: in.Body.Language, &user.Scheme: in.Body.Scheme} {
-		if chosen.given {
-			*into = ""
-			set(into, chosen.value)
-		}
-	}
+	in.Body.Language.set(&user.Language)
+	in.Body.Scheme.set(&user.Scheme)
 	if err := d.DB.Users.SetLook(ctx, principal.OrgID, principal.UserID, user.Language, user.Scheme); err != nil {
 		return nil, handlers.Internal(fmt.Errorf("setting the look of a user's pages: %w", err))
 	}

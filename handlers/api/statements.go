@@ -83,16 +83,11 @@ func (d *Deps) listStatements(ctx context.Context, principal *identity.Principal
 	if err != nil {
 		return nil, err
 	}
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
+	list := func(ctx context.Context, _ string, page store.Page) ([]billing.Statement, error) {
+		return d.Wallets.Statements(ctx, wallet, strings.ReplaceAll(page.After, "_", "-"), page.Limit)
 	}
-	statements, err := d.Wallets.Statements(ctx, wallet, strings.ReplaceAll(page.After, "_", "-"), page.Limit)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading statements: %w", err))
-	}
-	return endpoint.Listed(in.PageQuery, statements, func(s *billing.Statement) string { return strings.ReplaceAll(s.Month, "-", "_") },
-		func(s *billing.Statement) StatementObject { return showStatement(wallet.Env, s) }), nil
+	return listRows(ctx, principal, in.PageQuery, list, func(s *billing.Statement) string { return strings.ReplaceAll(s.Month, "-", "_") },
+		func(s *billing.Statement) StatementObject { return showStatement(wallet.Env, s) })
 }
 
 type statementQuery struct {
@@ -138,24 +133,13 @@ func showCharge(c *billing.ChargeSum) ChargeObject {
 
 func (s *statement) show() *StatementDetail {
 	shown := &StatementDetail{
-		StatementObject: showStatement(s.wallet.Env, s.Statement), Charges: []ChargeObject{}, Transactions: []TransactionObject{},
+		StatementObject: showStatement(s.wallet.Env, s.Statement), Charges: showAll(s.sums, showCharge),
+		Transactions: showAll(s.postings, showTransaction), MoreTransactions: int64(len(s.postings)) < s.LastSeq-s.FirstSeq+1-s.Calls,
 	}
-	for i := range s.sums {
-		shown.Charges = append(shown.Charges, showCharge(&s.sums[i]))
-	}
-	for i := range s.postings {
-		shown.Transactions = append(shown.Transactions, showTransaction(&s.postings[i]))
-	}
-	shown.MoreTransactions = s.more()
 	if s.Closed() {
 		shown.Hash = new(hex.EncodeToString(s.Hash[:]))
 	}
 	return shown
-}
-
-// more reports whether the statement has more postings than were read.
-func (s *statement) more() bool {
-	return int64(len(s.postings)) < s.LastSeq-s.FirstSeq+1-s.Calls
 }
 
 // writeCSV writes the statement, and reads the postings that follow the first ones. If it can't, it cuts the connection.

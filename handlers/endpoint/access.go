@@ -86,9 +86,9 @@ func checkRights(principal *identity.Principal, route handlers.Route) error {
 func refuseRights(principal *identity.Principal, route handlers.Route) error {
 	switch {
 	case principal.UserID != "":
-		return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("This needs the role %s.", route.Role)}
+		return Refusal(errcode.Forbidden, nil, "This needs the role %s.", route.Role)
 	case route.Scope == "":
-		return &handlers.Error{Code: errcode.Forbidden, Message: "This needs a login session: no API key has this right."}
+		return Refusal(errcode.Forbidden, nil, "This needs a login session: no API key has this right.")
 	default:
 		return handlers.LacksScope(route.Scope)
 	}

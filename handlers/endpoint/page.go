@@ -2,12 +2,14 @@ package endpoint
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -97,6 +99,11 @@ func TextOrNull(text string) *string {
 // operations' inputs embed, it is exported because the framework skips unexported fields.
 type PathID struct {
 	ID string `path:"id"`
+}
+
+// Refusal returns the error with a code and a public message that is formatted as in [fmt.Sprintf]. The cause is only logged; it may be nil.
+func Refusal(code errcode.Code, cause error, format string, args ...any) *handlers.Error {
+	return &handlers.Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
 // KeyHeader is the Idempotency-Key of an operation's request. It is exported for the framework, see [PathID].

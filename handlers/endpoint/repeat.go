@@ -48,9 +48,7 @@ func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()
 	stored, repeated, err := s.Repeats.DB.OperatorRequests.Begin(r.Context(), request)
 	switch {
 	case errors.Is(err, store.ErrConflict):
-		return &handlers.Error{
-			Code: errcode.IdempotencyKeyReused, Message: "This Idempotency-Key was used with another request within 24 hours.", Cause: err,
-		}
+		return Refusal(errcode.IdempotencyKeyReused, err, "This Idempotency-Key was used with another request within 24 hours.")
 	case err != nil:
 		return handlers.Internal(fmt.Errorf("storing an Idempotency-Key: %w", err))
 	case repeated:
@@ -71,10 +69,8 @@ func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()
 // replay gives the answer of a stored request again.
 func (k *Repeats) replay(answer *answer, stored store.OperatorRequest) (err error) {
 	if stored.Status == 0 {
-		return &handlers.Error{
-			Code:    errcode.Conflict,
-			Message: "A request with this Idempotency-Key runs, or its process has ended. Repeat it for its answer, for up to 5 minutes.",
-		}
+		return Refusal(errcode.Conflict, nil,
+			"A request with this Idempotency-Key runs, or its process has ended. Repeat it for its answer, for up to 5 minutes.")
 	}
 	if answer.body, err = k.Ring.Open(stored.Answer, vault.OperatorAnswer(stored.Hash)); err != nil {
 		return handlers.Internal(fmt.Errorf("opening the answer to an Idempotency-Key: %w", err))

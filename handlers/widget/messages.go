@@ -179,7 +179,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	case reply.Text == "" && !stream.Begun:
 		handlers.WriteJSON(w, http.StatusAccepted, handlers.Marshal(visitReceipt{ID: message.ID, State: "waiting", Notice: waitingNotice}))
 	case !stream.end(reply.Text):
-		brokeOff := &handlers.Error{Code: errcode.Conflict, Message: "The answer broke off. What is said instead will appear here."}
+		brokeOff := endpoint.Refusal(errcode.Conflict, nil, "The answer broke off. What is said instead will appear here.")
 		stream.Fail(brokeOff, handlers.RequestIDFrom(r.Context()))
 	}
 	return nil

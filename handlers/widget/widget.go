@@ -179,7 +179,7 @@ func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begin
 		allowOrigin(w.Header(), v.origin)
 		return nil
 	case begins && v.origin == "":
-		return &handlers.Error{Code: errcode.Forbidden, Message: "A session needs the Origin header of a page that may use this widget."}
+		return endpoint.Refusal(errcode.Forbidden, nil, "A session needs the Origin header of a page that may use this widget.")
 	case !begins && (v.origin == "" || fromItself(r, v.origin)):
 		return nil // the token decides
 	default:
@@ -188,10 +188,7 @@ func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begin
 }
 
 func foreignOrigin() *handlers.Error {
-	return &handlers.Error{
-		Code:    errcode.Forbidden,
-		Message: "This site may not use the widget. Add its origin to the channel's origins.",
-	}
+	return endpoint.Refusal(errcode.Forbidden, nil, "This site may not use the widget. Add its origin to the channel's origins.")
 }
 
 // allowOrigin lets a page of the origin read the answer and the headers that a client needs.
@@ -221,7 +218,7 @@ func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.W
 func (v *visitRequest) checkToken(r *http.Request) error {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || len(r.Header.Values("Authorization")) != 1 {
-		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The request has no token. POST …/session gives one."}
+		return endpoint.Refusal(errcode.Unauthenticated, nil, "The request has no token. POST …/session gives one.")
 	}
 	opened, err := openVisit(v.Ring, v.channel, strings.TrimSpace(token))
 	if err == nil && opened.ended(v.Now()) {
@@ -229,9 +226,9 @@ func (v *visitRequest) checkToken(r *http.Request) error {
 	}
 	switch {
 	case errors.Is(err, errVisitEnded):
-		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The token has expired. POST …/session gives a new one for it.", Cause: err}
+		return endpoint.Refusal(errcode.Unauthenticated, err, "The token has expired. POST …/session gives a new one for it.")
 	case err != nil:
-		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The token is not valid for this widget.", Cause: err}
+		return endpoint.Refusal(errcode.Unauthenticated, err, "The token is not valid for this widget.")
 	case !allows(v.channel.Settings.Origins, opened.Origin):
 		return foreignOrigin()
 	}
