@@ -32,8 +32,7 @@ var (
 		"List the agents, oldest first; GET /agents/{id} has the instructions")), (*Deps).listAgents)
 	ListAgentModels = operation(testKeys(members("listAgentModels", "GET /agents/models", identity.AgentsRead,
 		"List the models that an agent can have")), (*Deps).listAgentModels)
-	GetAgent = operation(testKeys(members("getAgent", "GET /agents/{id}", identity.AgentsRead,
-		"Get an agent")), (*Deps).getAgent)
+	GetAgent    = operation(testKeys(members("getAgent", "GET /agents/{id}", identity.AgentsRead, "Get an agent")), (*Deps).getAgent)
 	UpdateAgent = operation(answering(usualAgent, members("updateAgent", "PATCH /agents/{id}", identity.AgentsWrite,
 		"Change an agent")), (*Deps).updateAgent)
 	DeleteAgent = operationOf(members("deleteAgent", "DELETE /agents/{id}", identity.AgentsWrite,
@@ -41,8 +40,6 @@ var (
 	TryAgent = operationOf(streaming(testKeys(members("tryAgent", "POST /agents/{id}/playground", identity.ChatWrite,
 		"Try an agent: its answer as a stream in the form of /v1/chat/completions, charged like any call"))), (*Deps).tryAgent)
 )
-
-var agentOperations = []Operation{CreateAgent, ListAgents, ListAgentModels, GetAgent, UpdateAgent, DeleteAgent, TryAgent}
 
 func (d *Deps) createAgent(ctx context.Context, principal *identity.Principal, in *struct{ Body agentCreation }) (*AgentObject, error) {
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: principal.OrgID, CreatedAt: d.Now().UnixMilli()}

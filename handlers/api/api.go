@@ -171,20 +171,35 @@ func serve(d *Deps) *endpoint.Server {
 	d.complete()
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
-	for _, group := range [][]Operation{
-		sessionOperations, memberOperations, apiKeyOperations, providerKeyOperations, auditOperations, agentOperations, knowledgeBaseOperations,
-		documentOperations, channelOperations, conversationOperations, walletOperations, budgetOperations, paymentOperations, eventEndpointOperations,
-	} {
-		for _, o := range group {
-			o.Register(s, d)
-		}
+	for _, o := range organizationOperations() {
+		o.Register(s, d)
 	}
 	s.Describe = d.describeCredentials
 	widget.Register(s)
-	for _, o := range organizationOperations {
-		o.Register(s, d)
-	}
 	return s
+}
+
+// organizationOperations are the operations of the organization API.
+func organizationOperations() []Operation {
+	return []Operation{
+		SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, UpdateSession, SignOut, GetSecondFactor,
+		BeginSecondFactor, EnableSecondFactor, DisableSecondFactor,
+		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember, ResetMemberSecondFactor,
+		CreateAPIKey, ListAPIKeys, GetAPIKey, UpdateAPIKey, RevokeAPIKey,
+		ListProviderKeys, PutProviderKey, DeleteProviderKey, ListAuditLog,
+		CreateAgent, ListAgents, ListAgentModels, GetAgent, UpdateAgent, DeleteAgent, TryAgent,
+		CreateKnowledgeBase, ListKnowledgeBases, GetKnowledgeBase, UpdateKnowledgeBase, DeleteKnowledgeBase, SearchKnowledgeBase,
+		CreateDocument, ListDocuments, GetDocument, DeleteDocument,
+		CreateChannel, ListChannels, GetChannel, UpdateChannel, DeleteChannel, ListTemplates, VerifyChannel,
+		ListConversations, GetConversation, DeleteConversation, ListMessages, SendMessage, HandOver, HandBack, BlockCustomer,
+		UnblockCustomer, ListDrafts, SendDraft, DiscardDraft, GetFile, ExportConversation, RetryConversation, DismissConversation,
+		ActOnConversations, ResendMessage,
+		GetWallet, ListTransactions, ListCalls, GetCall, GetSpend, ListStatements, GetStatement, ListUsageEvents,
+		ListBudgets, CreateBudget, GetBudget, UpdateBudget, EndBudget, RaiseBudget, EndBudgetRise,
+		GetTopUpWays, CreateTopUp, ListWalletPayments,
+		CreateEventEndpoint, ListEventEndpoints, GetEventEndpoint, UpdateEventEndpoint, DeleteEventEndpoint, RotateEventSecret,
+		TestEventEndpoint, ListEventDeliveries, GetOrganization, UpdateOrganization,
+	}
 }
 
 // Operation is an operation of the organization API.

@@ -23,40 +23,9 @@ type StandingQuery struct {
 	Code      string `query:"code"      maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only with this attention"`
 }
 
-func (d *Deps) retryConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	err := d.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
-	return d.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
-}
-
-func (d *Deps) dismissConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-	err := d.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
-	return d.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
-}
-
-// afterCare returns the conversation after a change that ended with err. nothing is the message if there was nothing to change.
-func (d *Deps) afterCare(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
-) (*ConversationObject, error) {
-	switch {
-	case errors.Is(err, inbox.ErrEnded):
-		return nil, endpoint.Refusal(errcode.Conflict, err, "%s", nothing)
-	case errors.Is(err, inbox.ErrHandedOver):
-		return nil, silentAssistant(err)
-	case err != nil:
-		return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
-	}
-	return d.getConversation(ctx, principal, in)
-}
-
 func silentAssistant(err error) error {
 	return endpoint.Refusal(errcode.Conflict, err, "The assistant is silent in this conversation. Hand it back first.")
 }
-
-// The actions on conversations that need attention.
-const (
-	retryAll   = "retry"
-	dismissAll = "dismiss"
-)
 
 type standingInput struct {
 	endpoint.PageQuery
@@ -84,7 +53,7 @@ func (d *Deps) actOnConversations(ctx context.Context, principal *identity.Princ
 	}
 	page.Limit--
 	act := d.Conversations.RetryStanding
-	if in.Body.Action == dismissAll {
+	if in.Body.Action == "dismiss" {
 		act = d.Conversations.Dismiss
 	}
 	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code}
@@ -171,12 +140,7 @@ func (d *Deps) exportConversation(_ context.Context, principal *identity.Princip
 		begun := false
 		err := d.Conversations.Export(r.Context(), principal.OrgID, in.ID, w, func() {
 			begun = true
-			h := w.Header()
-			h.Set("Content-Type", "application/json")
-			h.Set("Content-Disposition", `attachment; filename="`+in.ID+`.json"`)
-			h.Set("X-Content-Type-Options", "nosniff")
-			h.Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusOK)
+			beginFile(w, "application/json", in.ID+".json")
 		})
 		switch {
 		case err != nil && begun:

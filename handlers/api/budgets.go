@@ -33,8 +33,6 @@ var (
 		identity.WalletWrite, "End a rise before its time")), (*Deps).endBudgetRise)
 )
 
-var budgetOperations = []Operation{ListBudgets, CreateBudget, GetBudget, UpdateBudget, EndBudget, RaiseBudget, EndBudgetRise}
-
 // BudgetObject is a budget with its present period. It is exported for the framework, see [endpoint.PathID].
 type BudgetObject struct {
 	ID             string         `json:"id"`

@@ -40,8 +40,6 @@ var (
 		"Ask the platform again whose account the channel's credentials belong to")), (*Deps).verifyChannel)
 )
 
-var channelOperations = []Operation{CreateChannel, ListChannels, GetChannel, UpdateChannel, DeleteChannel, ListTemplates, VerifyChannel}
-
 // createChannel stores the channel before it calls the platform, so that a request beyond the plan's limit or with a taken name
 // causes no call.
 func (d *Deps) createChannel(ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation }) (*ChannelObject, error) {

@@ -134,13 +134,13 @@ var (
 	SendMessage = operationOf(reading(maxMessageBody, members("sendMessage", "POST /conversations/{id}/messages", identity.ConversationsWrite,
 		"Write to the customer as a human")), (*Deps).sendMessage)
 	HandOver = operation(acting(members("handOver", "POST /conversations/{id}/handover", identity.ConversationsWrite,
-		"Take a conversation from the agent")), changing(Conversations.HandOver))
+		"Take a conversation from the agent")), changing(Conversations.HandOver, ""))
 	HandBack = operation(acting(members("handBack", "POST /conversations/{id}/handback", identity.ConversationsWrite,
-		"Give a conversation back to the agent")), changing(Conversations.HandBack))
+		"Give a conversation back to the agent")), changing(Conversations.HandBack, ""))
 	BlockCustomer = operation(acting(members("blockCustomer", "POST /conversations/{id}/block", identity.ConversationsWrite,
-		"Let the agent answer nothing of the customer any more")), changing(Conversations.Block))
+		"Let the agent answer nothing of the customer any more")), changing(Conversations.Block, ""))
 	UnblockCustomer = operation(acting(members("unblockCustomer", "POST /conversations/{id}/unblock", identity.ConversationsWrite,
-		"Let the agent answer the customer again")), changing(Conversations.Unblock))
+		"Let the agent answer the customer again")), changing(Conversations.Unblock, ""))
 	ListDrafts = operation(members("listDrafts", "GET /conversations/{id}/drafts", identity.ConversationsRead,
 		"List the answers that the agent proposes: one, or none"), (*Deps).listDrafts)
 	SendDraft = operationOf(members("sendDraft", "POST /conversations/{id}/drafts/{draftId}/send", identity.ConversationsWrite,
@@ -152,20 +152,14 @@ var (
 	ExportConversation = operationOf(containing(exportContent, members("exportConversation", "GET /conversations/{id}/export",
 		identity.ConversationsRead, "Get everything that is stored about the customer, as one file")), (*Deps).exportConversation)
 	RetryConversation = operation(acting(members("retryConversation", "POST /conversations/{id}/retry", identity.ConversationsWrite,
-		"Let the agent answer again what stands unanswered")), (*Deps).retryConversation)
+		"Let the agent answer again what stands unanswered")), changing(retryStanding, "No message of this conversation stands unanswered."))
 	DismissConversation = operation(acting(members("dismissConversation", "POST /conversations/{id}/dismiss", identity.ConversationsWrite,
-		"End a conversation's attention without an answer")), (*Deps).dismissConversation)
+		"End a conversation's attention without an answer")), changing(dismiss, "This conversation doesn't need attention."))
 	ActOnConversations = operation(acting(members("actOnConversations", "POST /conversations", identity.ConversationsWrite,
 		"Retry or dismiss a page of the conversations that need attention")), (*Deps).actOnConversations)
 	ResendMessage = operation(acting(members("resendMessage", "POST /conversations/{id}/messages/{messageId}/resend", identity.ConversationsWrite,
 		"Send a message again that wasn't delivered, or perhaps not")), (*Deps).resendMessage)
 )
-
-var conversationOperations = []Operation{
-	ListConversations, GetConversation, DeleteConversation, ListMessages, SendMessage, HandOver, HandBack, BlockCustomer, UnblockCustomer,
-	ListDrafts, SendDraft, DiscardDraft, GetFile, ExportConversation, RetryConversation, DismissConversation, ActOnConversations,
-	ResendMessage,
-}
 
 type conversationQuery struct {
 	endpoint.PageQuery
@@ -205,12 +199,26 @@ func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Princ
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.DeleteConversation)
 }
 
-// changing returns the method of an operation that changes a conversation and returns it.
+func retryStanding(c Conversations, ctx context.Context, actor, orgID, id string) error {
+	return c.RetryStanding(ctx, actor, orgID, id, "")
+}
+
+func dismiss(c Conversations, ctx context.Context, actor, orgID, id string) error {
+	return c.Dismiss(ctx, actor, orgID, id, "")
+}
+
+// changing returns the method of an operation that changes a conversation and returns it. nothing is the message if there was nothing to change.
 func changing(
-	change func(c Conversations, ctx context.Context, actor, orgID, id string) error,
+	change func(c Conversations, ctx context.Context, actor, orgID, id string) error, nothing string,
 ) func(d *Deps, ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
 	return func(d *Deps, ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*ConversationObject, error) {
-		if err := change(d.Conversations, ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
+		err := change(d.Conversations, ctx, principal.Actor(), principal.OrgID, in.ID)
+		switch {
+		case errors.Is(err, inbox.ErrEnded):
+			return nil, endpoint.Refusal(errcode.Conflict, err, "%s", nothing)
+		case errors.Is(err, inbox.ErrHandedOver):
+			return nil, silentAssistant(err)
+		case err != nil:
 			return nil, d.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 		}
 		return d.getConversation(ctx, principal, in)

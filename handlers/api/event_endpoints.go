@@ -123,11 +123,6 @@ var (
 		"List an event endpoint's deliveries of the last 30 days, newest first"), (*Deps).listEventDeliveries)
 )
 
-var eventEndpointOperations = []Operation{
-	CreateEventEndpoint, ListEventEndpoints, GetEventEndpoint, UpdateEventEndpoint, DeleteEventEndpoint, RotateEventSecret,
-	TestEventEndpoint, ListEventDeliveries,
-}
-
 func (d *Deps) createEventEndpoint(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body eventEndpointCreation },
 ) (*eventEndpointSecret, error) {

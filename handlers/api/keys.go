@@ -111,8 +111,6 @@ var (
 		"Revoke an API key for good, from the next request on"))), (*Deps).revokeAPIKey)
 )
 
-var apiKeyOperations = []Operation{CreateAPIKey, ListAPIKeys, GetAPIKey, UpdateAPIKey, RevokeAPIKey}
-
 func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation }) (*issuedKey, error) {
 	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
 	set(&request.Name, in.Body.Name)
@@ -389,8 +387,6 @@ var (
 	DeleteProviderKey = operationOf(administrators("deleteProviderKey", "DELETE /provider-keys/{provider}", identity.ProviderKeysWrite,
 		"Delete the organization's own key at a provider"), (*Deps).deleteProviderKey)
 )
-
-var providerKeyOperations = []Operation{ListProviderKeys, PutProviderKey, DeleteProviderKey}
 
 // listProviderKeys returns all keys on one page, because an organization has no more than one for each configured provider.
 func (d *Deps) listProviderKeys(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.ListObject[ProviderKeyObject], error) {

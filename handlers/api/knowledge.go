@@ -30,10 +30,6 @@ var (
 		"Find the parts of its documents that an agent would be shown for a text")), (*Deps).searchKnowledgeBase)
 )
 
-var knowledgeBaseOperations = []Operation{
-	CreateKnowledgeBase, ListKnowledgeBases, GetKnowledgeBase, UpdateKnowledgeBase, DeleteKnowledgeBase, SearchKnowledgeBase,
-}
-
 func (d *Deps) createKnowledgeBase(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body knowledgeBaseCreation },
 ) (*KnowledgeBaseObject, error) {
@@ -217,8 +213,6 @@ var (
 	DeleteDocument = operationOf(members("deleteDocument", "DELETE /knowledge-bases/{id}/documents/{docId}", identity.KnowledgeBasesWrite,
 		"Delete a document"), (*Deps).deleteDocument)
 )
-
-var documentOperations = []Operation{CreateDocument, ListDocuments, GetDocument, DeleteDocument}
 
 // DocumentPath names a document in a path. It is exported for the framework, see [endpoint.PathID].
 type DocumentPath struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -41,9 +42,9 @@ var (
 	SetTimeZone = operation(operators("setTimeZone", "PUT /time-zone", "organizations:write",
 		"Set the zone in which an organization's days and months begin"), (*Deps).setTimeZone)
 	EnableModel = operation(acting(operators("enableModel", "POST /models/enable", "models:write",
-		"Enable a model for an organization")), (*Deps).enableModel)
+		"Enable a model for an organization")), settingModel(true))
 	DisableModel = operation(acting(operators("disableModel", "POST /models/disable", "models:write",
-		"Disable a model for an organization: it leaves its list, and calls get 400 unsupported_model")), (*Deps).disableModel)
+		"Disable a model for an organization: it leaves its list, and calls get 400 unsupported_model")), settingModel(false))
 	CreditWallet = operation(operators("creditWallet", "POST /wallet/credits", "wallet:write",
 		"Credit a wallet with a payment, once for each reference"), (*Deps).creditWallet)
 	AdjustWallet = operation(operators("adjustWallet", "POST /wallet/adjustments", "wallet:write",
@@ -235,26 +236,18 @@ type modelState struct {
 	Enabled bool   `json:"enabled"`
 }
 
-func (d *Deps) enableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*modelState, error) {
-	return d.setModel(ctx, principal, modelState{in.Body.Model, true})
-}
-
-func (d *Deps) disableModel(ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*modelState, error) {
-	return d.setModel(ctx, principal, modelState{in.Body.Model, false})
-}
-
-func (d *Deps) setModel(ctx context.Context, principal *identity.Principal, model modelState) (*modelState, error) {
-	if _, configured := d.Models.Model(model.Model); !configured {
-		var ids []string
-		for _, model := range d.Models.Models() {
-			ids = append(ids, model.ID)
+// settingModel returns the method of an operation that enables or disables a model.
+func settingModel(enabled bool) func(*Deps, context.Context, *identity.Principal, *struct{ Body modelChoice }) (*modelState, error) {
+	return func(d *Deps, ctx context.Context, principal *identity.Principal, in *struct{ Body modelChoice }) (*modelState, error) {
+		if _, configured := d.Models.Model(in.Body.Model); !configured {
+			ids := strings.Join(showAll(d.Models.Models(), func(m *gateway.Model) string { return m.ID }), ", ")
+			return nil, handlers.InvalidRequest("model", "There is no model with this id. The configuration has: %s.", ids)
 		}
-		return nil, handlers.InvalidRequest("model", "There is no model with this id. The configuration has: %s.", strings.Join(ids, ", "))
+		if err := d.DB.Organizations.SetModel(ctx, principal.Actor(), principal.OrgID, in.Body.Model, enabled); err != nil {
+			return nil, handlers.Internal(fmt.Errorf("setting a model: %w", err))
+		}
+		return &modelState{in.Body.Model, enabled}, nil
 	}
-	if err := d.DB.Organizations.SetModel(ctx, principal.Actor(), principal.OrgID, model.Model, model.Enabled); err != nil {
-		return nil, handlers.Internal(fmt.Errorf("setting a model: %w", err))
-	}
-	return &model, nil
 }
 
 // actionObject is an entry of the audit log in the operator's view.

@@ -55,8 +55,6 @@ var (
 		"Change the time zone, for how long conversations are kept, and when people are told"), (*Deps).updateOrganization)
 )
 
-var organizationOperations = []Operation{GetOrganization, UpdateOrganization}
-
 func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*OrganizationObject, error) {
 	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
 	if err != nil {
@@ -193,8 +191,6 @@ var (
 		"Switch off the second factor of a member who lost it")), (*Deps).resetMemberSecondFactor)
 )
 
-var memberOperations = []Operation{InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember, ResetMemberSecondFactor}
-
 func (d *Deps) inviteMember(ctx context.Context, principal *identity.Principal, in *struct{ Body memberCreation }) (*linkedMember, error) {
 	user, link, err := d.users().Invite(ctx, principal.Authority(), principal.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
@@ -306,8 +302,6 @@ var (
 	ListAuditLog = operation(administrators("listAuditLog", "GET /audit-log", noScope,
 		"List who changed what, newest first"), (*Deps).listAuditLog)
 )
-
-var auditOperations = []Operation{ListAuditLog}
 
 func (d *Deps) listAuditLog(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AuditObject], error) {
 	return listRows(ctx, principal, in.PageQuery, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)

@@ -31,8 +31,6 @@ var (
 		"List the payments for credits of the live wallet, newest first"), (*Deps).listWalletPayments)
 )
 
-var paymentOperations = []Operation{GetTopUpWays, CreateTopUp, ListWalletPayments}
-
 // The operator's operations on payments.
 var (
 	ListPayments = operation(service("listPayments", "GET /payments", "wallet:read",

@@ -92,12 +92,10 @@ var (
 		"List your sessions, newest first"), (*Deps).listSessions)
 	SignOutEverywhere = operationOf(members("signOutEverywhere", "DELETE /session/all", noScope,
 		"Sign out everywhere, here too"), (*Deps).signOutEverywhere)
-	GetSession = operation(members("getSession", "GET /session", noScope,
-		"Tell who is signed in"), (*Deps).getSession)
+	GetSession    = operation(members("getSession", "GET /session", noScope, "Tell who is signed in"), (*Deps).getSession)
 	UpdateSession = operation(members("updateSession", "PATCH /session", noScope,
 		"Change how the dashboard's pages are written for you"), (*Deps).updateSession)
-	SignOut = operationOf(public("signOut", "DELETE /session",
-		"Sign out; without a session nothing happens"), (*Deps).signOut)
+	SignOut         = operationOf(public("signOut", "DELETE /session", "Sign out; without a session nothing happens"), (*Deps).signOut)
 	GetSecondFactor = operation(members("getSecondFactor", "GET /session/second-factor", noScope,
 		"Get whether you give a code beside your password"), (*Deps).getSecondFactor)
 	BeginSecondFactor = operation(acting(members("beginSecondFactor", "POST /session/second-factor", noScope,
@@ -107,11 +105,6 @@ var (
 	DisableSecondFactor = operation(acting(members("disableSecondFactor", "POST /session/second-factor/disable", noScope,
 		"Switch the second factor off with a code")), (*Deps).disableSecondFactor)
 )
-
-var sessionOperations = []Operation{
-	SignIn, SetPassword, ChangePassword, ListSessions, SignOutEverywhere, GetSession, UpdateSession, SignOut,
-	GetSecondFactor, BeginSecondFactor, EnableSecondFactor, DisableSecondFactor,
-}
 
 func (d *Deps) signIn(ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation }) (*SessionObject, error) {
 	e := endpoint.ExchangeFrom(ctx)

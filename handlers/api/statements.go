@@ -188,11 +188,14 @@ func (d *Deps) getStatement(_ context.Context, principal *identity.Principal, in
 	if err != nil {
 		return nil, err
 	}
-	return fileOrJSON(d.Bodies, in.Format, func(ctx context.Context, asCSV bool) (*StatementDetail, endpoint.File, error) {
+	return fileOrJSON(d.Bodies, in.Format, func(ctx context.Context, asCSV bool) (any, error) {
 		s, err := d.readStatement(ctx, wallet, in.Month)
-		if err != nil || asCSV {
-			return nil, func(w http.ResponseWriter, r *http.Request) { s.writeCSV(d, w, r) }, err
+		if err != nil {
+			return nil, err
 		}
-		return s.show(), nil, nil
+		if asCSV {
+			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { s.writeCSV(d, w, r) }), nil
+		}
+		return endpoint.Answer(*s.show()), nil
 	}), nil
 }

@@ -47,51 +47,30 @@ func fileOf[T any](o endpoint.Operation) endpoint.Operation {
 
 // tableBody returns a table in the form that the client requested.
 func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
-	page := func(rows []Row, next billing.Place) *pageOf[T] {
-		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
-		if list.NextCursor == nil && next != (billing.Place{}) {
-			list.NextCursor = endpoint.Cursor(placeText(next))
-		}
-		return list
-	}
-	return fileOrJSON(bodies, in.Format, func(ctx context.Context, asCSV bool) (*pageOf[T], endpoint.File, error) {
+	return fileOrJSON(bodies, in.Format, func(ctx context.Context, asCSV bool) (any, error) {
 		if asCSV {
 			stretch.Rows = billing.MaxHistoryRows
 		}
 		rows, next, err := t.read(ctx, stretch)
-		if err != nil || asCSV {
-			return nil, func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }, err
-		}
-		return page(rows, next), nil, nil
-	})
-}
-
-// fileOrJSON returns an answer of JSON, or of CSV if that is the format in the query or, without one, in the header Accept. read returns the
-// object, or a file.
-func fileOrJSON[T any](
-	bodies *handlers.ByteBudget, format string, read func(ctx context.Context, asCSV bool) (*T, endpoint.File, error),
-) *endpoint.Stream {
-	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
-		asCSV := format == "csv" || format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv")
-		object, file, err := read(r.Context(), asCSV)
 		if err != nil {
 			return nil, err
 		}
 		if asCSV {
-			return func() error { file(w, r); return nil }, nil
+			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }), nil
 		}
-		body := handlers.Marshal(object)
-		return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, nil
+		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
+		if list.NextCursor == nil && next != (billing.Place{}) {
+			list.NextCursor = endpoint.Cursor(placeText(next))
+		}
+		return endpoint.Answer(*list), nil
 	})
-	return stream.Or(func(ctx context.Context) (any, error) {
-		object, file, err := read(ctx, format == "csv")
-		if err != nil {
-			return nil, err
-		}
-		if format == "csv" {
-			return file, nil
-		}
-		return endpoint.Answer(*object), nil
+}
+
+// fileOrJSON returns an answer of JSON, or of CSV if that is the format in the query or, without one, in the header Accept. read returns the
+// answer with a body, or a file.
+func fileOrJSON(bodies *handlers.ByteBudget, format string, read func(ctx context.Context, asCSV bool) (any, error)) *endpoint.Stream {
+	return endpoint.Whole(bodies, func(ctx context.Context, accept string) (any, error) {
+		return read(ctx, format == "csv" || format == "" && handlers.Prefers(accept, "text/csv"))
 	})
 }
 
@@ -131,14 +110,20 @@ type csvFile struct {
 	rows *csv.Writer
 }
 
-// newCSVFile sends the status and headers, after which no error can be answered.
-func newCSVFile(w http.ResponseWriter, name string) *csvFile {
+// beginFile sends the status and headers of a file, after which no error can be answered. A file without a name isn't saved by browsers.
+func beginFile(w http.ResponseWriter, mediaType, name string) {
 	h := w.Header()
-	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
-	h.Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
+	h.Set("Content-Type", mediaType)
+	if name != "" {
+		h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
+}
+
+func newCSVFile(w http.ResponseWriter, name string) *csvFile {
+	beginFile(w, "text/csv; charset=utf-8; header=present", name+".csv")
 	file := &csvFile{to: w, rows: csv.NewWriter(w)}
 	file.rows.UseCRLF = true
 	return file

@@ -73,20 +73,8 @@ func newEventWriter(w http.ResponseWriter, format string) *eventWriter {
 	case "jsonl":
 		media, e = eventLines, &eventWriter{to: w, between: "\n", last: "\n"}
 	}
-	w.Header().Set("Content-Type", media)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
+	beginFile(w, media, "")
 	return e
-}
-
-func (d *Deps) writeUsageEvents(to *eventWriter, events []billing.UsageEvent) bool {
-	for i := range events {
-		if event := events[i].CloudEvent(d.BaseURL); !to.write(&event) {
-			return false
-		}
-	}
-	return true
 }
 
 // write adds an event. It reports whether the client is still there.
@@ -157,8 +145,10 @@ func (d *Deps) eventBody(
 	file := func(events []billing.UsageEvent) endpoint.File {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for to := newEventWriter(w, q.Format); ; {
-				if !d.writeUsageEvents(to, events) {
-					return // the client is gone
+				for i := range events {
+					if event := events[i].CloudEvent(d.BaseURL); !to.write(&event) {
+						return // the client is gone
+					}
 				}
 				if left == 0 || len(events) < billing.MaxHistoryRows {
 					to.end()
@@ -171,11 +161,7 @@ func (d *Deps) eventBody(
 			}
 		}
 	}
-	stream := endpoint.Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
-		events, err := next(r.Context())
-		return func() error { file(events)(w, r); return nil }, err
-	})
-	return stream.Or(func(ctx context.Context) (any, error) {
+	return endpoint.Whole(d.Bodies, func(ctx context.Context, _ string) (any, error) {
 		events, err := next(ctx)
 		return file(events), err
 	}), nil

@@ -49,8 +49,6 @@ var (
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
 
-var walletOperations = []Operation{GetWallet, ListTransactions, ListCalls, GetCall, GetSpend, ListStatements, GetStatement, ListUsageEvents}
-
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {
 	Environment store.Env `query:"environment" enum:"live,test" doc:"For login sessions: live when it is absent. A key has one environment"` //nolint:lll // a struct tag can't be broken

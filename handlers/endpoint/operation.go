@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -303,14 +304,32 @@ type decodedKey struct{}
 // Streamed returns an answer that write sends itself, without a place among the operations that run, because it may go on for minutes. An
 // error of write is answered like any other, so write must return nil once it has written.
 func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream {
-	return Prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+	return prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
 		return func() error { return write(w, r) }, nil
 	})
 }
 
-// Prepared is [Streamed] for an answer that begins with data of the store: prepare reads that part in the operation's turn and writes nothing,
+// Whole returns an answer that read reads in the operation's turn: one with a body, or a [File]. accept is the header Accept. It is empty where
+// the operation runs as a function ([Server.Ask]).
+func Whole(bodies *handlers.ByteBudget, read func(ctx context.Context, accept string) (answer any, err error)) *Stream {
+	stream := prepared(func(w http.ResponseWriter, r *http.Request) (send func() error, err error) {
+		answer, err := read(r.Context(), strings.Join(r.Header.Values("Accept"), ","))
+		switch answer := answer.(type) {
+		case File:
+			return func() error { answer(w, r); return nil }, err
+		case interface{ content() any }:
+			body := handlers.Marshal(answer.content())
+			return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, err
+		}
+		return nil, err
+	})
+	stream.whole = func(ctx context.Context) (any, error) { return read(ctx, "") }
+	return stream
+}
+
+// prepared is [Streamed] for an answer that begins with data of the store: prepare reads that part in the operation's turn and writes nothing,
 // and send writes the answer.
-func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
+func prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
 	return &Stream{Body: func(ctx huma.Context) {
 		answer, err := answerOf(ctx)
 		if err != nil {
@@ -332,17 +351,12 @@ func Prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() 
 type Stream struct {
 	Body func(huma.Context)
 
+	// whole returns the answer of an operation that runs as a function ([Server.Ask]), where nothing is written. Nil means none.
 	whole func(ctx context.Context) (any, error)
 }
 
-// File is the answer of a list that runs as a function ([Server.Ask]) with the format csv. It writes the file.
+// File is an answer that writes itself, such as a list with the format csv.
 type File func(w http.ResponseWriter, r *http.Request)
-
-// Or sets the answer of an operation that runs as a function ([Server.Ask]), where nothing is written.
-func (s *Stream) Or(whole func(ctx context.Context) (any, error)) *Stream {
-	s.whole = whole
-	return s
-}
 
 // RouteOf returns the route of an operation that was registered here; ok is false for another one.
 func RouteOf(o *huma.Operation) (route handlers.Route, ok bool) {
