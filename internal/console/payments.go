@@ -31,11 +31,9 @@ var ignoreForm = ui.FormOf(api.IgnorePayment, ui.Form{
 }, ui.Field{Name: "id", Kind: ui.HiddenField},
 	ui.Field{Name: "reason", Label: "Reason, for the audit log", Hint: "An ignored payment is never credited."})
 
-func paymentsPage() page {
-	return page{
-		Path: paymentsPath, Template: "payments", Title: "Payments", Show: showPayments,
-		Actions: append(moneyActions([]*move{matchMove}), simple("ignore", api.IgnorePayment, ignoreForm, "The payment is ignored.")),
-	}
+var paymentsPage = page{
+	Path: paymentsPath, Template: "payments", Title: "Payments", Show: showPayments,
+	Actions: append(moneyActions([]*move{matchMove}), simple("ignore", api.IgnorePayment, ignoreForm, "The payment is ignored.")),
 }
 
 // paymentStates are the words for states and reasons of payments.

@@ -17,7 +17,7 @@ func pages() []page {
 		},
 		{Path: root + "/people", Template: "people", Title: "People", Show: showPeople},
 		{Path: searchPath, Template: "search", Title: "Search", Show: showFound},
-		paymentsPage(),
+		paymentsPage,
 		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
 		filePage(usagePath, api.ListUsage, usageParameters...),
 		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),

@@ -165,10 +165,8 @@ func (req *request) moneyPlot(rows []api.UsageObject) *ui.Drawing {
 	first, last := rows[0].ID, rows[len(rows)-1].ID
 	p := ui.Plot{
 		ID: "money", Title: req.Say.T("Charged and cost"), Step: req.Say.T("Day"), Name: req.Say.Day, Format: req.Say.Decimal,
-		Steps: ui.Days(first, last),
-		Series: []ui.Series{
-			{Name: req.Say.T("Vendors' cost")}, {Name: req.Say.T("Margin"), Colour: 2},
-		},
+		Steps:  ui.Days(first, last),
+		Series: []ui.Series{{Name: req.Say.T("Vendors' cost")}, {Name: req.Say.T("Margin"), Colour: 2}},
 	}
 	charged := int64(0)
 	for _, day := range p.Steps {

@@ -72,14 +72,12 @@ var loginForm = ui.FormOf(
 	codeField,
 )
 
-func loginPage() page {
-	return page{
-		Path: loginPath, Template: "login", Title: "Sign in", Public: true,
-		Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(loginForm)) },
-		Actions: []action{{Form: "login", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
-			return req.Next(), req.Submit(api.SignIn, req.withLate(loginForm), values{})
-		}}},
-	}
+var loginPage = page{
+	Path: loginPath, Template: "login", Title: "Sign in", Public: true,
+	Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(loginForm)) },
+	Actions: []action{{Form: "login", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
+		return req.Next(), req.Submit(api.SignIn, req.withLate(loginForm), values{})
+	}}},
 }
 
 var welcomeForm = ui.FormOf(
@@ -94,18 +92,16 @@ var welcomeForm = ui.FormOf(
 
 // welcomePage accepts a one-time link. Browsers don't send the part behind its #. The script puts it into the form; without the script the
 // person does.
-func welcomePage() page {
-	return page{
-		Path: root + "/welcome", Template: "welcome", Title: "Set your password", Public: true,
-		Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(welcomeForm)) },
-		Actions: []action{{Form: "welcome", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
-			in := values{"token": strings.TrimSpace(req.Text("token")), "password": req.Text("password")}
-			if code := req.Text("code"); code != "" {
-				in["code"] = code
-			}
-			return root, req.Run(api.SetPassword, in)
-		}}},
-	}
+var welcomePage = page{
+	Path: root + "/welcome", Template: "welcome", Title: "Set your password", Public: true,
+	Show: func(req *pageRequest) (any, error) { return req.signInPage(req.withLate(welcomeForm)) },
+	Actions: []action{{Form: "welcome", Secrets: []string{"password", "code"}, Do: func(req *pageRequest) (string, error) {
+		in := values{"token": strings.TrimSpace(req.Text("token")), "password": req.Text("password")}
+		if code := req.Text("code"); code != "" {
+			in["code"] = code
+		}
+		return root, req.Run(api.SetPassword, in)
+	}}},
 }
 
 // signOutPage has only the action of the button in the header of every page.
@@ -164,51 +160,47 @@ var languageForm = ui.FormOf(
 func languages(chosen string) []option {
 	options := []option{{Label: "The browser's"}}
 	for _, language := range words.Languages() {
-		options = append(options, option{Value: string(language), Label: ui.Text(language.Name()), Named: true})
+		options = append(options, named(string(language), language.Name()))
 	}
 	return ui.Choices(options, chosen)
 }
 
-func accountPage() page {
-	return page{
-		Path: accountPath, Template: "account", Title: "Your account",
-		Show: func(req *pageRequest) (any, error) {
-			factor, err := req.secondFactor()
-			return accountData{
-				Sessions: site.Read(req, api.ListSessions, nil).Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
-				Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).
-					With("scheme", ui.Schemes(text(req.session.User.Scheme))).Of(accountPath+"/language", nil)),
-				Leave: req.Form(ui.Button(
-					"account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?",
-				)),
-				secondFactor: factor,
-			}, err
+var accountPage = page{
+	Path: accountPath, Template: "account", Title: "Your account",
+	Show: func(req *pageRequest) (any, error) {
+		factor, err := req.secondFactor()
+		return accountData{
+			Sessions: site.Read(req, api.ListSessions, nil).Data, Password: req.Form(passwordForm.Of(accountPath+"/password", nil)),
+			Language: req.Form(languageForm.With("language", languages(text(req.session.User.Language))).
+				With("scheme", ui.Schemes(text(req.session.User.Scheme))).Of(accountPath+"/language", nil)),
+			Leave:        req.button("account-leave", "", "Sign out everywhere", "Sign out on all devices, this one too?"),
+			secondFactor: factor,
+		}, err
+	},
+	Actions: []action{
+		{
+			Verb: "password", Form: "account-password", Done: "Your password was changed, and your other sessions have ended.",
+			Secrets: []string{"currentPassword", "password"}, MaxBody: site.SmallForm,
+			Do: submit(accountPath, api.ChangePassword, passwordForm),
 		},
-		Actions: []action{
-			{
-				Verb: "password", Form: "account-password", Done: "Your password was changed, and your other sessions have ended.",
-				Secrets: []string{"currentPassword", "password"}, MaxBody: site.SmallForm,
-				Do: submit(accountPath, api.ChangePassword, passwordForm),
-			},
-			{Verb: "begin", Form: "account-begin", Do: reveal(api.BeginSecondFactor, form{})},
-			{
-				Verb: "enable", Form: "account-enable", Done: "From now on you sign in with a code, too.", Secrets: []string{"code"},
-				Do: reveal(api.EnableSecondFactor, enableForm),
-			},
-			{
-				Verb: "disable", Form: "account-disable", Done: "You sign in without a code again.", Secrets: []string{"code"},
-				Do: submit(accountPath, api.DisableSecondFactor, disableForm),
-			},
-			{
-				Verb: "language", Form: "account-language", Done: "Saved.", MaxBody: site.SmallForm,
-				Do: submit(accountPath, api.UpdateSession, languageForm),
-			},
-			{
-				Verb: "leave", Form: "account-leave", Done: "You are signed out everywhere.", MaxBody: site.SmallForm,
-				Do: run(loginPath, api.SignOutEverywhere),
-			},
+		{Verb: "begin", Form: "account-begin", Do: reveal(api.BeginSecondFactor, form{})},
+		{
+			Verb: "enable", Form: "account-enable", Done: "From now on you sign in with a code, too.", Secrets: []string{"code"},
+			Do: reveal(api.EnableSecondFactor, enableForm),
 		},
-	}
+		{
+			Verb: "disable", Form: "account-disable", Done: "You sign in without a code again.", Secrets: []string{"code"},
+			Do: submit(accountPath, api.DisableSecondFactor, disableForm),
+		},
+		{
+			Verb: "language", Form: "account-language", Done: "Saved.", MaxBody: site.SmallForm,
+			Do: submit(accountPath, api.UpdateSession, languageForm),
+		},
+		{
+			Verb: "leave", Form: "account-leave", Done: "You are signed out everywhere.", MaxBody: site.SmallForm,
+			Do: run(loginPath, api.SignOutEverywhere),
+		},
+	},
 }
 
 func (req *pageRequest) secondFactor() (shown secondFactor, err error) {
@@ -231,6 +223,6 @@ func (req *pageRequest) secondFactor() (shown secondFactor, err error) {
 		shown.Factor = req.Form(enableForm.Of(accountPath+"/enable", nil))
 		return shown, nil
 	}
-	shown.Factor = req.Form(ui.Button("account-begin", accountPath+"/begin", "Set up", ""))
+	shown.Factor = req.button("account-begin", "", "Set up", "")
 	return shown, nil
 }

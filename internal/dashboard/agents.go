@@ -3,7 +3,6 @@ package dashboard
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -89,32 +88,30 @@ var agentEditForm = ui.FormOf(
 	},
 )
 
-func agentPages() []page {
-	return []page{
-		{
-			Path: agentsPath, Template: "agents", Title: "Assistants",
-			Show: showAgents,
-			Actions: []action{{
-				Form: "agent-create", Done: "The assistant was created. Connect a channel to it, or try it in its playground.",
-				Do: func(req *pageRequest) (string, error) {
-					created, err := site.AskForm(req, api.CreateAgent, agentCreateForm, values{})
-					if err != nil {
-						return "", err
-					}
-					return agentsPath + "/" + created.ID, nil
-				},
-			}},
-		},
-		{
-			Path: agentsPath + "/{id}", Template: "agent", Title: "Assistant", Section: agentsPath,
-			Show: showAgent,
-			Actions: []action{
-				{Form: "agent-edit", Done: "The assistant was changed.", Do: changeAgent},
-				button("agent-delete", agentsPath, api.DeleteAgent, "The assistant was deleted."),
+var agentPages = []page{
+	{
+		Path: agentsPath, Template: "agents", Title: "Assistants",
+		Show: showAgents,
+		Actions: []action{{
+			Form: "agent-create", Done: "The assistant was created. Connect a channel to it, or try it in its playground.",
+			Do: func(req *pageRequest) (string, error) {
+				created, err := site.AskForm(req, api.CreateAgent, agentCreateForm, values{})
+				if err != nil {
+					return "", err
+				}
+				return agentsPath + "/" + created.ID, nil
 			},
+		}},
+	},
+	{
+		Path: agentsPath + "/{id}", Template: "agent", Title: "Assistant", Section: agentsPath,
+		Show: showAgent,
+		Actions: []action{
+			{Form: "agent-edit", Done: "The assistant was changed.", Do: changeAgent},
+			button("agent-delete", agentsPath, api.DeleteAgent, "The assistant was deleted."),
 		},
-		playgroundPage(),
-	}
+	},
+	playgroundPage,
 }
 
 func showAgents(req *pageRequest) (any, error) {
@@ -126,24 +123,20 @@ func showAgents(req *pageRequest) (any, error) {
 func showAgent(req *pageRequest) (any, error) {
 	agent := site.Read(req, api.GetAgent, values{"id": req.ID()})
 	models, bases := req.modelOptions(agent.Model), everything(req, api.ListKnowledgeBases)
-	here := agentsPath + "/" + agent.ID
-	edit := agentEditForm.Of(here, agent).With("model", models).Versioned(agent.UpdatedAt)
+	edit := agentEditForm.Of(req.Path(), agent).With("model", models).Versioned(agent.UpdatedAt)
 	if len(bases) > 0 {
-		options := make([]option, len(bases))
-		for i, base := range bases {
-			options[i] = option{
-				Value: base.ID, Label: ui.Text(base.Name), Hint: ui.Text(base.Description), Named: true,
-				Selected: slices.Contains(agent.KnowledgeBaseIDs, base.ID),
-			}
+		var options []option
+		for _, base := range bases {
+			options = append(options, option{Value: base.ID, Label: ui.Text(base.Name), Hint: ui.Text(base.Description), Named: true})
 		}
-		edit = edit.With("knowledgeBaseIds", options)
+		edit = edit.With("knowledgeBaseIds", ui.Choices(options, agent.KnowledgeBaseIDs...))
 	} else {
 		edit = edit.Without("knowledgeBaseIds")
 	}
 	return &agentData{
 		Agent: agent, Bases: len(bases), Edit: req.Form(edit),
-		Delete: req.Form(ui.Button("agent-delete", here+"/delete", "Delete the assistant",
-			req.Phrase("Delete the assistant %s? Its channels have no assistant then, and nobody answers there.", agent.Name))),
+		Delete: req.button("agent-delete", "", "Delete the assistant",
+			req.Phrase("Delete the assistant %s? Its channels have no assistant then, and nobody answers there.", agent.Name)),
 	}, nil
 }
 
@@ -214,28 +207,26 @@ const maxTry = 1 << 20
 
 // playgroundPage lets a person write to an assistant as a customer would. Its script keeps the conversation and sends it to the
 // relay. The response is a stream of chunks.
-func playgroundPage() page {
-	return page{
-		Path: agentsPath + "/{id}/playground", Template: "playground", Title: "Playground", Section: agentsPath,
-		Scripts: []string{"playground.js"},
-		Show: func(req *pageRequest) (any, error) {
-			agent := site.Read(req, api.GetAgent, values{"id": req.ID()})
-			return &playgroundData{agent, req.Say.Tf("Playground: %s", agent.Name)}, nil
-		},
-		Relays: []relay{{Method: http.MethodPost, Name: "stream", Do: func(req *pageRequest) error {
-			var try []byte
-			err := req.ReadBody(maxTry, "What was sent can't be read.", func(body []byte) error {
-				if try = body; !json.Valid(body) {
-					return site.ErrForm
-				}
-				return nil
-			})
-			if err != nil {
-				return err
+var playgroundPage = page{
+	Path: agentsPath + "/{id}/playground", Template: "playground", Title: "Playground", Section: agentsPath,
+	Scripts: []string{"playground.js"},
+	Show: func(req *pageRequest) (any, error) {
+		agent := site.Read(req, api.GetAgent, values{"id": req.ID()})
+		return &playgroundData{agent, req.Say.Tf("Playground: %s", agent.Name)}, nil
+	},
+	Relays: []relay{{Method: http.MethodPost, Name: "stream", Do: func(req *pageRequest) error {
+		var try []byte
+		err := req.ReadBody(maxTry, "What was sent can't be read.", func(body []byte) error {
+			if try = body; !json.Valid(body) {
+				return site.ErrForm
 			}
-			return req.pass(http.MethodPost, "/agents/"+req.ID()+"/playground", "text/event-stream", try)
-		}}},
-	}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return req.pass(http.MethodPost, "/agents/"+req.ID()+"/playground", "text/event-stream", try)
+	}}},
 }
 
 type playgroundData struct {

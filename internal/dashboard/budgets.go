@@ -96,53 +96,48 @@ type riseRow struct {
 	End form
 }
 
-func budgetPages() []page {
-	return []page{
-		{
-			Path: budgetsPath, Template: "budgets", Title: "Budgets",
-			Show: func(req *pageRequest) (any, error) {
-				shown := listData[budgetRow]{List: req.budgets("live", "test")}
-				if req.session.Administers() {
-					keys, agents := req.callers()
-					shown.Create = req.Form(budgetForm.With("keyId", keys).With("agentId", agents))
+var budgetPages = []page{
+	{
+		Path: budgetsPath, Template: "budgets", Title: "Budgets",
+		Show: func(req *pageRequest) (any, error) {
+			shown := listData[budgetRow]{List: req.budgets("live", "test")}
+			if req.session.Administers() {
+				keys, agents := req.callers()
+				shown.Create = req.Form(budgetForm.With("keyId", keys).With("agentId", agents))
+			}
+			return shown, nil
+		},
+		Actions: []action{{
+			Form: "budget-create", Done: "The budget holds from the next call on.",
+			Do: func(req *pageRequest) (string, error) {
+				made, err := site.AskForm(req, api.CreateBudget, budgetForm, values{})
+				if err != nil {
+					return "", err
 				}
-				return shown, nil
+				return budgetsPath + "/" + made.ID, nil
 			},
-			Actions: []action{{
-				Form: "budget-create", Done: "The budget holds from the next call on.",
-				Do: func(req *pageRequest) (string, error) {
-					made, err := site.AskForm(req, api.CreateBudget, budgetForm, values{})
-					if err != nil {
-						return "", err
-					}
-					return budgetsPath + "/" + made.ID, nil
-				},
-			}},
+		}},
+	},
+	{
+		Path: budgetsPath + "/{id}", Template: "budget", Title: "Budget", Section: budgetsPath, Show: showBudget,
+		Actions: []action{
+			{Form: "budget-edit", Done: "The budget is saved and holds from the next call on.", Do: submit("", api.UpdateBudget, budgetEditForm)},
+			{Verb: "raise", Form: "budget-raise", Done: "The limit is raised from the next call on.", Do: raiseBudget},
+			{Verb: "lower", Form: "budget-lower", Done: "The rise has ended.", Do: run("", api.EndBudgetRise)},
+			button("budget-end", budgetsPath, api.EndBudget, "The budget has ended."),
 		},
-		{
-			Path: budgetsPath + "/{id}", Template: "budget", Title: "Budget", Section: budgetsPath, Show: showBudget,
-			Actions: []action{
-				{Form: "budget-edit", Done: "The budget is saved and holds from the next call on.", Do: submit("", api.UpdateBudget, budgetEditForm)},
-				{Verb: "raise", Form: "budget-raise", Done: "The limit is raised from the next call on.", Do: raiseBudget},
-				{Verb: "lower", Form: "budget-lower", Done: "The rise has ended.", Do: run("", api.EndBudgetRise)},
-				button("budget-end", budgetsPath, api.EndBudget, "The budget has ended."),
-			},
-		},
-	}
+	},
 }
 
 func showBudget(req *pageRequest) (any, error) {
 	budget := site.Read(req, api.GetBudget, values{"id": req.ID()})
-	here := budgetsPath + "/" + budget.ID
 	question := req.Phrase("End the budget %s? Its calls have no such limit then.", budget.Name)
 	shown := &budgetData{
 		budgetRow: budgetRow{budget.BudgetObject}, Edit: req.editBudget("budget-edit", &budget.BudgetObject),
-		Raise: req.Form(budgetRiseForm.Of(here+"/raise", nil)), Done: req.Form(ui.Button("budget-end", here+"/end", "End the budget", question)),
+		Raise: req.Form(budgetRiseForm.Of(req.Path()+"/raise", nil)), Done: req.button("budget-end", "", "End the budget", question),
 	}
 	for _, rise := range budget.Rises {
-		shown.Rises = append(shown.Rises, riseRow{
-			rise, req.Form(ui.Button("budget-lower-"+rise.ID, here+"/lower", "End", "", "riseId", rise.ID)),
-		})
+		shown.Rises = append(shown.Rises, riseRow{rise, req.button("budget-lower", rise.ID, "End", "", "riseId", rise.ID)})
 	}
 	return shown, nil
 }

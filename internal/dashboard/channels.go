@@ -90,9 +90,7 @@ func channelPages(types []channelType) []page {
 
 // agentOptions reads the assistants as options of a select; none is the label of the first.
 func (req *pageRequest) agentOptions(none ui.Text) []option {
-	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option {
-		return option{Value: a.ID, Label: ui.Text(a.Name), Named: true}
-	})
+	return optionsOf(req, api.ListAgents, none, func(a api.AgentSummaryObject) option { return named(a.ID, a.Name) })
 }
 
 func showChannels(req *pageRequest) (any, error) {
@@ -180,13 +178,12 @@ func showChannel(req *pageRequest) (any, error) {
 
 // addChannelForms makes the forms that the page shows, and no others, because the page shows the error of any other form at its top.
 func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
-	c := data.Channel
-	here := channelsPath + "/" + c.ID
+	c, here := data.Channel, req.Path()
 	data.Edit = req.Form(data.Type.editForm().Of(here, c).With("agentId", agents).Versioned(c.UpdatedAt))
-	data.Delete = req.Form(ui.Button("channel-delete", here+"/delete", "Delete the channel",
-		req.Phrase("Delete the channel %s with all its conversations? What arrives for it afterwards is dropped.", c.Name)))
+	data.Delete = req.button("channel-delete", "", "Delete the channel",
+		req.Phrase("Delete the channel %s with all its conversations? What arrives for it afterwards is dropped.", c.Name))
 	if c.State == channelPending && c.LostExternalID == nil {
-		data.Verify = req.Form(ui.Button("channel-verify", here+"/verify", "Ask the platform again", ""))
+		data.Verify = req.button("channel-verify", "", "Ask the platform again", "")
 	}
 	if len(data.Type.fields) > 0 && c.LostExternalID == nil {
 		data.Reconnect = req.Form(data.Type.reconnectForm().Of(here+"/reconnect", nil))

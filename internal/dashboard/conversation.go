@@ -151,40 +151,38 @@ type conversationData struct {
 
 func (d *conversationData) PageTitle() string { return customer(d.Conversation) }
 
-func conversationPage() page {
-	return page{
-		Path: conversationsPath + "/{id}", Template: "conversation", Title: "Conversation", Section: conversationsPath,
-		Fragments: []string{"message-list", "conversation-state"},
-		Show:      showConversation,
-		Relays: []relay{{Method: http.MethodGet, Name: "export", Do: func(req *pageRequest) error {
-			return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/export", "", nil)
-		}}, {Method: http.MethodGet, Name: "file", Do: func(req *pageRequest) error {
-			id := req.Query("id")
-			if !handlers.WellFormedID(id) {
-				return handlers.NotFound("%s", ui.Text("There is no such file."))
-			}
-			return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/files/"+id, "", nil)
-		}}},
-		Actions: []action{
-			{Verb: "messages", Form: "message-create", Done: "Your answer is on its way.", Do: func(req *pageRequest) (string, error) {
-				return req.Path(), req.explained(req.sendMessage(values{"text": req.Text("text")}))
-			}},
-			{Verb: "files", Form: "file-create", Done: "The file is on its way.", MaxBody: maxSentUpload, Do: sendFile},
-			button("conversation-handover", "", api.HandOver, "The conversation is yours. The assistant is silent in it."),
-			button("conversation-handback", "", api.HandBack, "The assistant answers again."),
-			button("conversation-retry", "", api.RetryConversation, "The assistant tries again."),
-			button("conversation-dismiss", "", api.DismissConversation, "Nobody needs to look at this conversation any more."),
-			{Verb: "draft", Form: "draft-send", Done: "The answer is on its way.", Do: sendDraft},
-			button("draft-discard", "", api.DiscardDraft, "The proposed answer was discarded."),
-			{Verb: "resend", Form: "message-resend", Done: "The message is sent again.", Do: func(req *pageRequest) (string, error) {
-				in := values{"id": req.ID(), "messageId": req.Text("messageId"), "mayArriveTwice": req.Sent.Flag("mayArriveTwice")}
-				return req.Path(), req.explained(req.Run(api.ResendMessage, in))
-			}},
-			button("conversation-block", "", api.BlockCustomer, "The customer is blocked. The assistant answers nothing of theirs."),
-			button("conversation-unblock", "", api.UnblockCustomer, "The assistant answers what comes next."),
-			button("conversation-delete", conversationsPath, api.DeleteConversation, "The customer was erased."),
-		},
-	}
+var conversationPage = page{
+	Path: conversationsPath + "/{id}", Template: "conversation", Title: "Conversation", Section: conversationsPath,
+	Fragments: []string{"message-list", "conversation-state"},
+	Show:      showConversation,
+	Relays: []relay{{Method: http.MethodGet, Name: "export", Do: func(req *pageRequest) error {
+		return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/export", "", nil)
+	}}, {Method: http.MethodGet, Name: "file", Do: func(req *pageRequest) error {
+		id := req.Query("id")
+		if !handlers.WellFormedID(id) {
+			return handlers.NotFound("%s", ui.Text("There is no such file."))
+		}
+		return req.pass(http.MethodGet, "/conversations/"+req.ID()+"/files/"+id, "", nil)
+	}}},
+	Actions: []action{
+		{Verb: "messages", Form: "message-create", Done: "Your answer is on its way.", Do: func(req *pageRequest) (string, error) {
+			return req.Path(), req.explained(req.sendMessage(values{"text": req.Text("text")}))
+		}},
+		{Verb: "files", Form: "file-create", Done: "The file is on its way.", MaxBody: maxSentUpload, Do: sendFile},
+		button("conversation-handover", "", api.HandOver, "The conversation is yours. The assistant is silent in it."),
+		button("conversation-handback", "", api.HandBack, "The assistant answers again."),
+		button("conversation-retry", "", api.RetryConversation, "The assistant tries again."),
+		button("conversation-dismiss", "", api.DismissConversation, "Nobody needs to look at this conversation any more."),
+		{Verb: "draft", Form: "draft-send", Done: "The answer is on its way.", Do: sendDraft},
+		button("draft-discard", "", api.DiscardDraft, "The proposed answer was discarded."),
+		{Verb: "resend", Form: "message-resend", Done: "The message is sent again.", Do: func(req *pageRequest) (string, error) {
+			in := values{"id": req.ID(), "messageId": req.Text("messageId"), "mayArriveTwice": req.Sent.Flag("mayArriveTwice")}
+			return req.Path(), req.explained(req.Run(api.ResendMessage, in))
+		}},
+		button("conversation-block", "", api.BlockCustomer, "The customer is blocked. The assistant answers nothing of theirs."),
+		button("conversation-unblock", "", api.UnblockCustomer, "The assistant answers what comes next."),
+		button("conversation-delete", conversationsPath, api.DeleteConversation, "The customer was erased."),
+	},
 }
 
 func showConversation(req *pageRequest) (any, error) {
@@ -210,29 +208,28 @@ func showConversation(req *pageRequest) (any, error) {
 	if text(c.Attention) == codes.Draft {
 		req.addDraft(&data, here)
 	} else if c.Attention != nil {
-		data.Retry = req.Form(ui.Button("conversation-retry", here+"/retry", "Try again", ""))
-		data.Dismiss = req.Form(ui.Button("conversation-dismiss", here+"/dismiss", "Dismiss",
-			"Leave what stands here unanswered? The customer gets no answer to it."))
+		data.Retry = req.button("conversation-retry", "", "Try again", "")
+		data.Dismiss = req.button("conversation-dismiss", "", "Dismiss", "Leave what stands here unanswered? The customer gets no answer to it.")
 	}
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
-		data.HandOver = req.Form(ui.Button("conversation-handover", here+"/handover", "Take over", ""))
+		data.HandOver = req.button("conversation-handover", "", "Take over", "")
 		if paused(c) {
-			data.HandBack = req.Form(ui.Button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
+			data.HandBack = req.button("conversation-handback", "", "Let the assistant go on", "")
 		}
 	case answeredByHuman:
-		data.HandBack = req.Form(ui.Button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
+		data.HandBack = req.button("conversation-handback", "", "Hand back to the assistant", "")
 	}
 	data.Answer = req.Form(once(answerForm.Of(here+"/messages", nil)))
 	if c.BlockedAt == nil {
-		data.Block = req.Form(ui.Button("conversation-block", here+"/block", "Block the customer",
-			req.Phrase("Block %s? The assistant answers nothing of theirs until you unblock them. What they write is kept.", customer(c))))
+		data.Block = req.button("conversation-block", "", "Block the customer",
+			req.Phrase("Block %s? The assistant answers nothing of theirs until you unblock them. What they write is kept.", customer(c)))
 	} else {
-		data.Unblock = req.Form(ui.Button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
+		data.Unblock = req.button("conversation-unblock", "", "Unblock the customer", "")
 	}
 	data.Export = here + "/export"
-	data.Delete = req.Form(ui.Button("conversation-delete", here+"/delete", "Erase everything",
-		req.Phrase("Erase everything that is stored about %s, with all messages? This can't be undone. At the platform it stays.", customer(c))))
+	data.Delete = req.button("conversation-delete", "", "Erase everything",
+		req.Phrase("Erase everything that is stored about %s, with all messages? This can't be undone. At the platform it stays.", customer(c)))
 	return &data, nil
 }
 
@@ -247,12 +244,11 @@ func (req *pageRequest) readMessages(data *conversationData) {
 		row := messageRow{MessageObject: m}
 		switch text(m.State) {
 		case deliveryFailed:
-			row.Resend = req.Form(ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "", "messageId", m.ID))
+			row.Resend = req.button("message-resend", m.ID, "Send again", "", "messageId", m.ID)
 		case deliveryUnclear: // the answer to the question goes along
-			row.Resend = ui.Button("message-resend-"+m.ID, here+"/resend", "Send again", "Send it again? The customer may get it twice.",
+			row.Resend = req.button("message-resend", m.ID, "Send again", "Send it again? The customer may get it twice.",
 				"messageId", m.ID, "mayArriveTwice", "true")
 			row.Resend.Danger = false
-			row.Resend = req.Form(row.Resend)
 		}
 		for k := range m.Files {
 			row.Files = append(row.Files, fileRow{&m.Files[k], here + "/file?" + url.Values{"id": {m.Files[k].ID}}.Encode()})
@@ -374,8 +370,8 @@ func (req *pageRequest) addDraft(data *conversationData, here string) {
 	send.Fields = append([]field{{Name: "draftId", Kind: ui.HiddenField, Value: pending.ID}}, send.Fields...)
 	data.Draft = &draftData{
 		DraftObject: pending, Send: req.Form(send),
-		Discard: req.Form(ui.Button("draft-discard", here+"/discard", "Discard",
-			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID)),
+		Discard: req.button("draft-discard", "", "Discard",
+			"Discard the proposed answer? The customer gets no answer from the assistant.", "draftId", pending.ID),
 	}
 }
 

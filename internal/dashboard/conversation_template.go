@@ -49,15 +49,13 @@ type templateData struct {
 
 // conversationTemplatePage lists the templates that the platform of a conversation's channel has approved, or, with name and language in
 // its address, shows one to be filled in and sent.
-func conversationTemplatePage() page {
-	return page{
-		Path: conversationsPath + "/{id}/template", Template: "conversation-template", Title: "Send a template", Section: conversationsPath,
-		Show: showTemplates,
-		Actions: []action{
-			{Verb: "preview", Form: "template-preview", Do: func(req *pageRequest) (string, error) { return "", req.templateChosen() }},
-			{Verb: "send", Form: "template-send", Done: "The template is on its way.", Do: sendTemplate},
-		},
-	}
+var conversationTemplatePage = page{
+	Path: conversationsPath + "/{id}/template", Template: "conversation-template", Title: "Send a template", Section: conversationsPath,
+	Show: showTemplates,
+	Actions: []action{
+		{Verb: "preview", Form: "template-preview", Do: func(req *pageRequest) (string, error) { return "", req.templateChosen() }},
+		{Verb: "send", Form: "template-send", Done: "The template is on its way.", Do: sendTemplate},
+	},
 }
 
 func showTemplates(req *pageRequest) (any, error) {

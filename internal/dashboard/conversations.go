@@ -97,18 +97,16 @@ type conversationsData struct {
 	Live string
 }
 
-func conversationPages() []page {
-	return []page{
-		{
-			Path: conversationsPath, Template: "conversations", Title: "Inbox", Fragments: []string{"conversation-list"},
-			Show: showConversations,
-			Actions: []action{
-				{Verb: "retry", Form: "conversations-retry", Done: "The assistant tries again.", Do: actOnAll},
-				{Verb: "dismiss", Form: "conversations-dismiss", Done: "Nobody needs to look at these conversations any more.", Do: actOnAll},
-			},
+var conversationPages = []page{
+	{
+		Path: conversationsPath, Template: "conversations", Title: "Inbox", Fragments: []string{"conversation-list"},
+		Show: showConversations,
+		Actions: []action{
+			{Verb: "retry", Form: "conversations-retry", Done: "The assistant tries again.", Do: actOnAll},
+			{Verb: "dismiss", Form: "conversations-dismiss", Done: "Nobody needs to look at these conversations any more.", Do: actOnAll},
 		},
-		conversationPage(), conversationTemplatePage(),
-	}
+	},
+	conversationPage, conversationTemplatePage,
 }
 
 // filterNames are the parameters of the list's address, which are the operation's.
@@ -139,9 +137,7 @@ func showConversations(req *pageRequest) (any, error) {
 	}
 	data.View = viewOf(in)
 	conversations := site.Read(req, api.ListConversations, in)
-	channels := optionsOf(req, api.ListChannels, ui.Text("All channels"), func(c api.ChannelObject) option {
-		return option{Value: c.ID, Label: ui.Text(c.Name), Named: true}
-	})
+	channels := optionsOf(req, api.ListChannels, ui.Text("All channels"), func(c api.ChannelObject) option { return named(c.ID, c.Name) })
 	for i := range conversations.Data {
 		one := &conversations.Data[i]
 		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})
@@ -150,9 +146,9 @@ func showConversations(req *pageRequest) (any, error) {
 	data.Filter = req.Form(filterForm(channels, req.Query))
 	if req.Query("waiting") != "" {
 		channel := req.Query("channelId")
-		data.Retry = req.Form(ui.Button("conversations-retry", conversationsPath+"/retry", "Try again what stands", "", "channelId", channel))
-		data.Dismiss = req.Form(ui.Button("conversations-dismiss", conversationsPath+"/dismiss", "Dismiss what stands",
-			"Leave what stands in these conversations unanswered? Their customers get no answer to it.", "channelId", channel))
+		data.Retry = req.button("conversations-retry", "", "Try again what stands", "", "channelId", channel)
+		data.Dismiss = req.button("conversations-dismiss", "", "Dismiss what stands",
+			"Leave what stands in these conversations unanswered? Their customers get no answer to it.", "channelId", channel)
 	}
 	return &data, nil
 }

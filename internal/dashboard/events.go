@@ -51,20 +51,18 @@ var eventBoundsForm = ui.FormOf(
 	},
 )
 
-func eventsPage() page {
-	return page{
-		Path: eventsPath, Template: "events", Title: "Events",
-		Show: showEvents,
-		Actions: []action{
-			{Form: "event-endpoint-create", Done: "The endpoint was made.", Do: reveal(api.CreateEventEndpoint, eventEndpointForm)},
-			{Verb: "bounds", Form: "event-bounds", Done: "Saved.", Do: submit(eventsPath, api.UpdateOrganization, eventBoundsForm)},
-			button("event-endpoint-test", eventsPath, api.TestEventEndpoint, "The event endpoint.test is on its way."),
-			{Verb: "activate", Form: "event-endpoint-activate", Done: "The endpoint gets events again.", Do: func(req *pageRequest) (string, error) {
-				return eventsPath, req.Run(api.UpdateEventEndpoint, values{"id": req.Text("id"), "state": "active"})
-			}},
-			button("event-endpoint-delete", eventsPath, api.DeleteEventEndpoint, "The endpoint was deleted."),
-		},
-	}
+var eventsPage = page{
+	Path: eventsPath, Template: "events", Title: "Events",
+	Show: showEvents,
+	Actions: []action{
+		{Form: "event-endpoint-create", Done: "The endpoint was made.", Do: reveal(api.CreateEventEndpoint, eventEndpointForm)},
+		{Verb: "bounds", Form: "event-bounds", Done: "Saved.", Do: submit(eventsPath, api.UpdateOrganization, eventBoundsForm)},
+		button("event-endpoint-test", eventsPath, api.TestEventEndpoint, "The event endpoint.test is on its way."),
+		{Verb: "activate", Form: "event-endpoint-activate", Done: "The endpoint gets events again.", Do: func(req *pageRequest) (string, error) {
+			return eventsPath, req.Run(api.UpdateEventEndpoint, values{"id": req.Text("id"), "state": "active"})
+		}},
+		button("event-endpoint-delete", eventsPath, api.DeleteEventEndpoint, "The endpoint was deleted."),
+	},
 }
 
 func showEvents(req *pageRequest) (any, error) {
@@ -74,13 +72,12 @@ func showEvents(req *pageRequest) (any, error) {
 		Bounds: req.Form(eventBoundsForm.Of(eventsPath+"/bounds", organization)),
 	}
 	for _, endpoint := range endpoints.Data {
-		row := func(verb string, label, confirm ui.Text) form {
-			return req.Form(ui.Button("event-endpoint-"+verb+"-"+endpoint.ID, eventsPath+"/"+verb, label, confirm, "id", endpoint.ID))
-		}
+		id := endpoint.ID
+		question := req.Phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)
 		shown.Endpoints = append(shown.Endpoints, eventEndpointRow{
-			EventEndpointObject: endpoint, Test: row("test", "Send a test", ""), Activate: row("activate", "Activate", ""),
-			Delete: row("delete", "Delete",
-				req.Phrase("Delete the endpoint %s with the log of its deliveries? It gets no events any more.", endpoint.URL)),
+			EventEndpointObject: endpoint, Test: req.button("event-endpoint-test", id, "Send a test", "", "id", id),
+			Activate: req.button("event-endpoint-activate", id, "Activate", "", "id", id),
+			Delete:   req.button("event-endpoint-delete", id, "Delete", question, "id", id),
 		})
 	}
 	return shown, nil

@@ -425,7 +425,7 @@ func TestNavigation(t *testing.T) {
 		for len(next) > 0 {
 			page := r.see(t, next[0])
 			next = next[1:]
-			for _, e := range entries() {
+			for _, e := range entries {
 				if !slices.Contains(paths, e.path) && strings.Contains(page, `<a href="`+e.path+`"`) && strings.Contains(page, "</svg><span class=\"label\">"+html.EscapeString(string(e.section))) {
 					paths, next = append(paths, e.path), append(next, e.path)
 				}
@@ -437,7 +437,7 @@ func TestNavigation(t *testing.T) {
 	require.Contains(t, member, "/dashboard/wallet/calls")
 	require.NotContains(t, member, "/dashboard/keys")
 	require.NotContains(t, member, "/dashboard/members")
-	require.Len(t, shown("administrator"), len(entries()))
+	require.Len(t, shown("administrator"), len(entries))
 	require.Equal(t, shown("administrator"), shown("owner"))
 	require.Empty(t, shown("somebody"), "a role that this version doesn't know")
 	r.is("owner")
@@ -450,7 +450,7 @@ func TestNavigation(t *testing.T) {
 		require.NotContains(t, patterns, p.Path)
 		patterns = append(patterns, p.Path)
 		if p.Section != "" {
-			require.True(t, slices.ContainsFunc(entries(), func(e entry) bool { return e.path == p.Section }), p.Section)
+			require.True(t, slices.ContainsFunc(entries, func(e entry) bool { return e.path == p.Section }), p.Section)
 		}
 	}
 }

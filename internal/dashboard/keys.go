@@ -89,25 +89,22 @@ func scopes() []option {
 	return all
 }
 
-func keysPage() page {
-	return page{
-		Path: keysPath, Template: "keys", Title: "API keys",
-		Show: func(req *pageRequest) (any, error) {
-			keys, budgets := site.Read(req, api.ListAPIKeys, req.Cursor()), req.keyBudgets()
-			shown := keysData{Pager: req.Pager(keys.NextCursor), Create: req.Form(keyForm), Address: req.d.config.BaseURL + "/v1"}
-			for _, key := range keys.Data {
-				question := req.Phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
-				shown.Keys = append(shown.Keys, keyRow{
-					key, budgets[key.ID], req.Form(ui.Button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke", question, "id", key.ID)),
-				})
-			}
-			return shown, nil
-		},
-		Actions: []action{
-			{Form: "key-create", Done: "The key was made.", Do: reveal(api.CreateAPIKey, keyForm)},
-			button("key-revoke", keysPath, api.RevokeAPIKey, "The key is revoked and can't be used any more."),
-		},
-	}
+var keysPage = page{
+	Path: keysPath, Template: "keys", Title: "API keys",
+	Show: func(req *pageRequest) (any, error) {
+		keys, budgets := site.Read(req, api.ListAPIKeys, req.Cursor()), req.keyBudgets()
+		shown := keysData{Pager: req.Pager(keys.NextCursor), Create: req.Form(keyForm), Address: req.d.config.BaseURL + "/v1"}
+		for _, key := range keys.Data {
+			question := req.Phrase("Revoke the key %s…? Whoever uses it is refused from the next request on. This can't be undone.", key.Hint)
+			revoke := req.button("key-revoke", key.ID, "Revoke", question, "id", key.ID)
+			shown.Keys = append(shown.Keys, keyRow{key, budgets[key.ID], revoke})
+		}
+		return shown, nil
+	},
+	Actions: []action{
+		{Form: "key-create", Done: "The key was made.", Do: reveal(api.CreateAPIKey, keyForm)},
+		button("key-revoke", keysPath, api.RevokeAPIKey, "The key is revoked and can't be used any more."),
+	},
 }
 
 type keyData struct {
@@ -130,46 +127,44 @@ var keyBoundsForm = ui.FormOf(
 )
 
 // keyPage is the page of one key with its budgets, its models and its bounds.
-func keyPage() page {
-	return page{
-		Path: keysPath + "/{id}", Template: "key", Title: "API key", Section: keysPath,
-		Show: func(req *pageRequest) (any, error) {
-			key := site.Read(req, api.GetAPIKey, values{"id": req.ID()})
-			shown := &keyData{Key: key, Budgets: req.keyBudgets()[key.ID]}
-			for _, budget := range shown.Budgets {
-				shown.Budget = append(shown.Budget, req.editBudget("budget-edit-"+budget.ID, &budget.BudgetObject))
+var keyPage = page{
+	Path: keysPath + "/{id}", Template: "key", Title: "API key", Section: keysPath,
+	Show: func(req *pageRequest) (any, error) {
+		key := site.Read(req, api.GetAPIKey, values{"id": req.ID()})
+		shown := &keyData{Key: key, Budgets: req.keyBudgets()[key.ID]}
+		for _, budget := range shown.Budgets {
+			shown.Budget = append(shown.Budget, req.editBudget("budget-edit-"+budget.ID, &budget.BudgetObject))
+		}
+		create := budgetForm.With("keyId", []option{named(key.ID, keyName(key))}).Without("agentId")
+		shown.Create = req.Form(create.Of(budgetsPath, struct {
+			Environment string `json:"environment"`
+		}{string(key.Environment)}))
+		models := append([]option{{Value: everyModel, Label: "All models"}}, req.modelOptions("")...)
+		chosen := []string{everyModel}
+		if key.Models != nil {
+			chosen = *key.Models
+		}
+		for _, model := range chosen {
+			if labelOf(models, model) == "" {
+				models = append(models, option{Value: model, Label: req.Phrase("%s (no longer available)", model), Named: true})
 			}
-			create := budgetForm.With("keyId", []option{{Value: key.ID, Label: ui.Text(keyName(key)), Named: true}}).Without("agentId")
-			shown.Create = req.Form(create.Of(budgetsPath, struct {
-				Environment string `json:"environment"`
-			}{string(key.Environment)}))
-			models := append([]option{{Value: everyModel, Label: "All models"}}, req.modelOptions("")...)
-			chosen := []string{everyModel}
-			if key.Models != nil {
-				chosen = *key.Models
+		}
+		shown.Bounds = req.Form(keyBoundsForm.Of("", key).With("models", ui.Choices(models, chosen...)))
+		return shown, nil
+	},
+	Actions: []action{{
+		Form: "key-edit", Done: "Saved. It holds from the next request on.",
+		Do: func(req *pageRequest) (string, error) {
+			in, err := keyBoundsForm.Read(req.Sent, values{"id": req.ID()})
+			if err == nil && slices.Contains(req.Sent["models"], everyModel) {
+				in["models"] = nil
 			}
-			for _, model := range chosen {
-				if labelOf(models, model) == "" {
-					models = append(models, option{Value: model, Label: req.Phrase("%s (no longer available)", model), Named: true})
-				}
+			if err != nil {
+				return "", err
 			}
-			shown.Bounds = req.Form(keyBoundsForm.Of("", key).With("models", ui.Choices(models, chosen...)))
-			return shown, nil
+			return req.Path(), req.Run(api.UpdateAPIKey, in)
 		},
-		Actions: []action{{
-			Form: "key-edit", Done: "Saved. It holds from the next request on.",
-			Do: func(req *pageRequest) (string, error) {
-				in, err := keyBoundsForm.Read(req.Sent, values{"id": req.ID()})
-				if err == nil && slices.Contains(req.Sent["models"], everyModel) {
-					in["models"] = nil
-				}
-				if err != nil {
-					return "", err
-				}
-				return req.Path(), req.Run(api.UpdateAPIKey, in)
-			},
-		}},
-	}
+	}},
 }
 
 const providerKeysPath = root + "/provider-keys"
@@ -196,31 +191,28 @@ var providerKeyForm = ui.FormOf(
 	},
 )
 
-func providerKeysPage() page {
-	return page{
-		Path: providerKeysPath, Template: "provider-keys", Title: "Provider keys",
-		Show: showProviderKeys,
-		Actions: []action{
-			{
-				Form: "provider-key-set", Done: "The key is stored, encrypted.", Secrets: []string{"key"},
-				Do: submit(providerKeysPath, api.PutProviderKey, providerKeyForm),
-			},
-			button("provider-key-delete", providerKeysPath, api.DeleteProviderKey, "The key was deleted."),
+var providerKeysPage = page{
+	Path: providerKeysPath, Template: "provider-keys", Title: "Provider keys",
+	Show: showProviderKeys,
+	Actions: []action{
+		{
+			Form: "provider-key-set", Done: "The key is stored, encrypted.", Secrets: []string{"key"},
+			Do: submit(providerKeysPath, api.PutProviderKey, providerKeyForm),
 		},
-	}
+		button("provider-key-delete", providerKeysPath, api.DeleteProviderKey, "The key was deleted."),
+	},
 }
 
 func showProviderKeys(req *pageRequest) (any, error) {
 	var shown providerKeysData
 	for _, key := range site.Read(req, api.ListProviderKeys, nil).Data {
 		question := req.Phrase("Delete your own key at %s? Calls that ask for it are refused then.", key.Provider)
-		shown.Keys = append(shown.Keys, providerKeyRow{
-			key, req.Form(ui.Button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete", question, "provider", key.Provider)),
-		})
+		remove := req.button("provider-key-delete", key.Provider, "Delete", question, "provider", key.Provider)
+		shown.Keys = append(shown.Keys, providerKeyRow{key, remove})
 	}
 	var providers []option
 	for _, name := range req.d.config.Providers {
-		providers = append(providers, option{Value: name, Label: ui.Text(name), Named: true})
+		providers = append(providers, named(name, name))
 	}
 	if len(providers) > 0 {
 		shown.Set = req.Form(providerKeyForm.With("provider", providers))

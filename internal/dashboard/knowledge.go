@@ -60,28 +60,26 @@ type documentRow struct {
 
 func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 
-func knowledgePages() []page {
-	return []page{
-		{
-			Path: knowledgePath, Template: "knowledge", Title: "Knowledge",
-			Show:    showKnowledgeBases,
-			Actions: []action{{Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.", Do: createKnowledgeBase}},
-		},
-		{
-			Path: knowledgePath + "/{id}", Template: "knowledge-base", Title: "Knowledge base", Section: knowledgePath,
-			Fragments: []string{"documents"},
-			Show:      showKnowledgeBase,
-			Actions: []action{
-				{Form: "knowledge-edit", Done: "The knowledge base was changed.", Do: submit("", api.UpdateKnowledgeBase, knowledgeEditForm)},
-				{
-					Verb: "documents", Form: "document-create", MaxBody: maxUpload, Do: createDocument,
-					Done: "The document has arrived. It can be found as soon as it is ready.",
-				},
-				{Verb: "delete-document", Form: "document-delete", Done: "The document was deleted.", Do: run("", api.DeleteDocument)},
-				button("knowledge-delete", knowledgePath, api.DeleteKnowledgeBase, "The knowledge base was deleted."),
+var knowledgePages = []page{
+	{
+		Path: knowledgePath, Template: "knowledge", Title: "Knowledge",
+		Show:    showKnowledgeBases,
+		Actions: []action{{Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.", Do: createKnowledgeBase}},
+	},
+	{
+		Path: knowledgePath + "/{id}", Template: "knowledge-base", Title: "Knowledge base", Section: knowledgePath,
+		Fragments: []string{"documents"},
+		Show:      showKnowledgeBase,
+		Actions: []action{
+			{Form: "knowledge-edit", Done: "The knowledge base was changed.", Do: submit("", api.UpdateKnowledgeBase, knowledgeEditForm)},
+			{
+				Verb: "documents", Form: "document-create", MaxBody: maxUpload, Do: createDocument,
+				Done: "The document has arrived. It can be found as soon as it is ready.",
 			},
+			{Verb: "delete-document", Form: "document-delete", Done: "The document was deleted.", Do: run("", api.DeleteDocument)},
+			button("knowledge-delete", knowledgePath, api.DeleteKnowledgeBase, "The knowledge base was deleted."),
 		},
-	}
+	},
 }
 
 var knowledgeFields = []field{
@@ -118,8 +116,8 @@ func showKnowledgeBase(req *pageRequest) (any, error) {
 	data := knowledgeData{
 		Base: base, Pager: req.Pager(documents.NextCursor), Upload: req.Form(uploadForm.Of(here+"/documents", nil)),
 		Edit: req.Form(knowledgeEditForm.Of(here, base)),
-		Delete: req.Form(ui.Button("knowledge-delete", here+"/delete", "Delete the knowledge base",
-			req.Phrase("Delete the knowledge base %s with all its documents?", base.Name))),
+		Delete: req.button("knowledge-delete", "", "Delete the knowledge base",
+			req.Phrase("Delete the knowledge base %s with all its documents?", base.Name)),
 	}
 	for _, one := range documents.Data {
 		if one.State == "ingesting" {

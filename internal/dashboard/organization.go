@@ -34,19 +34,17 @@ var timeZoneForm = ui.FormOf(
 	field{Name: "timeZone", Label: "Time zone", Required: true, Hint: "Such as Asia/Ho_Chi_Minh or Europe/Berlin."},
 )
 
-func organizationPage() page {
-	return page{
-		Path: organizationPath, Template: "organization", Title: "Organization",
-		Show: func(req *pageRequest) (any, error) {
-			organization := site.Read(req, api.GetOrganization, nil)
-			zone := req.Form(timeZoneForm.Of(organizationPath+"/zone", organization))
-			return organizationData{organization, req.Form(organizationForm.Of("", organization)), zone}, nil
-		},
-		Actions: []action{
-			{Form: "organization-edit", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, organizationForm)},
-			{Verb: "zone", Form: "organization-zone", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, timeZoneForm)},
-		},
-	}
+var organizationPage = page{
+	Path: organizationPath, Template: "organization", Title: "Organization",
+	Show: func(req *pageRequest) (any, error) {
+		organization := site.Read(req, api.GetOrganization, nil)
+		zone := req.Form(timeZoneForm.Of(organizationPath+"/zone", organization))
+		return organizationData{organization, req.Form(organizationForm.Of("", organization)), zone}, nil
+	},
+	Actions: []action{
+		{Form: "organization-edit", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, organizationForm)},
+		{Verb: "zone", Form: "organization-zone", Done: "Saved.", Do: submit(organizationPath, api.UpdateOrganization, timeZoneForm)},
+	},
 }
 
 const membersPath = root + "/members"
@@ -82,41 +80,38 @@ func (req *pageRequest) roles(current handlers.Role) []option {
 	return options
 }
 
-func memberPages() []page {
-	return []page{
-		{
-			Path: membersPath, Template: "members", Title: "Members",
-			Show: func(req *pageRequest) (any, error) {
-				members := site.Read(req, api.ListMembers, req.Cursor())
-				invite := req.Form(inviteForm.With("role", req.roles(handlers.RoleMember)))
-				return listData[api.MemberObject]{members.Data, req.Pager(members.NextCursor), invite}, nil
-			},
-			Actions: []action{{Form: "member-invite", Do: reveal(api.InviteMember, inviteForm)}},
+var memberPages = []page{
+	{
+		Path: membersPath, Template: "members", Title: "Members",
+		Show: func(req *pageRequest) (any, error) {
+			members := site.Read(req, api.ListMembers, req.Cursor())
+			invite := req.Form(inviteForm.With("role", req.roles(handlers.RoleMember)))
+			return listData[api.MemberObject]{members.Data, req.Pager(members.NextCursor), invite}, nil
 		},
-		{
-			Path: membersPath + "/{id}", Template: "member", Title: "Member", Section: membersPath,
-			Show: showMember,
-			Actions: []action{
-				{
-					Form: "member-edit", Done: "The role was changed. A new role ends the person's sessions.",
-					Do: submit("", api.UpdateMember, memberForm),
-				},
-				{Verb: "link", Form: "member-link", Do: reveal(api.LinkMember, form{})},
-				button("member-remove", membersPath, api.RemoveMember, "The member was removed and is signed out."),
+		Actions: []action{{Form: "member-invite", Do: reveal(api.InviteMember, inviteForm)}},
+	},
+	{
+		Path: membersPath + "/{id}", Template: "member", Title: "Member", Section: membersPath,
+		Show: showMember,
+		Actions: []action{
+			{
+				Form: "member-edit", Done: "The role was changed. A new role ends the person's sessions.",
+				Do: submit("", api.UpdateMember, memberForm),
 			},
+			{Verb: "link", Form: "member-link", Do: reveal(api.LinkMember, form{})},
+			button("member-remove", membersPath, api.RemoveMember, "The member was removed and is signed out."),
 		},
-	}
+	},
 }
 
 func showMember(req *pageRequest) (any, error) {
 	member := site.Read(req, api.GetMember, values{"id": req.ID()})
 	shown := memberData{
 		Member: member, Edit: req.Form(memberForm.With("role", req.roles(member.Role))),
-		Remove: req.Form(ui.Button("member-remove", req.Path()+"/remove", "Remove member",
-			req.Phrase("Remove %s? They are signed out at once.", member.Email))),
+		Remove: req.button("member-remove", "", "Remove member", req.Phrase("Remove %s? They are signed out at once.", member.Email)),
 	}
 	if member.State != "active" || req.session.has(member.Role) && req.session.Role != member.Role {
-		shown.Link = req.Form(ui.Button("member-link", req.Path()+"/link", "Make a new link", ""))
+		shown.Link = req.button("member-link", "", "Make a new link", "")
 	}
 	return shown, nil
 }
@@ -138,16 +133,14 @@ func (d auditData) Name(id string) string {
 	return id
 }
 
-func auditPage() page {
-	return page{
-		Path: auditPath, Template: "audit", Title: "Audit log",
-		Show: func(req *pageRequest) (any, error) {
-			entries := site.Read(req, api.ListAuditLog, req.Cursor())
-			shown := auditData{Entries: entries.Data, Pager: req.Pager(entries.NextCursor), Names: make(map[string]string)}
-			for _, member := range everything(req, api.ListMembers) {
-				shown.Names[member.ID] = member.Email
-			}
-			return shown, nil
-		},
-	}
+var auditPage = page{
+	Path: auditPath, Template: "audit", Title: "Audit log",
+	Show: func(req *pageRequest) (any, error) {
+		entries := site.Read(req, api.ListAuditLog, req.Cursor())
+		shown := auditData{Entries: entries.Data, Pager: req.Pager(entries.NextCursor), Names: make(map[string]string)}
+		for _, member := range everything(req, api.ListMembers) {
+			shown.Names[member.ID] = member.Email
+		}
+		return shown, nil
+	},
 }

@@ -36,30 +36,28 @@ type entry struct {
 	bar ui.Text
 }
 
-func entries() []entry {
-	return []entry{
-		{"Overview", "layout-dashboard", root, "Overview", handlers.RoleMember, "Overview"},
-		{"Inbox", "inbox", conversationsPath, "Inbox", handlers.RoleMember, "Inbox"},
-		{"Assistants", "bot", agentsPath, "Assistants", handlers.RoleMember, "Assistants"},
-		{"Assistants", "bot", knowledgePath, "Knowledge", handlers.RoleMember, ""},
-		{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, ""},
-		{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, "Wallet"},
-		{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, ""},
-		{"Wallet & usage", "wallet", statementsPath, "Statements", handlers.RoleMember, ""},
-		{"Wallet & usage", "wallet", budgetsPath, "Budgets", handlers.RoleMember, ""},
-		{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, ""},
-		{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, ""},
-		{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, ""},
-		{"Settings", "settings", organizationPath, "Organization", handlers.RoleMember, ""},
-		{"Settings", "settings", membersPath, "Members", handlers.RoleAdministrator, ""},
-		{"Settings", "settings", auditPath, "Audit log", handlers.RoleAdministrator, ""},
-		{"Settings", "settings", accountPath, "Your account", handlers.RoleMember, ""},
-	}
+var entries = []entry{
+	{"Overview", "layout-dashboard", root, "Overview", handlers.RoleMember, "Overview"},
+	{"Inbox", "inbox", conversationsPath, "Inbox", handlers.RoleMember, "Inbox"},
+	{"Assistants", "bot", agentsPath, "Assistants", handlers.RoleMember, "Assistants"},
+	{"Assistants", "bot", knowledgePath, "Knowledge", handlers.RoleMember, ""},
+	{"Channels", "plug", channelsPath, "Channels", handlers.RoleMember, ""},
+	{"Wallet & usage", "wallet", walletPath, "Overview", handlers.RoleMember, "Wallet"},
+	{"Wallet & usage", "wallet", walletPath + "/calls", "Calls", handlers.RoleMember, ""},
+	{"Wallet & usage", "wallet", statementsPath, "Statements", handlers.RoleMember, ""},
+	{"Wallet & usage", "wallet", budgetsPath, "Budgets", handlers.RoleMember, ""},
+	{"Developers", "code-xml", keysPath, "API keys", handlers.RoleAdministrator, ""},
+	{"Developers", "code-xml", providerKeysPath, "Provider keys", handlers.RoleAdministrator, ""},
+	{"Developers", "code-xml", eventsPath, "Events", handlers.RoleAdministrator, ""},
+	{"Settings", "settings", organizationPath, "Organization", handlers.RoleMember, ""},
+	{"Settings", "settings", membersPath, "Members", handlers.RoleAdministrator, ""},
+	{"Settings", "settings", auditPath, "Audit log", handlers.RoleAdministrator, ""},
+	{"Settings", "settings", accountPath, "Your account", handlers.RoleMember, ""},
 }
 
 // sections returns the navigation of the person. Without a person there is none.
 func (s *session) sections(say *ui.Printer) (made []ui.Section) {
-	for _, e := range entries() {
+	for _, e := range entries {
 		if !s.has(e.role) {
 			continue
 		}
@@ -85,13 +83,13 @@ var names = []ui.Text{
 func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
-			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
+			forward(root+"/{$}", root), loginPage, welcomePage, signOutPage(),
 			{Path: root, Template: "overview", Title: "Overview", Show: showOverview},
-			walletPage(), callsPage(), callPage(), statementsPage(), statementPage(), keysPage(), keyPage(), providerKeysPage(),
-			eventsPage(), auditPage(),
-			organizationPage(), accountPage(),
+			walletPage, callsPage, callPage, statementsPage, statementPage, keysPage, keyPage, providerKeysPage,
+			eventsPage, auditPage,
+			organizationPage, accountPage,
 		},
-		budgetPages(), memberPages(), agentPages(), knowledgePages(), channelPages(types), conversationPages(),
+		budgetPages, memberPages, agentPages, knowledgePages, channelPages(types), conversationPages,
 	)
 }
 

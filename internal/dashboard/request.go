@@ -77,7 +77,19 @@ func run(to string, o api.Operation) func(req *pageRequest) (string, error) {
 
 // button returns the action of a button with an id. The id ends in the verb. The action runs an operation and leads to a page, as [run] does.
 func button(id, to string, o api.Operation, done ui.Text) action {
-	return action{Verb: id[strings.LastIndexByte(id, '-')+1:], Form: id, Done: done, Do: run(to, o)}
+	return action{Verb: verbOf(id), Form: id, Done: done, Do: run(to, o)}
+}
+
+func verbOf(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
+
+// button returns the form of an action of the page whose id ends in its verb. row is the id of the row with the button, empty for none.
+func (req *pageRequest) button(id, row string, label, confirm ui.Text, hidden ...string) form {
+	return req.Form(ui.Button(strings.TrimSuffix(id+"-"+row, "-"), req.Path()+"/"+verbOf(id), label, confirm, hidden...))
+}
+
+// named returns an option with the organization's own words.
+func named(value, label string) option {
+	return option{Value: value, Label: ui.Text(label), Named: true}
 }
 
 // reveal returns the function of an action that runs an operation with the input of a form, and shows its answer once.

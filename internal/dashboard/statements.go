@@ -26,23 +26,21 @@ type statementLink struct {
 	Page, File string
 }
 
-func statementsPage() page {
-	return page{
-		Path: statementsPath, Template: "statements", Title: "Statements",
-		Show: func(req *pageRequest) (any, error) {
-			environment, in := req.environment(), req.Cursor()
-			in["environment"], in["limit"] = environment, "12"
-			statements := site.Read(req, api.ListStatements, in)
-			shown := statementsData{Pager: req.Pager(statements.NextCursor), Wallet: walletAddress(walletPath, environment)}
-			for i := range statements.Data {
-				path := statementsPath + "/" + url.PathEscape(statements.Data[i].Month)
-				shown.Statements = append(shown.Statements, statementLink{
-					statements.Data[i], walletAddress(path, environment), walletAddress(path+"/statement.csv", environment),
-				})
-			}
-			return shown, nil
-		},
-	}
+var statementsPage = page{
+	Path: statementsPath, Template: "statements", Title: "Statements",
+	Show: func(req *pageRequest) (any, error) {
+		environment, in := req.environment(), req.Cursor()
+		in["environment"], in["limit"] = environment, "12"
+		statements := site.Read(req, api.ListStatements, in)
+		shown := statementsData{Pager: req.Pager(statements.NextCursor), Wallet: walletAddress(walletPath, environment)}
+		for i := range statements.Data {
+			path := statementsPath + "/" + url.PathEscape(statements.Data[i].Month)
+			shown.Statements = append(shown.Statements, statementLink{
+				statements.Data[i], walletAddress(path, environment), walletAddress(path+"/statement.csv", environment),
+			})
+		}
+		return shown, nil
+	},
 }
 
 type statementData struct {
@@ -62,15 +60,13 @@ type amountLine struct {
 	Balance       bool
 }
 
-func statementPage() page {
-	return page{
-		Path: statementsPath + "/{month}", Template: "statement", Title: "Statement", Section: statementsPath,
-		Show: showStatement,
-		Relays: []relay{{Method: http.MethodGet, Name: "statement.csv", Do: func(req *pageRequest) error {
-			query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
-			return req.pass(http.MethodGet, "/wallet/statements/"+url.PathEscape(req.R.PathValue("month"))+"?"+query.Encode(), "text/csv", nil)
-		}}},
-	}
+var statementPage = page{
+	Path: statementsPath + "/{month}", Template: "statement", Title: "Statement", Section: statementsPath,
+	Show: showStatement,
+	Relays: []relay{{Method: http.MethodGet, Name: "statement.csv", Do: func(req *pageRequest) error {
+		query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
+		return req.pass(http.MethodGet, "/wallet/statements/"+url.PathEscape(req.R.PathValue("month"))+"?"+query.Encode(), "text/csv", nil)
+	}}},
 }
 
 func showStatement(req *pageRequest) (any, error) {
@@ -127,17 +123,15 @@ var lineTexts = map[string]ui.Text{
 	"longCacheWrite": "Question, written to the provider's cache for long", "output": "Answer",
 }
 
-func callPage() page {
-	return page{
-		Path: walletPath + "/calls/{id}", Template: "call", Title: "Call", Section: walletPath + "/calls",
-		Show: func(req *pageRequest) (any, error) {
-			environment := req.environment()
-			call := site.Read(req, api.GetCall, values{"environment": environment, "id": req.ID()})
-			shown := callData{CallDetail: call, All: walletAddress(walletPath+"/calls", environment)}
-			for _, line := range call.Lines {
-				shown.Lines = append(shown.Lines, callLine{req.Say.T(lineTexts[line.Kind]), line})
-			}
-			return shown, nil
-		},
-	}
+var callPage = page{
+	Path: walletPath + "/calls/{id}", Template: "call", Title: "Call", Section: walletPath + "/calls",
+	Show: func(req *pageRequest) (any, error) {
+		environment := req.environment()
+		call := site.Read(req, api.GetCall, values{"environment": environment, "id": req.ID()})
+		shown := callData{CallDetail: call, All: walletAddress(walletPath+"/calls", environment)}
+		for _, line := range call.Lines {
+			shown.Lines = append(shown.Lines, callLine{req.Say.T(lineTexts[line.Kind]), line})
+		}
+		return shown, nil
+	},
 }

@@ -74,7 +74,7 @@ func beginTopUp(req *pageRequest) (string, error) {
 func (req *pageRequest) readPayments(shown *walletData) {
 	var options []option
 	for _, way := range site.Read(req, api.GetTopUpWays, nil).Data {
-		options = append(options, option{Value: way.Via, Label: ui.Text(way.Label), Named: true})
+		options = append(options, named(way.Via, way.Label))
 	}
 	if len(options) == 0 {
 		return
@@ -85,16 +85,14 @@ func (req *pageRequest) readPayments(shown *walletData) {
 	shown.Payments = site.Read(req, api.ListWalletPayments, values{"limit": "10"}).Data
 }
 
-func walletPage() page {
-	return page{
-		Path: walletPath, Template: "wallet", Title: "Wallet & usage",
-		Show:    showWallet,
-		Actions: []action{{Verb: "top-up", Form: "top-up", Do: beginTopUp}},
-		Relays: []relay{
-			{Method: http.MethodGet, Name: "transactions.csv", Do: tableFile("/wallet/transactions")},
-			{Method: http.MethodGet, Name: "calls.csv", Do: tableFile("/wallet/calls")},
-		},
-	}
+var walletPage = page{
+	Path: walletPath, Template: "wallet", Title: "Wallet & usage",
+	Show:    showWallet,
+	Actions: []action{{Verb: "top-up", Form: "top-up", Do: beginTopUp}},
+	Relays: []relay{
+		{Method: http.MethodGet, Name: "transactions.csv", Do: tableFile("/wallet/transactions")},
+		{Method: http.MethodGet, Name: "calls.csv", Do: tableFile("/wallet/calls")},
+	},
 }
 
 // environment returns the wallet's environment in the address.
@@ -202,38 +200,34 @@ func daysForm(shown *walletData, from, to string) form {
 	}
 }
 
-func callsPage() page {
-	return page{
-		Path: walletPath + "/calls", Template: "calls", Title: "Calls",
-		Show: func(req *pageRequest) (any, error) {
-			environment := req.environment()
-			in := req.Cursor()
-			in["environment"] = environment
-			filter := req.callFilter(in)
-			calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
-			if err != nil {
-				refused := handlers.AsError(err)
-				if refused.Field != "from" && refused.Field != "to" {
-					return nil, err
-				}
-				filter.Refuse(req.Translated(refused))
-				calls = &endpoint.ListObject[api.CallObject]{}
+var callsPage = page{
+	Path: walletPath + "/calls", Template: "calls", Title: "Calls",
+	Show: func(req *pageRequest) (any, error) {
+		environment := req.environment()
+		in := req.Cursor()
+		in["environment"] = environment
+		filter := req.callFilter(in)
+		calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
+		if err != nil {
+			refused := handlers.AsError(err)
+			if refused.Field != "from" && refused.Field != "to" {
+				return nil, err
 			}
-			return callsData{
-				Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor), Filter: filter,
-				Filtered: slices.ContainsFunc(filter.Fields, func(f field) bool { return f.Kind != ui.HiddenField && req.Query(f.Name) != "" }),
-				File:     walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
-			}, nil
-		},
-	}
+			filter.Refuse(req.Translated(refused))
+			calls = &endpoint.ListObject[api.CallObject]{}
+		}
+		return callsData{
+			Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor), Filter: filter,
+			Filtered: slices.ContainsFunc(filter.Fields, func(f field) bool { return f.Kind != ui.HiddenField && req.Query(f.Name) != "" }),
+			File:     walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
+		}, nil
+	},
 }
 
 // callers reads the API keys and assistants as options of selects. Members get no keys.
 func (req *pageRequest) callers() (keys, agents []option) {
 	if req.session.Administers() {
-		keys = optionsOf(req, api.ListAPIKeys, "All", func(key api.APIKeyObject) option {
-			return option{Value: key.ID, Label: ui.Text(keyName(&key)), Named: true}
-		})
+		keys = optionsOf(req, api.ListAPIKeys, "All", func(key api.APIKeyObject) option { return named(key.ID, keyName(&key)) })
 	}
 	return keys, req.agentOptions("All")
 }
