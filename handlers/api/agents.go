@@ -140,18 +140,10 @@ func agentConflict(err, otherwise error) error {
 // checkKnowledgeBases refuses knowledge bases that aren't the organization's.
 func (d *Deps) checkKnowledgeBases(ctx context.Context, principal *identity.Principal, ids []string) error {
 	for _, id := range ids {
-		if !handlers.WellFormedID(id) {
-			return unknownKnowledgeBase()
+		err := checkRow(ctx, d, principal, store.OwnedKnowledgeBases, id, d.DB.KnowledgeBases.ByID, unknownKnowledgeBase())
+		if err != nil {
+			return err
 		}
-		_, err := d.DB.KnowledgeBases.ByID(ctx, principal.OrgID, id)
-		if err == nil {
-			continue
-		}
-		err = d.refuse(ctx, principal, store.OwnedKnowledgeBases, id, err)
-		if handlers.AsError(err).Code == errcode.NotFound {
-			return unknownKnowledgeBase()
-		}
-		return err
 	}
 	return nil
 }
@@ -194,7 +186,7 @@ func showAgent(agent *store.Agent) AgentObject {
 
 func showAgentSummary(agent *store.Agent) AgentSummaryObject {
 	object := AgentSummaryObject{
-		ID: agent.ID, Name: agent.Name, Model: agent.Model, UseBYOK: agent.UseBYOK,
+		ID: agent.ID, Name: agent.Name, Model: agent.Model, UseBYOK: agent.UseBYOK, MaxTokens: endpoint.OrNull(agent.MaxTokens),
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
 		Supersede: agent.Supersede, PauseMinutes: showPause(agent.PauseMS),
 		Handover: agent.Handover, HandoverWords: append([]string{}, agent.HandoverWords...), HandoverReply: agent.HandoverReply,
@@ -202,12 +194,8 @@ func showAgentSummary(agent *store.Agent) AgentSummaryObject {
 		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
 		CreatedAt:        endpoint.Timestamp(agent.CreatedAt), UpdatedAt: endpoint.Timestamp(agent.UpdatedAt),
 	}
-	if agent.MaxTokens > 0 {
-		object.MaxTokens = &agent.MaxTokens
-	}
 	if agent.TemperatureMilli.Valid {
-		temperature := float64(agent.TemperatureMilli.Int64) / 1000
-		object.Temperature = &temperature
+		object.Temperature = new(float64(agent.TemperatureMilli.Int64) / 1000)
 	}
 	return object
 }
@@ -361,17 +349,13 @@ func (d *Deps) listAgentModels(ctx context.Context, principal *identity.Principa
 	models := agentModelsObject{Data: []AgentModelObject{}}
 	for _, model := range d.Models.Models() {
 		if model.Enabled(exceptions, principal.Env, principal.KeyModels) {
-			models.Data = append(models.Data, showAgentModel(&model))
+			models.Data = append(models.Data, AgentModelObject{
+				ID: model.ID, DisplayName: model.DisplayName, FriendlyName: model.FriendlyName, Tier: model.Tier,
+				ContextWindow: model.ContextWindow, MaxOutputTokens: model.MaxOutputTokens, VNHosted: model.VNHosted,
+			})
 		}
 	}
 	return &models, nil
-}
-
-func showAgentModel(model *gateway.Model) AgentModelObject {
-	return AgentModelObject{
-		ID: model.ID, DisplayName: model.DisplayName, FriendlyName: model.FriendlyName, Tier: model.Tier,
-		ContextWindow: model.ContextWindow, MaxOutputTokens: model.MaxOutputTokens, VNHosted: model.VNHosted,
-	}
 }
 
 // PlaygroundCall builds the call that a worker would answer a customer's waiting texts with, as worker.PlaygroundCall does.

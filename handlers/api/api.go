@@ -100,8 +100,10 @@ type ModelCatalog interface {
 
 // Platforms calls the platforms of channels, as [messaging.Set] does.
 type Platforms interface {
-	Templates
-
+	// HasTemplates reports whether channels of a type have message templates.
+	HasTemplates(t platforms.Type) bool
+	// Templates reads a page of a channel's approved templates. The error is a [*platforms.Error].
+	Templates(ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery) (platforms.TemplatePage, error)
 	// Identify returns the external ids (pages, accounts, numbers, shops) that belong to a channel's credentials.
 	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
 }
@@ -127,9 +129,7 @@ func (d *Deps) complete() {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	if d.Logger == nil {
-		d.Logger = slog.New(slog.DiscardHandler)
-	}
+	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
 	if d.Sessions == nil {
 		d.Sessions = handlers.NewSessions(identity.NewSessions(d.DB, d.Ring, nil), d.BaseURL)
 	}
@@ -139,9 +139,7 @@ func (d *Deps) complete() {
 	if d.Catalog == nil {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
-	if d.TopUps == nil {
-		d.TopUps = new(topup.Payments)
-	}
+	d.TopUps = cmp.Or(d.TopUps, new(topup.Payments))
 	if d.questions == nil {
 		d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
 	}
@@ -230,24 +228,23 @@ const noScope identity.Scope = ""
 
 // members describes an operation that every person of the organization may use, and API keys with the scope. route is a method and a path.
 func members(id, route string, scope identity.Scope, summary string) endpoint.Operation {
-	method, path, _ := strings.Cut(route, " ")
-	return endpoint.Operation{
-		ID: id, Route: handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleMember, Summary: summary},
-	}
+	return described(id, route, handlers.Route{Scope: scope, Role: handlers.RoleMember, Summary: summary})
+}
+
+// described returns an operation at a route, which is a method and a path.
+func described(id, route string, r handlers.Route) endpoint.Operation {
+	r.Method, r.Path, _ = strings.Cut(route, " ")
+	return endpoint.Operation{ID: id, Route: r}
 }
 
 // administrators is members for administrators only.
 func administrators(id, route string, scope identity.Scope, summary string) endpoint.Operation {
-	o := members(id, route, scope, summary)
-	o.Role = handlers.RoleAdministrator
-	return o
+	return described(id, route, handlers.Route{Scope: scope, Role: handlers.RoleAdministrator, Summary: summary})
 }
 
 // public describes an operation that needs no credentials.
 func public(id, route, summary string) endpoint.Operation {
-	o := members(id, route, noScope, summary)
-	o.Role, o.Public = "", true
-	return o
+	return described(id, route, handlers.Route{Public: true, Summary: summary})
 }
 
 // operated lets operators with the scope use an operation of organizations.
@@ -398,6 +395,22 @@ func (d *Deps) change(
 	apply func(ctx context.Context, actor, orgID, id string) error,
 ) error {
 	return d.refuse(ctx, principal, kind, id, apply(ctx, principal.Actor(), principal.OrgID, id))
+}
+
+// checkRow refuses an id of a body that isn't one of the organization's rows. unknown is the error for an id that no organization has.
+func checkRow[Row any](
+	ctx context.Context, d *Deps, principal *identity.Principal, kind store.OwnedKind, id string,
+	byID func(ctx context.Context, orgID, id string) (Row, error), unknown error,
+) error {
+	if !handlers.WellFormedID(id) {
+		return unknown
+	}
+	_, err := byID(ctx, principal.OrgID, id)
+	err = d.refuse(ctx, principal, kind, id, err)
+	if err != nil && handlers.AsError(err).Code == errcode.NotFound {
+		return unknown
+	}
+	return err
 }
 
 // set replaces the value of a field, if the body has one.

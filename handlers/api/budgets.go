@@ -135,7 +135,7 @@ func (d *Deps) getBudget(ctx context.Context, principal *identity.Principal, in 
 func (d *Deps) showRise(r *billing.BudgetRise) BudgetRiseObject {
 	return BudgetRiseObject{
 		ID: r.ID, AmountMicros: billing.FormatMicros(r.AmountMicros), EndsAt: endpoint.Timestamp(r.EndsAt), InEffect: r.EndsAt > d.Now().UnixMilli(),
-		Reason: r.Reason, CreatedBy: endpoint.TextOrNull(shownActor(r.CreatedBy)), CreatedAt: endpoint.Timestamp(r.CreatedAt),
+		Reason: r.Reason, CreatedBy: endpoint.OrNull(shownActor(r.CreatedBy)), CreatedAt: endpoint.Timestamp(r.CreatedAt),
 	}
 }
 

@@ -102,15 +102,12 @@ type AnswerRulesObject struct {
 
 func showAnswerRules(rules *store.AnswerRules) AnswerRulesObject {
 	object := AnswerRulesObject{
-		AnswerMode: answersAutomatic, OpeningHours: []string{},
-		TimeZone: endpoint.TextOrNull(rules.TimeZone), ClosedNotice: endpoint.TextOrNull(rules.ClosedNotice),
-		MediaNotice: endpoint.TextOrNull(rules.MediaNotice),
+		AnswerMode: answersAutomatic, MaxAgeMinutes: endpoint.OrNull(rules.MaxAgeMinutes), OpeningHours: []string{},
+		TimeZone: endpoint.OrNull(rules.TimeZone), ClosedNotice: endpoint.OrNull(rules.ClosedNotice),
+		MediaNotice: endpoint.OrNull(rules.MediaNotice),
 	}
 	if rules.Drafts {
 		object.AnswerMode = answersDraft
-	}
-	if rules.MaxAgeMinutes > 0 {
-		object.MaxAgeMinutes = &rules.MaxAgeMinutes
 	}
 	if rules.OpeningHours != "" {
 		object.OpeningHours = strings.Split(rules.OpeningHours, "\n")

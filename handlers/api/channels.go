@@ -191,18 +191,7 @@ func (d *Deps) checkAgent(ctx context.Context, principal *identity.Principal, id
 	if id == "" {
 		return nil
 	}
-	if !handlers.WellFormedID(id) {
-		return unknownAgent()
-	}
-	_, err := d.DB.Agents.ByID(ctx, principal.OrgID, id)
-	if err == nil {
-		return nil
-	}
-	err = d.refuse(ctx, principal, store.OwnedAgents, id, err)
-	if handlers.AsError(err).Code == errcode.NotFound {
-		return unknownAgent()
-	}
-	return err
+	return checkRow(ctx, d, principal, store.OwnedAgents, id, d.DB.Agents.ByID, unknownAgent())
 }
 
 func unknownAgent() *handlers.Error {
@@ -249,9 +238,9 @@ type ChannelObject struct {
 
 func (d *Deps) showChannel(channel *store.Channel) ChannelObject {
 	object := ChannelObject{
-		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: endpoint.TextOrNull(channel.ExternalID),
-		LostExternalID: endpoint.TextOrNull(channel.LostExternalID), AgentID: endpoint.TextOrNull(channel.AgentID), State: channel.State,
-		WebhookURL:        endpoint.TextOrNull(d.Catalog.WebhookURL(d.BaseURL, channel.Type, channel.ID)),
+		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: endpoint.OrNull(channel.ExternalID),
+		LostExternalID: endpoint.OrNull(channel.LostExternalID), AgentID: endpoint.OrNull(channel.AgentID), State: channel.State,
+		WebhookURL:        endpoint.OrNull(d.Catalog.WebhookURL(d.BaseURL, channel.Type, channel.ID)),
 		AnswerRulesObject: showAnswerRules(&channel.Answers),
 		CreatedAt:         endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
 	}

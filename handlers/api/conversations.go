@@ -40,19 +40,24 @@ type Conversations interface {
 
 // CustomerRights are what concerns a customer as a person, as [inbox.Queue] has it.
 type CustomerRights interface {
-	CustomerFiles
-
 	DeleteConversation(ctx context.Context, actor, orgID, id string) error
 	Block(ctx context.Context, actor, orgID, id string) error
 	Unblock(ctx context.Context, actor, orgID, id string) error
 	// Export writes everything that is stored of a conversation, after begin.
 	Export(ctx context.Context, orgID, id string, w io.Writer, begin func()) error
+	// File reads a file that a customer sent or received.
+	File(ctx context.Context, orgID, conversationID, id string) (media.File, error)
+	// WriteFile writes the content of a stored file; after an error w may have got a part.
+	WriteFile(ctx context.Context, file *media.File, w io.Writer) error
 }
 
 // OutgoingMessages are those to customers, as [inbox.Queue] has them.
 type OutgoingMessages interface {
-	Drafts
-
+	Drafts(ctx context.Context, orgID, conversationID string) ([]inbox.Draft, error)
+	// SendDraft queues a draft as a person's message, once for a key. Nil means no key.
+	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *inbox.SendKey) (
+		sent []inbox.Message, replayed bool, err error)
+	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
 	// SendAsHuman queues the parts in order, and returns a message for each. SendKeyed does so once for a key, and SentUnder returns the
 	// messages that it has sent.
 	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
@@ -112,11 +117,11 @@ func (d *Deps) showConversation(c *inbox.Conversation) ConversationObject {
 		paused = 0
 	}
 	return ConversationObject{
-		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, CustomerName: endpoint.TextOrNull(c.CustomerName),
-		State: c.State, Attention: endpoint.TextOrNull(c.Attention),
+		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, CustomerName: endpoint.OrNull(c.CustomerName),
+		State: c.State, Attention: endpoint.OrNull(c.Attention),
 		PausedUntil: endpoint.TimestampOrNull(paused), BlockedAt: endpoint.TimestampOrNull(c.BlockedAt),
 		LastCustomerAt:  endpoint.TimestampOrNull(c.LastCustomerAt),
-		UnansweredSince: endpoint.TimestampOrNull(c.UnansweredSince), HandoverReason: endpoint.TextOrNull(c.HandoverReason),
+		UnansweredSince: endpoint.TimestampOrNull(c.UnansweredSince), HandoverReason: endpoint.OrNull(c.HandoverReason),
 		CreatedAt: endpoint.Timestamp(c.CreatedAt), UpdatedAt: endpoint.Timestamp(c.UpdatedAt),
 	}
 }
@@ -243,8 +248,8 @@ type MessageObject struct {
 
 func showMessage(m *inbox.Message) MessageObject {
 	return MessageObject{
-		ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: endpoint.TextOrNull(m.State), Code: endpoint.TextOrNull(m.Code),
-		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, Edited: m.Edited, At: endpoint.Timestamp(m.At), Files: showAll(m.Files, showFile),
+		ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: endpoint.OrNull(m.State), Code: endpoint.OrNull(m.Code),
+		TurnID: endpoint.OrNull(m.TurnID), Handled: m.Handled, Edited: m.Edited, At: endpoint.Timestamp(m.At), Files: showAll(m.Files, showFile),
 	}
 }
 
@@ -286,39 +291,52 @@ type messageInput struct {
 	Body messageCreation
 }
 
-// sendMessage queues a message. It first checks everything the platform would reject, except for a repeated request with a known
-// Idempotency-Key.
 func (d *Deps) sendMessage(ctx context.Context, principal *identity.Principal, in *messageInput) (*endpoint.Replayable[sentMessage], error) {
 	queue, err := d.queueOf(&in.Body)
 	if err != nil {
 		return nil, err
 	}
-	key, err := sendKey(&in.KeyHeader, in.content())
+	return d.send(ctx, principal, in.ID, &in.KeyHeader, in.content(), func(to *recipient) ([]inbox.Message, bool, error) {
+		return queue(ctx, principal, in, to)
+	})
+}
+
+// recipient is the conversation that a message goes to. The message is sent once for the key, which is nil if the request has none.
+type recipient struct {
+	conversation inbox.Conversation
+	channel      store.Channel
+	key          *inbox.SendKey
+}
+
+// send lets queue queue a message with a content. queue first checks everything the platform would reject, so a repeated request with a known
+// Idempotency-Key doesn't come that far. Its error is public, or one of the queue.
+func (d *Deps) send(
+	ctx context.Context, principal *identity.Principal, id string, header *endpoint.KeyHeader, content string,
+	queue func(to *recipient) (messages []inbox.Message, replayed bool, err error),
+) (*endpoint.Replayable[sentMessage], error) {
+	key, err := sendKey(header, content)
 	if err != nil {
 		return nil, err
 	}
-	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
+	conversation, channel, err := d.placeMessage(ctx, principal, id)
 	if err != nil {
 		return nil, err
 	}
 	if key != nil {
 		sent, err := d.Conversations.SentUnder(ctx, principal.OrgID, *key)
 		if err != nil || len(sent) > 0 {
-			return d.showSent(ctx, principal, in.ID, sent, true, err)
+			return d.showSent(ctx, principal, id, sent, true, err)
 		}
 	}
-	messages, replayed, err := queue(ctx, principal, in, &channel, &conversation, key)
+	messages, replayed, err := queue(&recipient{conversation, channel, key})
 	if refusal, ok := errors.AsType[*handlers.Error](err); ok {
 		return nil, refusal
 	}
-	return d.showSent(ctx, principal, in.ID, messages, replayed, err)
+	return d.showSent(ctx, principal, id, messages, replayed, err)
 }
 
-// queueMessage queues a message with one kind of content. Its error is public, or one of the queue.
-type queueMessage func(
-	ctx context.Context, principal *identity.Principal, in *messageInput,
-	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
-) (messages []inbox.Message, replayed bool, err error)
+// queueMessage queues a message with one kind of content.
+type queueMessage func(ctx context.Context, principal *identity.Principal, in *messageInput, to *recipient) ([]inbox.Message, bool, error)
 
 // queueOf returns the function that queues the message. It refuses a message that doesn't have exactly one content.
 func (d *Deps) queueOf(body *messageCreation) (queueMessage, error) {
@@ -337,41 +355,36 @@ func (d *Deps) queueOf(body *messageCreation) (queueMessage, error) {
 	return d.queueText, nil
 }
 
-// queueText queues a text. The error is public, or one of the queue.
-func (d *Deps) queueText(
-	ctx context.Context, principal *identity.Principal, in *messageInput,
-	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
-) (messages []inbox.Message, replayed bool, err error) {
-	if err := d.checkSendable(channel, conversation, inbox.KindText); err != nil {
+// queueText queues a text.
+func (d *Deps) queueText(ctx context.Context, principal *identity.Principal, in *messageInput, to *recipient) ([]inbox.Message, bool, error) {
+	if err := d.checkSendable(to, inbox.KindText); err != nil {
 		return nil, false, err
 	}
-	parts, err := d.splitDraft(channel, in.Body.Text)
+	parts, err := d.splitDraft(&to.channel, in.Body.Text)
 	if err != nil {
 		return nil, false, err
 	}
-	if key != nil {
-		return d.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
+	if to.key != nil {
+		return d.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *to.key)
 	}
-	messages, err = d.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
+	messages, err := d.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
 	return messages, false, err
 }
 
-// queueTemplate queues a template, which its platform is asked for first. The error is public, or one of the queue.
-func (d *Deps) queueTemplate(
-	ctx context.Context, principal *identity.Principal, in *messageInput,
-	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
-) (messages []inbox.Message, replayed bool, err error) {
-	if !d.Platforms.HasTemplates(platforms.Type(channel.Type)) {
-		return nil, false, handlers.InvalidRequest("template", "Channels of type %s have no templates.", channel.Type)
+// queueTemplate queues a template, which its platform is asked for first.
+func (d *Deps) queueTemplate(ctx context.Context, principal *identity.Principal, in *messageInput, to *recipient) ([]inbox.Message, bool, error) {
+	if !d.Platforms.HasTemplates(platforms.Type(to.channel.Type)) {
+		return nil, false, handlers.InvalidRequest("template", "Channels of type %s have no templates.", to.channel.Type)
 	}
-	if err := d.checkSendable(channel, conversation, inbox.KindTemplate); err != nil {
+	if err := d.checkSendable(to, inbox.KindTemplate); err != nil {
 		return nil, false, err
 	}
-	template, err := d.fillTemplate(ctx, channel, in.Body.Template)
+	template, err := d.fillTemplate(ctx, &to.channel, in.Body.Template)
 	if err != nil {
 		return nil, false, err
 	}
-	messages, replayed, err = d.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, template.text, template.stored, key)
+	messages, replayed, err := d.Conversations.SendTemplate(
+		ctx, principal.Actor(), principal.OrgID, in.ID, template.text, template.stored, to.key)
 	if err == nil && !replayed {
 		template.forgive() // sending has a pace of its own
 	}
@@ -436,14 +449,14 @@ func (d *Deps) showSent(
 
 // checkSendable returns an error if the channel, the conversation or the platform's window doesn't allow a message of the kind that a
 // person writes.
-func (d *Deps) checkSendable(channel *store.Channel, conversation *inbox.Conversation, messageKind string) error {
-	if err := usable(channel); err != nil {
+func (d *Deps) checkSendable(to *recipient, messageKind string) error {
+	if err := usable(&to.channel); err != nil {
 		return err
 	}
-	if conversation.State == inbox.StateClosed {
+	if to.conversation.State == inbox.StateClosed {
 		return customerBlocked(nil)
 	}
-	return d.checkWindow(channel, conversation, inbox.AuthorHuman, messageKind)
+	return d.checkWindow(&to.channel, &to.conversation, inbox.AuthorHuman, messageKind)
 }
 
 // checkWindow returns an error if the window is over in which the platform lets the author write text to the customer, or if this build

@@ -31,7 +31,7 @@ type EventEndpointObject struct {
 
 func (d *Deps) showEventEndpoint(e *store.EventEndpoint) EventEndpointObject {
 	object := EventEndpointObject{
-		ID: e.ID, URL: e.URL, Events: e.Events, State: e.State, DisabledReason: endpoint.TextOrNull(e.Reason),
+		ID: e.ID, URL: e.URL, Events: e.Events, State: e.State, DisabledReason: endpoint.OrNull(e.Reason),
 		FailingSince: endpoint.TimestampOrNull(e.FailingSince),
 		CreatedAt:    endpoint.Timestamp(e.CreatedAt), UpdatedAt: endpoint.Timestamp(e.UpdatedAt),
 	}
@@ -85,13 +85,10 @@ type eventDeliveryObject struct {
 
 func showEventDelivery(d *store.EventDelivery) eventDeliveryObject {
 	object := eventDeliveryObject{
-		EventID: d.EventID, Type: d.Type, State: d.State, Attempts: d.Attempts, Outcome: endpoint.TextOrNull(d.Outcome),
+		EventID: d.EventID, Type: d.Type, State: d.State, Attempts: d.Attempts, Outcome: endpoint.OrNull(d.Outcome), Status: endpoint.OrNull(d.Status),
 		CreatedAt: endpoint.Timestamp(d.CreatedAt), UpdatedAt: endpoint.Timestamp(d.UpdatedAt),
 	}
 	_ = json.Unmarshal([]byte(d.Payload), &object.Payload) // the store wrote it
-	if d.Status != 0 {
-		object.Status = &d.Status
-	}
 	if d.State == store.DeliveryPending {
 		object.NextTryAt = endpoint.TimestampOrNull(d.RunAt)
 	}
@@ -212,9 +209,7 @@ func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Princi
 		return nil, endpoint.Refusal(errcode.Conflict, err, "The endpoint is disabled. Set its state to active first.")
 	}
 	if errors.Is(err, store.ErrTooSoon) {
-		return nil, &handlers.Error{
-			Code: errcode.RateLimited, RetryAfter: store.TestPause, Message: "An endpoint was tested a moment ago. Wait a second.", Cause: err,
-		}
+		return nil, endpoint.RateLimited(store.TestPause, err, "An endpoint was tested a moment ago. Wait a second.")
 	}
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)

@@ -43,10 +43,11 @@ func showAPIKey(key *store.APIKey) APIKeyObject {
 		models = new(key.Models.List())
 	}
 	return APIKeyObject{
-		ID: key.ID, Name: endpoint.TextOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint, Models: models,
+		ID: key.ID, Name: endpoint.OrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint, Models: models,
 		KeyBounds: KeyBounds{numberOrNull(key.RequestsPerMinute), numberOrNull(key.MaxConcurrent)},
-		CreatedAt: endpoint.Timestamp(key.CreatedAt), ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt),
-		CreatedBy: endpoint.TextOrNull(shownActor(key.CreatedBy)), CreatedByName: endpoint.TextOrNull(key.CreatedByName),
+		CreatedAt: endpoint.Timestamp(key.CreatedAt), ExpiresAt: endpoint.TimestampOrNull(key.ExpiresAt.Int64),
+		RevokedAt: endpoint.TimestampOrNull(key.RevokedAt.Int64),
+		CreatedBy: endpoint.OrNull(shownActor(key.CreatedBy)), CreatedByName: endpoint.OrNull(key.CreatedByName),
 	}
 }
 
@@ -61,14 +62,6 @@ func numberOrNull(number sql.NullInt64) *int64 {
 		return nil
 	}
 	return &number.Int64
-}
-
-func nullTimestamp(epochMillis sql.NullInt64) *string {
-	if !epochMillis.Valid {
-		return nil
-	}
-	text := endpoint.Timestamp(epochMillis.Int64)
-	return &text
 }
 
 // issuedKey is a new key with its raw text, which is shown this once.

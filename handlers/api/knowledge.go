@@ -97,7 +97,7 @@ func (d *Deps) searchKnowledgeBase(ctx context.Context, principal *identity.Prin
 // searchRefusal returns the public form of a search's error.
 func searchRefusal(err error) error {
 	if errors.Is(err, knowledge.ErrBusy) {
-		return knowledgeBusy(err, "Too many searches are running at this moment. Retry shortly.")
+		return endpoint.RateLimited(knowledgeRetryAfter, err, "Too many searches are running at this moment. Retry shortly.")
 	}
 	return handlers.Internal(err)
 }
@@ -162,7 +162,7 @@ func showDocument(document *store.Document) DocumentObject {
 	return DocumentObject{
 		ID: document.ID, KnowledgeBaseID: document.KnowledgeBaseID, Name: document.Name, MediaType: document.MediaType,
 		Bytes: document.Bytes, State: document.State, ChunksDone: document.ChunksDone, ChunksTotal: document.ChunksTotal,
-		Reason:    endpoint.TextOrNull(document.Reason),
+		Reason:    endpoint.OrNull(document.Reason),
 		CreatedAt: endpoint.Timestamp(document.CreatedAt), UpdatedAt: endpoint.Timestamp(document.UpdatedAt),
 	}
 }
@@ -248,7 +248,7 @@ func documentRefusal(err error, otherwise func() error) error {
 	case errors.Is(err, knowledge.ErrSlow):
 		return handlers.InvalidRequest("content", "content takes too long to read. Make several documents of it.")
 	case errors.Is(err, knowledge.ErrBusy):
-		return knowledgeBusy(err, "Too many documents are being read at this moment. Retry shortly.")
+		return endpoint.RateLimited(knowledgeRetryAfter, err, "Too many documents are being read at this moment. Retry shortly.")
 	case errors.Is(err, store.ErrLimit):
 		return endpoint.Refusal(errcode.PlanLimitExceeded, err,
 			"The organization's documents would have more bytes than its plan allows, or more than %d documents.", store.MaxDocuments)
@@ -257,11 +257,6 @@ func documentRefusal(err error, otherwise func() error) error {
 	default:
 		return otherwise()
 	}
-}
-
-// knowledgeBusy is the refusal of work that found no place in time.
-func knowledgeBusy(cause error, message string) error {
-	return &handlers.Error{Code: errcode.RateLimited, RetryAfter: knowledgeRetryAfter, Message: message, Cause: cause}
 }
 
 func (d *Deps) listDocuments(ctx context.Context, principal *identity.Principal, in *pathIDAndPage) (*pageOf[DocumentObject], error) {

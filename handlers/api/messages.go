@@ -1,10 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -32,12 +32,9 @@ type fileWish struct {
 	Content string `json:"content" minLength:"1" maxLength:"11600000" encoding:"base64" doc:"1 byte to 8 MiB, in base64. What it is, is taken from the content"` //nolint:lll // a struct tag can't be broken
 }
 
-// queueFile queues a file. The error is public, or one of the queue.
-func (d *Deps) queueFile(
-	ctx context.Context, principal *identity.Principal, in *messageInput,
-	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
-) (messages []inbox.Message, replayed bool, err error) {
-	if err := d.checkSendable(channel, conversation, inbox.KindEvent); err != nil {
+// queueFile queues a file.
+func (d *Deps) queueFile(ctx context.Context, principal *identity.Principal, in *messageInput, to *recipient) ([]inbox.Message, bool, error) {
+	if err := d.checkSendable(to, inbox.KindEvent); err != nil {
 		return nil, false, err
 	}
 	content, err := base64.StdEncoding.DecodeString(in.Body.File.Content)
@@ -48,15 +45,15 @@ func (d *Deps) queueFile(
 		return nil, false, handlers.InvalidRequest("file.content", "The file has %d bytes; at most %d are sent.", len(content), media.MaxBytes)
 	}
 	file := media.Describe(in.Body.File.Name, content)
-	kind, _ := d.Catalog.Find(channel.Type)
+	kind, _ := d.Catalog.Find(to.channel.Type)
 	switch {
 	case len(kind.Files) == 0:
-		return nil, false, handlers.InvalidRequest("file", "Channels of type %s take no files.", channel.Type)
+		return nil, false, handlers.InvalidRequest("file", "Channels of type %s take no files.", to.channel.Type)
 	case !slices.Contains(kind.Files, file.Kind):
 		return nil, false, handlers.InvalidRequest("file", "This is no file that channels of type %s take: %s.",
-			channel.Type, strings.Join(kind.Files, ", "))
+			to.channel.Type, strings.Join(kind.Files, ", "))
 	}
-	messages, replayed, err = d.Conversations.SendFile(ctx, principal.Actor(), principal.OrgID, in.ID, &file, key)
+	messages, replayed, err := d.Conversations.SendFile(ctx, principal.Actor(), principal.OrgID, in.ID, &file, to.key)
 	return messages, replayed, fileError(err)
 }
 
@@ -67,21 +64,9 @@ func fileError(err error) error {
 		return endpoint.Refusal(errcode.PlanLimitExceeded, err,
 			"The organization's files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.")
 	case errors.Is(err, media.ErrBusy):
-		return &handlers.Error{
-			Code: errcode.RateLimited, RetryAfter: handlers.BudgetRetryAfter, Cause: err,
-			Message: "Several files are being stored now. Retry shortly.",
-		}
+		return endpoint.RateLimited(handlers.BudgetRetryAfter, err, "Several files are being stored now. Retry shortly.")
 	}
 	return err
-}
-
-// Drafts are answers that wait for a person, as [inbox.Queue] has them.
-type Drafts interface {
-	Drafts(ctx context.Context, orgID, conversationID string) ([]inbox.Draft, error)
-	// SendDraft queues a draft as a person's message, once for a key. Nil means no key.
-	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *inbox.SendKey) (
-		sent []inbox.Message, replayed bool, err error)
-	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
 }
 
 // DraftObject is a proposed answer as the API shows it.
@@ -118,35 +103,23 @@ type draftWish struct {
 	Text string `json:"text,omitempty" minLength:"1" maxLength:"20000" doc:"What is sent in place of the proposed text; absent: that text"`
 }
 
-// sendDraft queues a draft as a message of the person who sends it. It first checks everything the platform would reject, except for a
-// repeated request with a known Idempotency-Key.
+// sendDraft queues a draft as a message of the person who sends it.
 func (d *Deps) sendDraft(ctx context.Context, principal *identity.Principal, in *draftInput) (*endpoint.Replayable[sentMessage], error) {
-	key, err := sendKey(&in.KeyHeader, "draft\n"+in.ID+"\n"+in.DraftID+"\n"+in.Body.Text)
-	if err != nil {
-		return nil, err
-	}
-	conversation, channel, err := d.placeMessage(ctx, principal, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	if key != nil {
-		sent, err := d.Conversations.SentUnder(ctx, principal.OrgID, *key)
-		if err != nil || len(sent) > 0 {
-			return d.showSent(ctx, principal, in.ID, sent, true, err)
+	content := "draft\n" + in.ID + "\n" + in.DraftID + "\n" + in.Body.Text
+	return d.send(ctx, principal, in.ID, &in.KeyHeader, content, func(to *recipient) ([]inbox.Message, bool, error) {
+		if err := d.checkSendable(to, inbox.KindText); err != nil {
+			return nil, false, err
 		}
-	}
-	if err := d.checkSendable(&channel, &conversation, inbox.KindText); err != nil {
-		return nil, err
-	}
-	parts, changed, err := d.draftParts(ctx, principal, in, &channel)
-	if err != nil {
-		return nil, err
-	}
-	messages, replayed, err := d.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed, key)
-	if errors.Is(err, inbox.ErrEnded) {
-		return nil, draftGone(err)
-	}
-	return d.showSent(ctx, principal, in.ID, messages, replayed, err)
+		parts, changed, err := d.draftParts(ctx, principal, in, &to.channel)
+		if err != nil {
+			return nil, false, err
+		}
+		sent, replayed, err := d.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed, to.key)
+		if errors.Is(err, inbox.ErrEnded) {
+			return nil, false, draftGone(err)
+		}
+		return sent, replayed, err
+	})
 }
 
 // draftParts returns the messages that the draft is sent as: the text of the body, or the proposed text.
@@ -198,13 +171,6 @@ func draftGone(cause error) error {
 		"This proposed answer doesn't wait any more: it was sent or discarded, or the customer wrote again. Read the drafts again.")
 }
 
-// CustomerFiles reads the files that customers sent or received, as [inbox.Queue] does.
-type CustomerFiles interface {
-	File(ctx context.Context, orgID, conversationID, id string) (media.File, error)
-	// WriteFile writes the content of a stored file; after an error w may have got a part.
-	WriteFile(ctx context.Context, file *media.File, w io.Writer) error
-}
-
 // FileObject is a file of a message as the API shows it.
 type FileObject struct {
 	ID        string  `json:"id"`
@@ -218,8 +184,8 @@ type FileObject struct {
 
 func showFile(f *media.File) FileObject {
 	shown := FileObject{
-		ID: f.ID, Kind: f.Kind, State: f.State, Code: endpoint.TextOrNull(f.Code), Name: endpoint.TextOrNull(f.Name),
-		MediaType: endpoint.TextOrNull(f.MediaType),
+		ID: f.ID, Kind: f.Kind, State: f.State, Code: endpoint.OrNull(f.Code), Name: endpoint.OrNull(f.Name),
+		MediaType: endpoint.OrNull(f.MediaType),
 	}
 	if f.State == media.Stored {
 		shown.Bytes = &f.Bytes
@@ -267,7 +233,8 @@ func (d *Deps) getFile(ctx context.Context, principal *identity.Principal, in *f
 		h := w.Header()
 		h.Set("Content-Type", file.MediaType)
 		h.Set("Content-Length", strconv.FormatInt(file.Bytes, 10))
-		h.Set("Content-Disposition", attachment(&file))
+		disposition := mime.FormatMediaType("attachment", map[string]string{"filename": cmp.Or(file.Name, file.ID)})
+		h.Set("Content-Disposition", cmp.Or(disposition, "attachment"))
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -278,18 +245,6 @@ func (d *Deps) getFile(ctx context.Context, principal *identity.Principal, in *f
 		}
 		return nil
 	}), nil
-}
-
-// attachment returns the header that makes a browser store a file, under the customer's name of it if it has one.
-func attachment(file *media.File) string {
-	name := file.Name
-	if name == "" {
-		name = file.ID
-	}
-	if header := mime.FormatMediaType("attachment", map[string]string{"filename": name}); header != "" {
-		return header
-	}
-	return "attachment"
 }
 
 func noFile() error { return handlers.NotFound("The conversation has no stored file with this id.") }

@@ -67,16 +67,12 @@ const (
 
 // operators describes an operation on an organization for operators with the scope. No key and no person of an organization may use it.
 func operators(id, route string, scope identity.OperatorScope, summary string) endpoint.Operation {
-	o := members(id, route, noScope, summary)
-	o.Role, o.OperatorScope = roleOperator, scope
-	return o
+	return described(id, route, handlers.Route{OperatorScope: scope, Role: roleOperator, Summary: summary})
 }
 
 // service is operators for an operation on the whole service.
 func service(id, route string, scope identity.OperatorScope, summary string) endpoint.Operation {
-	o := operators(id, route, scope, summary)
-	o.Role = roleService
-	return o
+	return described(id, route, handlers.Route{OperatorScope: scope, Role: roleService, Summary: summary})
 }
 
 // OfService reports whether an operation concerns the whole service. Its principal is [Deps.Operator] without an organization.
@@ -93,8 +89,8 @@ type customerObject struct {
 
 func showCustomer(o *store.Organization) customerObject {
 	return customerObject{
-		showOrganization(o), endpoint.TextOrNull(o.ExternalID), endpoint.TimestampOrNull(o.SuspendedAt.Int64),
-		endpoint.TextOrNull(o.SuspensionReason),
+		showOrganization(o), endpoint.OrNull(o.ExternalID), endpoint.TimestampOrNull(o.SuspendedAt.Int64),
+		endpoint.OrNull(o.SuspensionReason),
 	}
 }
 
@@ -272,7 +268,7 @@ func (d *Deps) listActions(ctx context.Context, principal *identity.Principal, i
 	concerned := identity.Principal{OrgID: in.OrgID}
 	return listRows(ctx, &concerned, in.PageQuery, d.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID },
 		func(row *store.AuditEntry) actionObject {
-			action := actionObject{showAudit(row), endpoint.TextOrNull(row.OrgID)}
+			action := actionObject{showAudit(row), endpoint.OrNull(row.OrgID)}
 			action.Actor = row.Actor
 			return action
 		})

@@ -51,7 +51,8 @@ type OperatorKeyObject struct {
 func showOperatorKey(key *store.OperatorKey) OperatorKeyObject {
 	return OperatorKeyObject{
 		ID: key.ID, Name: key.Name, Scopes: key.Scopes, Hint: key.Hint, CreatedBy: key.CreatedBy, CreatedAt: endpoint.Timestamp(key.CreatedAt),
-		ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt), UsedAt: nullTimestamp(key.UsedAt),
+		ExpiresAt: endpoint.TimestampOrNull(key.ExpiresAt.Int64), RevokedAt: endpoint.TimestampOrNull(key.RevokedAt.Int64),
+		UsedAt: endpoint.TimestampOrNull(key.UsedAt.Int64),
 	}
 }
 

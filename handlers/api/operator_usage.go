@@ -173,7 +173,7 @@ func showUsage(by billing.UsageBy, row *usageRow) UsageObject {
 		end := time.Unix((days+1)*int64(24*time.Hour/time.Second), 0)
 		id, through = end.AddDate(0, 0, -1).UTC().Format(dayLayout), min(through, end.UnixMilli())
 	}
-	return UsageObject{id, endpoint.TextOrNull(row.Name), showFigures(&row.Figures), endpoint.TimestampOrNull(through)}
+	return UsageObject{id, endpoint.OrNull(row.Name), showFigures(&row.Figures), endpoint.TimestampOrNull(through)}
 }
 
 // PeriodObject are the figures of the last 30 days, beside the 30 days before.

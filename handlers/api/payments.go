@@ -61,10 +61,10 @@ type PaymentObject struct {
 
 func showPayment(p *billing.Payment) PaymentObject {
 	return PaymentObject{
-		ID: p.PayID, Provider: p.Provider, State: string(p.State), Reason: endpoint.TextOrNull(p.Reason), Amount: strconv.FormatInt(p.Amount, 10),
+		ID: p.PayID, Provider: p.Provider, State: string(p.State), Reason: endpoint.OrNull(p.Reason), Amount: strconv.FormatInt(p.Amount, 10),
 		Currency: p.Currency, CreditMicros: billing.FormatMicros(p.Micros), Refunded: strconv.FormatInt(p.Refunded, 10),
 		TakenMicros: billing.FormatMicros(p.TakenMicros), PaidAt: endpoint.Timestamp(p.PaidAt), ReceivedAt: endpoint.Timestamp(p.CreatedAt),
-		TransactionID: endpoint.TextOrNull(p.EntryID),
+		TransactionID: endpoint.OrNull(p.EntryID),
 	}
 }
 
@@ -83,9 +83,9 @@ type ReceivedPayment struct {
 
 func showReceived(p *billing.Payment) ReceivedPayment {
 	return ReceivedPayment{
-		showPayment(p), endpoint.TextOrNull(p.OrgID), p.ID, endpoint.TextOrNull(p.Reference),
-		endpoint.TextOrNull(p.Account), endpoint.TextOrNull(p.Text),
-		endpoint.TextOrNull(p.DecidedBy), endpoint.TextOrNull(p.Note),
+		showPayment(p), endpoint.OrNull(p.OrgID), p.ID, endpoint.OrNull(p.Reference),
+		endpoint.OrNull(p.Account), endpoint.OrNull(p.Text),
+		endpoint.OrNull(p.DecidedBy), endpoint.OrNull(p.Note),
 	}
 }
 

@@ -45,9 +45,7 @@ type question struct {
 // account begins the question to which account a channel's credentials of that version belong. The caller ends it.
 func (q *questions) account(ctx context.Context, channel *store.Channel, version int64) (*question, error) {
 	if _, runs := q.running.LoadOrStore(channel.ID, true); runs {
-		return nil, &handlers.Error{
-			Code: errcode.RateLimited, RetryAfter: identifyTimeout, Message: "The platform is being asked for this channel. Wait for the answer.",
-		}
+		return nil, endpoint.RateLimited(identifyTimeout, nil, "The platform is being asked for this channel. Wait for the answer.")
 	}
 	begun := &question{done: func() { q.running.Delete(channel.ID) }}
 	for _, bound := range []struct {
@@ -127,14 +125,6 @@ func (k *keptTemplates) add(key templatesKey, page platforms.TemplatePage, now t
 	k.bytes += size
 }
 
-// Templates are the message templates of channels, which are read from their platforms, as [messaging.Set] does.
-type Templates interface {
-	// HasTemplates reports whether channels of a type have any.
-	HasTemplates(t platforms.Type) bool
-	// Templates reads a page of a channel's approved templates. The error is a [*platforms.Error].
-	Templates(ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery) (platforms.TemplatePage, error)
-}
-
 const (
 	// templatesTimeout bounds the reading of templates from a platform; a client waits for it.
 	templatesTimeout = 10 * time.Second
@@ -155,8 +145,8 @@ type TemplateObject struct {
 
 func showTemplate(t *platforms.Template) TemplateObject {
 	return TemplateObject{
-		Name: t.Name, Language: t.Language, Category: endpoint.TextOrNull(t.Category), Body: t.Body,
-		Variables: append([]string{}, t.Variables...), Needs: endpoint.TextOrNull(t.Needs),
+		Name: t.Name, Language: t.Language, Category: endpoint.OrNull(t.Category), Body: t.Body,
+		Variables: append([]string{}, t.Variables...), Needs: endpoint.OrNull(t.Needs),
 	}
 }
 
@@ -183,7 +173,7 @@ func (d *Deps) listTemplates(ctx context.Context, principal *identity.Principal,
 		}
 		d.keptTemplates.add(key, page, d.Now())
 	}
-	return &pageOf[TemplateObject]{Data: showAll(page.Templates, showTemplate), NextCursor: endpoint.TextOrNull(page.Next)}, nil
+	return &pageOf[TemplateObject]{Data: showAll(page.Templates, showTemplate), NextCursor: endpoint.OrNull(page.Next)}, nil
 }
 
 // readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.

@@ -144,7 +144,7 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
 	}
 	return &SessionObject{
-		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.TextOrNull(user.Language), Scheme: endpoint.TextOrNull(user.Scheme)},
+		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.OrNull(user.Language), Scheme: endpoint.OrNull(user.Scheme)},
 		Organization: sessionOrganization{
 			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
 		},
@@ -211,7 +211,7 @@ func (d *Deps) listSessions(ctx context.Context, principal *identity.Principal, 
 	shown := sessionList{Data: make([]LiveSession, len(sessions))}
 	for i, session := range sessions {
 		shown.Data[i] = LiveSession{
-			Current: i == current, Client: endpoint.TextOrNull(session.Client), CreatedAt: endpoint.Timestamp(session.CreatedAt),
+			Current: i == current, Client: endpoint.OrNull(session.Client), CreatedAt: endpoint.Timestamp(session.CreatedAt),
 			SeenAt: endpoint.Timestamp(session.SeenAt), ExpiresAt: endpoint.Timestamp(session.ExpiresAt),
 		}
 	}

@@ -182,12 +182,12 @@ func showTransaction(e *billing.Entry) TransactionObject {
 	}
 	switch e.Kind {
 	case billing.EntryCharge:
-		shown.CallID = endpoint.TextOrNull(e.Ref)
+		shown.CallID = endpoint.OrNull(e.Ref)
 	case billing.EntryRefund:
-		shown.CallID, shown.Reference = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
+		shown.CallID, shown.Reference = endpoint.OrNull(e.Ref), endpoint.OrNull(e.Note)
 	default:
-		shown.Reference, shown.Reason = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
-		shown.Corrects = endpoint.TextOrNull(e.Corrects)
+		shown.Reference, shown.Reason = endpoint.OrNull(e.Ref), endpoint.OrNull(e.Note)
+		shown.Corrects = endpoint.OrNull(e.Corrects)
 	}
 	return shown
 }
@@ -263,11 +263,11 @@ func showCall(c *placedCall) CallObject {
 		CachedPriceMicros: billing.FormatMicros(rates.CachedInput), CacheWritePriceMicros: billing.FormatMicros(rates.CacheWrite),
 		LongCacheWritePriceMicros: billing.FormatMicros(rates.LongCacheWrite), OutputPriceMicros: billing.FormatMicros(rates.Output),
 		ReservedMicros: billing.FormatMicros(c.ReservedMicros), ChargedMicros: billing.FormatMicros(c.ChargedMicros),
-		BYOK: c.BYOK, Stream: c.Stream, KeyID: endpoint.TextOrNull(c.KeyID),
-		AgentID: endpoint.TextOrNull(c.turn.AgentID), ConversationID: endpoint.TextOrNull(c.turn.ConversationID),
+		BYOK: c.BYOK, Stream: c.Stream, KeyID: endpoint.OrNull(c.KeyID),
+		AgentID: endpoint.OrNull(c.turn.AgentID), ConversationID: endpoint.OrNull(c.turn.ConversationID),
 	}
 	if !isTurn(c.RequestID) {
-		shown.RequestID = endpoint.TextOrNull(c.RequestID)
+		shown.RequestID = endpoint.OrNull(c.RequestID)
 	}
 	return shown
 }

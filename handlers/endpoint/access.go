@@ -177,11 +177,8 @@ func (l *Rates) Count(ctx context.Context, subject string, most int64) (forgive 
 	if d.Allowed {
 		return func() { l.Windows.Return(subject, d) }, nil
 	}
-	return nil, &handlers.Error{
-		Code: errcode.RateLimited, RetryAfter: d.ResetIn,
-		Message: fmt.Sprintf("The limit of %d such requests per minute is reached. Retry after %d seconds.",
-			d.Limit, handlers.WholeSeconds(d.ResetIn)),
-	}
+	return nil, RateLimited(d.ResetIn, nil,
+		"The limit of %d such requests per minute is reached. Retry after %d seconds.", d.Limit, handlers.WholeSeconds(d.ResetIn))
 }
 
 // Bounds of the operations of one owner (an organization, or a client's address without credentials) in one process:
@@ -206,10 +203,8 @@ func (s *Server) takeTurn(r *http.Request) (leave func(), err error) {
 	case err == nil:
 		return sync.OnceFunc(func() { s.turns.Leave(owner) }), nil
 	case errors.Is(err, dispatch.ErrBusy), errors.Is(err, errTurnSlow):
-		return nil, &handlers.Error{
-			Code: errcode.RateLimited, RetryAfter: time.Second, Cause: err,
-			Message: fmt.Sprintf("More than %d requests are being answered or wait at this moment. Retry shortly.", OperationsAtATime),
-		}
+		return nil, RateLimited(time.Second, err,
+			"More than %d requests are being answered or wait at this moment. Retry shortly.", OperationsAtATime)
 	default:
 		return nil, handlers.Internal(fmt.Errorf("waiting for a place: %w", err))
 	}

@@ -44,9 +44,7 @@ type Any[D any] interface {
 
 // Register implements [Any].
 func (o Op[D, I, O]) Register(s *Server, d D) {
-	if s.Mount != nil {
-		o.Operation = s.Mount(o.Operation)
-	}
+	o.Operation = s.Mount(o.Operation)
 	Register(s, o.Operation, func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
 		return o.Do(d, ctx, principal, in)
 	})

@@ -4,19 +4,25 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // MaxAPIBody is the largest body that the endpoint groups read: room for instructions of 100,000 characters that are
@@ -26,12 +32,8 @@ const MaxAPIBody = 1 << 20
 // MaxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's earlier token.
 const MaxPublicBody = 16 << 10
 
-// Where an operation keeps its [handlers.Route], its check and the bytes that it reserves for its answer.
-const (
-	routeKey = "route"
-	checkKey = "check"
-	roomKey  = "room"
-)
+// operationKey is where the framework's description of an operation keeps the [Operation].
+const operationKey = "operation"
 
 // Operation describes a route to the checks and to the interface description.
 type Operation struct {
@@ -82,14 +84,10 @@ func (o Operation) reserved() int64 {
 }
 
 func (o Operation) bodyBytes() int64 {
-	switch {
-	case o.MaxBody != 0:
-		return o.MaxBody
-	case o.Public:
-		return MaxPublicBody
-	default:
-		return MaxAPIBody
+	if o.Public {
+		return cmp.Or(o.MaxBody, MaxPublicBody)
 	}
+	return cmp.Or(o.MaxBody, MaxAPIBody)
 }
 
 // responses returns the descriptions that the framework can't derive from the types, and drops that of its own error body.
@@ -149,7 +147,7 @@ func Register[I, O any](s *Server, o Operation, serve func(ctx context.Context, 
 			s.admit(framework.OpenAPI().Components.Schemas, ctx, next)
 		})
 		register(framework)
-		s.complete(framework.OpenAPI())
+		s.Describe(framework.OpenAPI())
 		return adapter
 	})
 	s.mux.HandleFunc(o.Method+" "+o.Path, func(w http.ResponseWriter, r *http.Request) { served().ServeHTTP(w, r) })
@@ -176,7 +174,7 @@ func register[I, O any](to huma.API, o Operation, serve func(ctx context.Context
 	schemas := to.OpenAPI().Components.Schemas
 	registered := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
-		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check, roomKey: o.reserved()},
+		Metadata:     map[string]any{operationKey: o},
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
 		Responses:    o.responses(schemas), Parameters: o.Parameters,
 	}
@@ -210,12 +208,12 @@ func (s *Server) admit(schemas huma.Registry, ctx huma.Context, next func(huma.C
 		return // The mux serves HEAD with what GET has.
 	}
 	answer.admitted = true
-	route, ok := ctx.Operation().Metadata[routeKey].(handlers.Route)
-	if !ok || route.Scope == "" && route.Role == "" && !route.Public {
+	o, ok := ctx.Operation().Metadata[operationKey].(Operation)
+	if !ok || o.Scope == "" && o.Role == "" && !o.Public {
 		answer.err = handlers.Internal(errors.New("an operation has no scope and no role"))
 		return
 	}
-	r, permit, err := s.letIn(answer, r, route)
+	r, permit, err := s.letIn(answer, r, o.Route)
 	if err != nil {
 		answer.err = err
 		return
@@ -226,8 +224,8 @@ func (s *Server) admit(schemas huma.Registry, ctx huma.Context, next func(huma.C
 		answer.err = handlers.NotFound("There is nothing with this id.")
 		return
 	}
-	if check, _ := ctx.Operation().Metadata[checkKey].(func(context.Context) error); check != nil {
-		if answer.err = check(r.Context()); answer.err != nil {
+	if o.Check != nil {
+		if answer.err = o.Check(r.Context()); answer.err != nil {
 			return
 		}
 	}
@@ -253,8 +251,12 @@ func (s *Server) admit(schemas huma.Registry, ctx huma.Context, next func(huma.C
 		answer.err = err
 		return
 	}
-	if answer.err = s.reserve(r, ctx.Operation(), answer); answer.err != nil {
-		return
+	if bytes := o.reserved(); bytes > 0 {
+		answer.room = handlers.NewRoom(s.bodies, handlers.AccountOf(r))
+		if !answer.room.Grow(bytes) {
+			answer.err = handlers.NoRoom()
+			return
+		}
 	}
 	answer.err = s.once(answer, r, body, func() { next(humago.NewContext(ctx.Operation(), r, answer)) })
 }
@@ -283,19 +285,6 @@ func (s *Server) decode(
 	replaced.Body = io.NopCloser(bytes.NewReader(body))
 	replaced.ContentLength = int64(len(body))
 	return replaced, decoded, nil
-}
-
-// reserve makes room for the answer to a change.
-func (s *Server) reserve(r *http.Request, operation *huma.Operation, answer *answer) error {
-	bytes, _ := operation.Metadata[roomKey].(int64)
-	if bytes == 0 {
-		return nil
-	}
-	answer.room = handlers.NewRoom(s.bodies, handlers.AccountOf(r))
-	if !answer.room.Grow(bytes) {
-		return handlers.NoRoom()
-	}
-	return nil
 }
 
 // decodedKey is the context key of the function that ends the decoding of the request.
@@ -360,6 +349,72 @@ type File func(w http.ResponseWriter, r *http.Request)
 
 // RouteOf returns the route of an operation that was registered here; ok is false for another one.
 func RouteOf(o *huma.Operation) (route handlers.Route, ok bool) {
-	route, ok = o.Metadata[routeKey].(handlers.Route)
-	return route, ok
+	described, ok := o.Metadata[operationKey].(Operation)
+	return described.Route, ok
+}
+
+// Repeats lets operators repeat a POST with an Idempotency-Key: it runs once, and a repetition gets the same answer for 24 hours. It is safe
+// for use by several processes.
+type Repeats struct {
+	DB *store.DB
+	// Ring seals the kept texts, because they may have a new key.
+	Ring *vault.Ring
+}
+
+// keepWait bounds the storing of an answer. The client may have gone.
+const keepWait = 10 * time.Second
+
+// once serves a request, or repeats the answer to an earlier one with the same Idempotency-Key. A request that failed leaves its key free. If
+// the process ends before the answer is stored, a repetition is refused for five minutes and then runs. Each change is one transaction, so an
+// earlier request without an answer has done everything or nothing; names, references and external ids show a repetition which of both.
+func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()) error {
+	key := ""
+	if s.Repeats != nil && r.Method == http.MethodPost {
+		var err error
+		if key, err = handlers.IdempotencyKey(r.Header); err != nil {
+			return err
+		}
+	}
+	if key == "" {
+		serve()
+		return answer.err
+	}
+	principal, _ := handlers.PrincipalFrom(r.Context())
+	request := store.OperatorRequest{
+		Hash:        sha256.Sum256([]byte(principal.OperatorID + " " + key)),
+		Fingerprint: sha256.Sum256(fmt.Appendf(nil, "%s\n%s", r.URL.RequestURI(), body)),
+	}
+	stored, repeated, err := s.Repeats.DB.OperatorRequests.Begin(r.Context(), request)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return Refusal(errcode.IdempotencyKeyReused, err, "This Idempotency-Key was used with another request within 24 hours.")
+	case err != nil:
+		return handlers.Internal(fmt.Errorf("storing an Idempotency-Key: %w", err))
+	case repeated:
+		return s.Repeats.replay(answer, stored)
+	}
+	serve()
+	if answer.err == nil {
+		request.Status, request.Answer = int64(answer.status), s.Repeats.Ring.Seal(answer.body, vault.OperatorAnswer(request.Hash))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepWait)
+	defer cancel()
+	if err := s.Repeats.DB.OperatorRequests.End(ctx, request); err != nil && answer.err != nil {
+		return handlers.Internal(errors.Join(answer.err, fmt.Errorf("freeing an Idempotency-Key: %w", err)))
+	}
+	return answer.err // a client with its answer needs no kept one
+}
+
+// replay gives the answer of a stored request again.
+func (k *Repeats) replay(answer *answer, stored store.OperatorRequest) (err error) {
+	if stored.Status == 0 {
+		return Refusal(errcode.Conflict, nil,
+			"A request with this Idempotency-Key runs, or its process has ended. Repeat it for its answer, for up to 5 minutes.")
+	}
+	if answer.body, err = k.Ring.Open(stored.Answer, vault.OperatorAnswer(stored.Hash)); err != nil {
+		return handlers.Internal(fmt.Errorf("opening the answer to an Idempotency-Key: %w", err))
+	}
+	answer.status = int(stored.Status)
+	handlers.MarkReplayed(answer.header)
+	return nil
 }

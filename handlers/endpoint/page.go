@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -40,12 +41,7 @@ func (q PageQuery) Page() (store.Page, error) {
 	return page, nil
 }
 
-func (q PageQuery) limit() int {
-	if q.Limit == 0 {
-		return defaultPageLimit
-	}
-	return q.Limit
-}
+func (q PageQuery) limit() int { return cmp.Or(q.Limit, defaultPageLimit) }
 
 // ListObject is a page of a list.
 type ListObject[T any] struct {
@@ -83,16 +79,16 @@ func TimestampOrNull(epochMillis int64) *string {
 	if epochMillis == 0 {
 		return nil
 	}
-	text := Timestamp(epochMillis)
-	return &text
+	return new(Timestamp(epochMillis))
 }
 
-// TextOrNull returns the text, or nil if it is empty.
-func TextOrNull(text string) *string {
-	if text == "" {
+// OrNull returns the value, or nil if it is the zero value.
+func OrNull[T comparable](value T) *T {
+	var zero T
+	if value == zero {
 		return nil
 	}
-	return &text
+	return &value
 }
 
 // PathID is the id in a path. [Server.Serve] has answered not_found for a text that can't be one. Like other types that
@@ -104,6 +100,13 @@ type PathID struct {
 // Refusal returns the error with a code and a public message that is formatted as in [fmt.Sprintf]. The cause is only logged; it may be nil.
 func Refusal(code errcode.Code, cause error, format string, args ...any) *handlers.Error {
 	return &handlers.Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// RateLimited is [Refusal] of a request that may be repeated after a while.
+func RateLimited(after time.Duration, cause error, format string, args ...any) *handlers.Error {
+	refusal := Refusal(errcode.RateLimited, cause, format, args...)
+	refusal.RetryAfter = after
+	return refusal
 }
 
 // KeyHeader is the Idempotency-Key of an operation's request. It is exported for the framework, see [PathID].

@@ -37,7 +37,7 @@ type Server struct {
 	turns         *dispatch.Turns
 	// Rates bounds how often the operations are used. It is set before the first request.
 	Rates Rates
-	// Mount returns an operation with its place on this server. It is set before operations are registered; nil changes nothing.
+	// Mount returns an operation with its place on this server. It is set before operations are registered; that of [New] changes nothing.
 	Mount func(Operation) Operation
 	// Complete returns the principal of a request that passed the checks of its rights, with the organization that the path names. Nil changes
 	// nothing.
@@ -46,7 +46,7 @@ type Server struct {
 	Repeats *Repeats
 
 	// Describe completes the framework's description of some operations or of all, such as with enumerations of the configuration. It is set
-	// before the first request; nil changes nothing.
+	// before the first request; that of [New] changes nothing.
 	Describe func(*huma.OpenAPI)
 
 	mux    *http.ServeMux
@@ -62,6 +62,7 @@ type Server struct {
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	return &Server{
 		authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux(), functions: map[string]function{},
+		Mount: func(o Operation) Operation { return o }, Describe: func(*huma.OpenAPI) {},
 		turns: dispatch.NewTurns(dispatch.Bounds{Places: 1 << 20, Each: OperationsAtATime, Line: OperationsWaiting, Lines: 1 << 20}),
 	}
 }
@@ -72,14 +73,8 @@ func (s *Server) Description() *huma.OpenAPI {
 	for _, register := range s.registrations {
 		register(framework)
 	}
-	s.complete(framework.OpenAPI())
+	s.Describe(framework.OpenAPI())
 	return framework.OpenAPI()
-}
-
-func (s *Server) complete(description *huma.OpenAPI) {
-	if s.Describe != nil {
-		s.Describe(description)
-	}
 }
 
 // Routes lists the operations in the order in which they were registered.

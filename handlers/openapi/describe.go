@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -210,17 +209,8 @@ func operationsOf(document *huma.OpenAPI) []*huma.Operation {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *huma.Operation) int {
-		if byPath := strings.Compare(a.Path, b.Path); byPath != 0 {
-			return byPath
-		}
-		return methodOrder(a.Method) - methodOrder(b.Method)
-	})
+	slices.SortStableFunc(all, func(a, b *huma.Operation) int { return strings.Compare(a.Path, b.Path) })
 	return all
-}
-
-func methodOrder(method string) int {
-	return slices.Index([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method)
 }
 
 // summaryKey is the member of the description's info that has the headline.

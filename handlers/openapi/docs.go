@@ -190,7 +190,7 @@ type docsPage struct {
 	Groups  []docsGroup
 	Schemes []docsScheme
 	Schemas []docsSchema
-	Codes   []docsCode
+	Codes   []codeDoc
 	// First is the shell command of the first operation that calls a model. It is empty if there is none.
 	First string
 }
@@ -202,8 +202,8 @@ type docsGroup struct {
 
 type docsOperation struct {
 	ID, Method, Path, Summary, Description string
-	// Access lists the accepted credentials.
-	Access     []docsAccess
+	// Security lists the accepted credentials, each a security scheme with the scope or role that it needs.
+	Security   []map[string][]string
 	Parameters []docsField
 	// Body is the schema of the request, empty for none.
 	Body      docsType
@@ -226,18 +226,10 @@ type docsTryField struct {
 	Options []string
 }
 
-// docsAccess is one kind of credentials: a security scheme and the scope or role that it needs.
-type docsAccess struct{ Scheme, Needs string }
-
 type docsResponse struct {
 	Status, Description string
 	Codes               []string
-	Media               []docsMedia
-}
-
-type docsMedia struct {
-	MediaType string
-	Type      docsType
+	Content             map[string]*huma.MediaType
 }
 
 // docsExample is a request that can be pasted into a shell, and its answer.
@@ -266,12 +258,6 @@ type docsType struct {
 	List bool
 }
 
-type docsCode struct {
-	codeDoc
-
-	Status int
-}
-
 // firstOperation is the operation that a newcomer tries first.
 const firstOperation = "createChatCompletion"
 
@@ -280,10 +266,7 @@ func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, path, style, script
 	page := docsPage{
 		Title: document.Info.Title, Summary: fmt.Sprint(document.Info.Extensions[summaryKey]), Introduction: document.Info.Description,
 		Path: path, BaseURL: document.Servers[0].URL, Style: style, Script: script,
-		Schemes: docsSchemes(document), Schemas: docsSchemas(document),
-	}
-	for _, code := range codes {
-		page.Codes = append(page.Codes, docsCode{codeDoc: code, Status: code.Code.Status()})
+		Schemes: docsSchemes(document), Schemas: docsSchemas(document), Codes: codes,
 	}
 	groups := make(map[string]*docsGroup, len(document.Tags))
 	for _, operation := range operationsOf(document) {
@@ -304,7 +287,7 @@ func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, path, style, script
 			page.Groups = append(page.Groups, *group)
 		}
 	}
-	parsed, err := template.New("docs").Funcs(template.FuncMap{"text": withCode, "paragraphs": paragraphs}).Parse(docsTemplate)
+	parsed, err := template.New("docs").Funcs(template.FuncMap{"text": withCode, "paragraphs": paragraphs, "typeOf": docsTypeOf}).Parse(docsTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("reading the template of the page: %w", err)
 	}

@@ -47,37 +47,24 @@ func (d *describer) errorResponse(status int) *huma.Response {
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	codes := []errcode.Code{errcode.InternalError}
 	codes = append(codes, specificCodes[operation.OperationID]...)
-	if strings.HasPrefix(route.Path, docsPath) { // where the operator doesn't serve it
-		codes = append(codes, errcode.NotFound)
+	add := func(applies bool, more ...errcode.Code) {
+		if applies {
+			codes = append(codes, more...)
+		}
 	}
-	operator := strings.HasPrefix(route.Path, operatorPath+"/")
-	if route.Scope != "" || route.Role != "" {
-		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked)
-	}
-	if !operator && (route.Scope != "" || route.Role != "") {
-		codes = append(codes, errcode.OrganizationSuspended)
-	}
-	if operator || route.Scope != "" {
-		codes = append(codes, errcode.InsufficientScope)
-	}
-	if operator && route.Method == http.MethodPost { // a repeated request, and one that runs
-		codes = append(codes, errcode.IdempotencyKeyReused, errcode.Conflict, errcode.InvalidRequest)
-	}
-	if route.Role != "" { // another site's request, a person without the role, an id of another organization
-		codes = append(codes, errcode.Forbidden)
-	}
-	if route.Scope != "" || route.Role != "" {
-		codes = append(codes, errcode.RateLimited)
-	}
-	if operation.RequestBody != nil {
-		codes = append(codes, errcode.InvalidRequest)
-	}
-	for _, parameter := range operation.Parameters {
-		switch {
-		case parameter.In == "query" && !strings.HasPrefix(route.Path, "/webhooks"):
-			codes = append(codes, errcode.InvalidRequest)
-		case parameter.In == "path" && !strings.HasPrefix(route.Path, "/webhooks"):
-			codes = append(codes, errcode.NotFound)
+	credentials, operator := route.Scope != "" || route.Role != "", strings.HasPrefix(route.Path, operatorPath+"/")
+	add(strings.HasPrefix(route.Path, docsPath), errcode.NotFound) // where the operator doesn't serve it
+	add(credentials, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked, errcode.RateLimited)
+	add(credentials && !operator, errcode.OrganizationSuspended)
+	add(operator || route.Scope != "", errcode.InsufficientScope)
+	// A repeated request, or a request that still runs.
+	add(operator && route.Method == http.MethodPost, errcode.IdempotencyKeyReused, errcode.Conflict, errcode.InvalidRequest)
+	add(route.Role != "", errcode.Forbidden) // another site's request, a person without the role, an id of another organization
+	add(operation.RequestBody != nil, errcode.InvalidRequest)
+	if !strings.HasPrefix(route.Path, "/webhooks") {
+		for _, parameter := range operation.Parameters {
+			add(parameter.In == "query", errcode.InvalidRequest)
+			add(parameter.In == "path", errcode.NotFound)
 		}
 	}
 	order := errcode.All()

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	_ "embed" // for recordedExamples
 	"fmt"
 	"maps"
@@ -113,12 +114,8 @@ func typed(schema *huma.Schema, text string) any {
 
 // in is the media type with the value as one more of its examples.
 func (e *Example) in(media *huma.MediaType, value any) *huma.MediaType {
-	name := e.Name
-	if name == "" {
-		name = "usual"
-	}
 	copied := *media
-	copied.Examples = map[string]*huma.Example{name: {Value: value}}
+	copied.Examples = map[string]*huma.Example{cmp.Or(e.Name, "usual"): {Value: value}}
 	maps.Copy(copied.Examples, media.Examples)
 	return &copied
 }

@@ -116,12 +116,13 @@ func describeChat(d *describer) *huma.Operation {
 					"gets the same answer and is charged once, within 24 hours. Visible ASCII.",
 			},
 		},
-		RequestBody: &huma.RequestBody{
-			Required: true,
-			Content:  map[string]*huma.MediaType{"application/json": {Schema: d.schema(reflect.TypeFor[chatBody]())}},
-		},
-		Responses: map[string]*huma.Response{"200": answer},
+		RequestBody: jsonBody(d.schema(reflect.TypeFor[chatBody]())),
+		Responses:   map[string]*huma.Response{"200": answer},
 	}
+}
+
+func jsonBody(schema *huma.Schema) *huma.RequestBody {
+	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
 // modelListObject is the answer of GET /v1/models, as [v1.Models] renders it.
@@ -140,13 +141,7 @@ type acknowledgement struct {
 func (d *describer) delivery(id, scheme string, parameters ...*huma.Param) *huma.Operation {
 	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "The event as the platform sends it"}
 	return &huma.Operation{
-		OperationID: id,
-		Parameters:  parameters,
-		RequestBody: &huma.RequestBody{
-			Required: true,
-			Content:  map[string]*huma.MediaType{"application/json": {Schema: anything}},
-		},
-		Security: []map[string][]string{{scheme: {}}},
+		OperationID: id, Parameters: parameters, RequestBody: jsonBody(anything), Security: []map[string][]string{{scheme: {}}},
 		Responses: map[string]*huma.Response{
 			"200": d.jsonResponse("Received, not answered yet", reflect.TypeFor[acknowledgement]()),
 		},

@@ -21,12 +21,7 @@ func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOp
 	shown := docsOperation{
 		ID: operation.OperationID, Method: operation.Method, Path: operation.Path,
 		Summary: operation.Summary, Description: operation.Description,
-		Examples: docsExamples(document, operation), Try: docsTryOf(operation),
-	}
-	for _, way := range operation.Security {
-		for scheme, needs := range way {
-			shown.Access = append(shown.Access, docsAccess{Scheme: scheme, Needs: strings.Join(needs, " ")})
-		}
+		Examples: docsExamples(document, operation), Try: docsTryOf(operation), Security: operation.Security,
 	}
 	for _, parameter := range operation.Parameters {
 		shown.Parameters = append(shown.Parameters, docsField{
@@ -80,15 +75,10 @@ func docsTryOf(operation *huma.Operation) *docsTry {
 }
 
 func showDocsResponse(status string, response *huma.Response) docsResponse {
-	shown := docsResponse{Status: status, Description: response.Description}
 	if codes, isError := response.Extensions[codesKey].([]string); isError {
-		shown.Codes, shown.Description = codes, ""
-		return shown
+		return docsResponse{Status: status, Codes: codes}
 	}
-	for _, mediaType := range slices.Sorted(maps.Keys(response.Content)) {
-		shown.Media = append(shown.Media, docsMedia{MediaType: mediaType, Type: docsTypeOf(response.Content[mediaType].Schema)})
-	}
-	return shown
+	return docsResponse{Status: status, Description: response.Description, Content: response.Content}
 }
 
 func docsTypeOf(schema *huma.Schema) docsType {

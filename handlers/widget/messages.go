@@ -195,9 +195,7 @@ func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*end
 	waiting, cancel := context.WithTimeoutCause(ctx, listWait, dispatch.ErrBusy)
 	defer cancel()
 	if err := v.lists.Enter(waiting, v.channel.OrgID); err != nil {
-		return nil, &handlers.Error{
-			Code: errcode.RateLimited, RetryAfter: time.Second, Cause: err, Message: "Too many visitors read their conversations. Retry shortly.",
-		}
+		return nil, endpoint.RateLimited(time.Second, err, "Too many visitors read their conversations. Retry shortly.")
 	}
 	defer v.lists.Leave(v.channel.OrgID)
 	room := handlers.NewRoom(v.Bodies, handlers.Account{Share: handlers.ShareStrangers, Owner: v.address})

@@ -105,35 +105,24 @@ func isDomain(name string) bool {
 // allows reports whether an Origin header is one of the allowed origins, which are clean. Browsers send exactly that spelling;
 // any other, and "null", is refused.
 func allows(allowed []string, origin string) bool {
-	for _, candidate := range allowed {
+	return origin != "" && slices.ContainsFunc(allowed, func(candidate string) bool {
 		domain, wildcard := strings.CutPrefix(candidate, anySubdomain)
 		if !wildcard {
-			if origin == candidate && origin != "" {
-				return true
-			}
-			continue
+			return origin == candidate
 		}
 		host, secure := strings.CutPrefix(origin, "https://")
 		label, below := strings.CutSuffix(host, "."+domain)
-		if secure && below && isDomain(label) {
-			return true
-		}
-	}
-	return false
+		return secure && below && isDomain(label)
+	})
 }
 
 // originOf returns the request's Origin header. It is empty if the request has none, and "null", which is never
 // allowed, if it has several.
 func originOf(r *http.Request) string {
-	values := r.Header.Values("Origin")
-	switch len(values) {
-	case 0:
-		return ""
-	case 1:
-		return values[0]
-	default:
+	if len(r.Header.Values("Origin")) > 1 {
 		return "null"
 	}
+	return r.Header.Get("Origin")
 }
 
 // fromItself reports whether the request comes from a page of the address it goes to. Only the host is compared, because a proxy

@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -112,10 +111,8 @@ func (v *visitRequest) admit(ctx context.Context, what string, perMinute int64) 
 	if d.Allowed {
 		return nil
 	}
-	return &handlers.Error{
-		Code: errcode.RateLimited, RetryAfter: max(d.ResetIn, time.Millisecond),
-		Message: fmt.Sprintf("Too many requests. Retry after %d seconds.", handlers.WholeSeconds(d.ResetIn)),
-	}
+	seconds := handlers.WholeSeconds(d.ResetIn)
+	return endpoint.RateLimited(max(d.ResetIn, time.Millisecond), nil, "Too many requests. Retry after %d seconds.", seconds)
 }
 
 const (
@@ -128,10 +125,7 @@ const (
 	maxVisitToken = 2048
 )
 
-var (
-	errNoVisit    = errors.New("the token is none of this widget's")
-	errVisitEnded = errors.New("the visit has ended")
-)
+var errNoVisit = errors.New("the token is none of this widget's")
 
 // visit is the content of a visitor's token. The token is the visit, sealed for its channel under the master key: it can't be
 // read or changed, every node opens it, and nothing of it is stored.
@@ -142,8 +136,6 @@ type visit struct {
 	// Ends is in Unix seconds.
 	Ends int64 `json:"e"`
 }
-
-func (v visit) ended(now time.Time) bool { return now.Unix() >= v.Ends }
 
 func (v visit) token(ring *vault.Ring, widget *store.Widget) string {
 	sealed := ring.Seal(handlers.Marshal(v), vault.WidgetVisit(widget.OrgID, widget.ChannelID))

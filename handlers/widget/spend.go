@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -167,8 +168,5 @@ func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.Ch
 }
 
 func tooManyAnswers(cause error) *handlers.Error {
-	return &handlers.Error{
-		Code: errcode.RateLimited, RetryAfter: time.Second,
-		Message: "Too many answers of this chat are being written at once. Retry when one has ended.", Cause: cause,
-	}
+	return endpoint.RateLimited(time.Second, cause, "Too many answers of this chat are being written at once. Retry when one has ended.")
 }

@@ -221,14 +221,11 @@ func (v *visitRequest) checkToken(r *http.Request) error {
 		return endpoint.Refusal(errcode.Unauthenticated, nil, "The request has no token. POST …/session gives one.")
 	}
 	opened, err := openVisit(v.Ring, v.channel, strings.TrimSpace(token))
-	if err == nil && opened.ended(v.Now()) {
-		err = errVisitEnded
-	}
 	switch {
-	case errors.Is(err, errVisitEnded):
-		return endpoint.Refusal(errcode.Unauthenticated, err, "The token has expired. POST …/session gives a new one for it.")
 	case err != nil:
 		return endpoint.Refusal(errcode.Unauthenticated, err, "The token is not valid for this widget.")
+	case v.Now().Unix() >= opened.Ends:
+		return endpoint.Refusal(errcode.Unauthenticated, nil, "The token has expired. POST …/session gives a new one for it.")
 	case !allows(v.channel.Settings.Origins, opened.Origin):
 		return foreignOrigin()
 	}
