@@ -29,7 +29,7 @@ var (
 // moves are the changes of wallets. Their forms stand on the page of an organization.
 var moves = []*move{
 	{
-		op: api.CreditWallet, submit: "Add credit", done: "The wallet has the credit.", change: given,
+		op: api.CreditWallet, submit: "Add credit", done: "The wallet has the credit.", change: amountIn,
 		form: ui.FormOf(api.CreditWallet, ui.Form{ID: "credit", Submit: "Add credit…"}, amountField, referenceField),
 	},
 	{
@@ -45,14 +45,15 @@ var moves = []*move{
 	},
 	{
 		op: api.RefundCall, submit: "Refund", done: "The call was refunded.", change: func(req *request, _ values) (int64, error) {
-			return amountIn(values{"amountMicros": req.Sent.Text("charged")}) // only shown: the operation reads the charge
+			return amountIn(req, values{"amountMicros": req.Sent.Text("charged")}) // only shown: the operation reads the charge
 		},
 		form: ui.FormOf(api.RefundCall, ui.Form{ID: "refund", Submit: "Refund…", Fields: []ui.Field{{Name: "charged", Kind: ui.HiddenField}}},
 			ui.Field{Name: "id", Kind: ui.HiddenField}),
 	},
 }
 
-func amountIn(in values) (micros int64, err error) {
+// amountIn returns the amount of a form.
+func amountIn(_ *request, in values) (micros int64, err error) {
 	amount, _ := in["amountMicros"].(string)
 	if micros, err = strconv.ParseInt(amount, 10, 64); err != nil || micros <= 0 {
 		err = handlers.InvalidRequest("amountMicros", "Enter an amount above 0.")
@@ -63,12 +64,9 @@ func amountIn(in values) (micros int64, err error) {
 // fieldMissing is the error of a field that the second step would refuse.
 const fieldMissing text.Text = "Fill in this field."
 
-// given is the amount of a form that the wallet gets.
-func given(_ *request, in values) (int64, error) { return amountIn(in) }
-
 // taken turns the amount of a form into a negative one.
-func taken(_ *request, in values) (int64, error) {
-	micros, err := amountIn(in)
+func taken(req *request, in values) (int64, error) {
+	micros, err := amountIn(req, in)
 	in["amountMicros"] = strconv.FormatInt(-micros, 10)
 	return -micros, err
 }
@@ -149,4 +147,90 @@ func (req *request) confirm(m *move) (values, error) {
 		Below: now+amount < 0, Form: f,
 	}
 	return in, nil
+}
+
+const paymentsPath = root + "/payments"
+
+// matchMove credits a payment that waits. Its row has the form.
+var matchMove = &move{
+	op: api.MatchPayment, submit: "Credit it", done: "The payment was credited.",
+	form: ui.FormOf(api.MatchPayment, ui.Form{ID: "match", Submit: "Match…"},
+		ui.Field{Name: "id", Kind: ui.HiddenField}, ui.Field{Name: "orgId", Label: "Id of the organization"}),
+	change: func(req *request, in values) (int64, error) {
+		payment, err := site.Ask(req, api.GetPayment, values{"id": in["id"]})
+		if err != nil {
+			return 0, err
+		}
+		req.orgID, _ = in["orgId"].(string)
+		return strconv.ParseInt(payment.CreditMicros, 10, 64)
+	},
+}
+
+var ignoreForm = ui.FormOf(api.IgnorePayment, ui.Form{
+	ID: "ignore", Submit: "Ignore", Danger: true, Confirm: "Ignore this payment? It will never be credited.",
+}, ui.Field{Name: "id", Kind: ui.HiddenField},
+	ui.Field{Name: "reason", Label: "Reason, for the audit log", Hint: "An ignored payment is never credited."})
+
+var paymentsPage = page{
+	Path: paymentsPath, Template: "payments", Title: "Payments", Show: showPayments,
+	Actions: append(moneyActions([]*move{matchMove}), simple("ignore", api.IgnorePayment, ignoreForm, "The payment is ignored.")),
+}
+
+// paymentStates are the words for states and reasons of payments.
+var paymentStates = map[string]text.Text{
+	"waiting": "Wait for you", "credited": "Credited", "unmatched": "Unmatched", "held": "Held", "duplicate": "Duplicate", "ignored": "Ignored",
+	"no_code": "no code in its text", "amount": "not the price of its package", "unreadable": "not readable", "currency": "no rate for its currency",
+	"limit": "above the limit", "suspended": "the organization is suspended", "test": "a test",
+	"same_transfer": "another provider delivered this transfer",
+	"refund_first":  "only its refund has come so far", "refused": "the ledger refused it", "person": "decided by a person",
+}
+
+// shownPayment is a row of the page with its forms, which only a payment that waits has.
+type shownPayment struct {
+	api.ReceivedPayment
+
+	StateText, ReasonText string
+	Match, Ignore         *ui.Form
+}
+
+type paymentsData struct {
+	Filter   ui.Form
+	Payments []shownPayment
+	Pager    ui.Pager
+}
+
+func showPayments(req *request) (any, error) {
+	in := req.listed("state")
+	if _, chosen := req.R.URL.Query()["state"]; !chosen {
+		in["state"] = "waiting"
+	}
+	list := site.Read(req, api.ListPayments, in)
+	options := []ui.Option{{Label: "All"}}
+	for _, state := range []string{"waiting", "credited", "unmatched", "held", "duplicate", "ignored"} {
+		options = append(options, ui.Option{Value: state, Label: paymentStates[state]})
+	}
+	state, _ := in["state"].(string)
+	filter := ui.Form{ID: "payments-filter", Action: paymentsPath, Submit: "Show", Get: true, Fields: []ui.Field{
+		{Name: "state", Kind: ui.SelectField, Label: "State", Options: ui.Choices(options, state)},
+	}}
+	shown := paymentsData{Filter: req.Form(filter), Pager: req.Pager(list.NextCursor)}
+	for i := range list.Data {
+		row := shownPayment{ReceivedPayment: list.Data[i], StateText: req.Say.T(paymentStates[list.Data[i].State])}
+		if row.Reason != nil {
+			row.ReasonText = req.Say.T(paymentStates[*row.Reason])
+		}
+		waits := (row.State == "unmatched" || row.State == "held") && (row.Reason == nil || *row.Reason != "refund_first")
+		if waits && req.may("wallet:write") {
+			row.Match, row.Ignore = req.rowForm(matchMove.form, row.ReceivedPayment), req.rowForm(ignoreForm, row.ReceivedPayment)
+		}
+		shown.Payments = append(shown.Payments, row)
+	}
+	return shown, nil
+}
+
+// rowForm returns a form for one payment.
+func (req *request) rowForm(f ui.Form, payment api.ReceivedPayment) *ui.Form {
+	f = f.Of(req.Path()+"/"+f.ID, payment)
+	f.ID += "-" + payment.ID
+	return new(req.Form(f))
 }

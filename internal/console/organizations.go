@@ -49,9 +49,7 @@ type organizationsData struct {
 }
 
 func showOrganizations(req *request) (any, error) {
-	in := req.parameters("q", "suspended", "createdSince", "cursor")
-	in["limit"] = "100"
-	list := site.Read(req, api.ListOrganizations, in)
+	list := site.Read(req, api.ListOrganizations, req.listed("q", "suspended", "createdSince"))
 	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
 		{Name: "q", Label: "Name, id or your own id", Value: req.Query("q")},
 		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: ui.Choices([]ui.Option{
@@ -198,13 +196,8 @@ func showSummary(req *request, shown *organizationData) {
 	shown.Wallet = site.Read(req, api.GetWallet, nil)
 }
 
-// listed returns the input of a list: up to 100 rows from the cursor of the page's address.
-func (req *request) listed() values {
-	return values{"environment": req.Query("environment"), "cursor": req.Query("cursor"), "limit": "100"}
-}
-
 func showLedger(req *request, shown *organizationData) {
-	list := site.ReadTable[api.TransactionObject](req, api.ListTransactions, req.listed())
+	list := site.ReadTable[api.TransactionObject](req, api.ListTransactions, req.listed("environment"))
 	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, t := range list.Data {
 		if t.Kind == "credit" && t.Reference != nil {
@@ -215,7 +208,7 @@ func showLedger(req *request, shown *organizationData) {
 }
 
 func showCalls(req *request, shown *organizationData) {
-	in := req.listed()
+	in := req.listed("environment")
 	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Get: true, Fields: []ui.Field{
 		{Name: "keyId", Label: "Id of the key"},
 		{Name: "agentId", Label: "Id of the assistant"},

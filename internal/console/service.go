@@ -1,7 +1,9 @@
 package console
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/site"
@@ -56,7 +58,7 @@ type actionsData struct {
 }
 
 func showActions(req *request) (any, error) {
-	list := site.Read(req, api.ListActions, values{"orgId": req.Query("orgId"), "cursor": req.Query("cursor"), "limit": "100"})
+	list := site.Read(req, api.ListActions, req.listed("orgId"))
 	filter := ui.Form{ID: "audit-filter", Submit: "Show", Get: true, Fields: []ui.Field{
 		{Name: "orgId", Label: "Only of the organization with this id", Value: req.Query("orgId")},
 	}}
@@ -82,4 +84,39 @@ func (req *request) queueFigures() []ui.Figure {
 // figure is a card with a number.
 func (req *request) figure(id string, label text.Text, number int64, path string) ui.Figure {
 	return ui.Figure{ID: id, Label: req.Say.T(label), Value: req.Say.Number(number), Path: path}
+}
+
+const searchPath = root + "/search"
+
+// peopleData is the data of the page of people.
+type peopleData struct {
+	Search           ui.Form
+	Users, Operators any
+	Pager            ui.Pager
+}
+
+func showPeople(req *request) (any, error) {
+	in := req.listed()
+	in["email"] = strings.TrimSpace(req.Query("email"))
+	users, operators := site.Read(req, api.ListUsers, in), site.Read(req, api.ListOperators, values{"limit": "100"})
+	search := ui.Form{ID: "people-search", Action: root + "/people", Submit: "Search", Get: true, Fields: []ui.Field{
+		{Name: "email", Label: "The beginning of an e-mail address", Value: req.Query("email")},
+	}}
+	return peopleData{Search: req.Form(search), Users: users.Data, Operators: operators.Data, Pager: req.Pager(users.NextCursor)}, nil
+}
+
+// found is something that a search has found, with its address.
+type found struct{ Name, Kind, ID, Path string }
+
+// showFound lists the things that a text names. A single thing is opened.
+func showFound(req *request) (any, error) {
+	tabs, all := map[string]string{"key": "/keys", "channel": "/channels", "call": "/calls"}, []found{}
+	for _, f := range site.Read(req, api.FindOrganization, values{"q": strings.TrimSpace(req.Query("q"))}).Data {
+		all = append(all, found{f.Name, f.Kind, f.ID, organizationPath(f.OrgID) + tabs[f.Kind]})
+	}
+	if len(all) == 1 {
+		http.Redirect(req.W, req.R, all[0].Path, http.StatusSeeOther)
+		return nil, site.ErrAnswered
+	}
+	return all, nil
 }

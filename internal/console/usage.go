@@ -53,6 +53,13 @@ var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usa
 // usageParameters are the parameters of the address of usage.
 var usageParameters = []string{"by", "from", "to", "orgId", "model", "environment"}
 
+// listed returns the input of a list: up to 100 rows from the cursor of the page's address, with other parameters of the address.
+func (req *request) listed(names ...string) values {
+	in := req.parameters(append(names, "cursor")...)
+	in["limit"] = "100"
+	return in
+}
+
 // parameters returns parameters of the page's address as the input of an operation.
 func (req *request) parameters(names ...string) values {
 	in := values{}

@@ -90,22 +90,14 @@ var agentEditForm = ui.FormOf(
 
 var agentPages = []page{
 	{
-		Path: agentsPath, Template: "agents", Title: "Assistants",
-		Show: showAgents,
+		Path: agentsPath, Template: "agents", Title: "Assistants", Show: showAgents,
 		Actions: []action{{
 			Form: "agent-create", Done: "The assistant was created. Connect a channel to it, or try it in its playground.",
-			Do: func(req *pageRequest) (string, error) {
-				created, err := site.AskForm(req, api.CreateAgent, agentCreateForm, values{})
-				if err != nil {
-					return "", err
-				}
-				return agentsPath + "/" + created.ID, nil
-			},
+			Do: create(api.CreateAgent, agentCreateForm, agentsPath, func(a *api.AgentObject) string { return a.ID }),
 		}},
 	},
 	{
-		Path: agentsPath + "/{id}", Template: "agent", Title: "Assistant", Section: agentsPath,
-		Show: showAgent,
+		Path: agentsPath + "/{id}", Template: "agent", Title: "Assistant", Section: agentsPath, Show: showAgent,
 		Actions: []action{
 			{Form: "agent-edit", Done: "The assistant was changed.", Do: changeAgent},
 			button("agent-delete", agentsPath, api.DeleteAgent, "The assistant was deleted."),

@@ -109,13 +109,7 @@ var budgetPages = []page{
 		},
 		Actions: []action{{
 			Form: "budget-create", Done: "The budget holds from the next call on.",
-			Do: func(req *pageRequest) (string, error) {
-				made, err := site.AskForm(req, api.CreateBudget, budgetForm, values{})
-				if err != nil {
-					return "", err
-				}
-				return budgetsPath + "/" + made.ID, nil
-			},
+			Do: create(api.CreateBudget, budgetForm, budgetsPath, func(b *api.BudgetDetail) string { return b.ID }),
 		}},
 	},
 	{

@@ -65,16 +65,14 @@ type channelsData struct {
 func channelPages(types []channelType) []page {
 	return []page{
 		{
-			Path: channelsPath, Template: "channels", Title: "Channels",
-			Show: showChannels,
+			Path: channelsPath, Template: "channels", Title: "Channels", Show: showChannels,
 			Actions: []action{{
 				Form: "channel-create", Done: "The channel was made. Follow the steps below to finish at the platform.",
 				Secrets: secretNames(types), Do: createChannel,
 			}},
 		},
 		{
-			Path: channelsPath + "/{id}", Template: "channel", Title: "Channel", Section: channelsPath,
-			Show: showChannel,
+			Path: channelsPath + "/{id}", Template: "channel", Title: "Channel", Section: channelsPath, Show: showChannel,
 			Actions: []action{
 				{Form: "channel-edit", Done: "The channel was changed.", Do: changeChannel},
 				{Verb: "verify", Form: "channel-verify", Do: reveal(api.VerifyChannel, form{})},
@@ -152,10 +150,7 @@ type channelData struct {
 	// Snippet is the line of HTML that shows the widget on a page.
 	Snippet string
 
-	Verify    form
-	Reconnect form
-	Edit      form
-	Delete    form
+	Verify, Reconnect, Edit, Delete form
 }
 
 func (d *channelData) PageTitle() string { return d.Channel.Name }

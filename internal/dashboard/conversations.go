@@ -143,7 +143,16 @@ func showConversations(req *pageRequest) (any, error) {
 		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})
 	}
 	data.Pager = req.Pager(conversations.NextCursor)
-	data.Filter = req.Form(filterForm(channels, req.Query))
+	data.Filter = req.Form(form{ID: "conversation-filter", Action: conversationsPath, Get: true, Submit: "Show", Fields: []field{
+		{Name: "channelId", Kind: ui.SelectField, Label: "Channel", Options: ui.Choices(channels, req.Query("channelId"))},
+		{Name: "state", Kind: ui.SelectField, Label: "Who answers", Options: ui.Choices([]option{
+			{Label: "Anybody"},
+			{Value: answeredByAssistant, Label: "The assistant"},
+			{Value: answeredByHuman, Label: "A person"},
+			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
+		}, req.Query("state"))},
+		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody", Value: req.Query("waiting")},
+	}})
 	if req.Query("waiting") != "" {
 		channel := req.Query("channelId")
 		data.Retry = req.button("conversations-retry", "", "Try again what stands", "", "channelId", channel)
@@ -170,17 +179,4 @@ func actOnAll(req *pageRequest) (string, error) {
 		in["cursor"] = *changed.NextCursor
 	}
 	return conversationsPath, nil
-}
-
-func filterForm(channels []option, asked func(string) string) form {
-	return form{ID: "conversation-filter", Action: conversationsPath, Get: true, Submit: "Show", Fields: []field{
-		{Name: "channelId", Kind: ui.SelectField, Label: "Channel", Options: ui.Choices(channels, asked("channelId"))},
-		{Name: "state", Kind: ui.SelectField, Label: "Who answers", Options: ui.Choices([]option{
-			{Label: "Anybody"},
-			{Value: answeredByAssistant, Label: "The assistant"},
-			{Value: answeredByHuman, Label: "A person"},
-			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
-		}, asked("state"))},
-		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody", Value: asked("waiting")},
-	}}
 }

@@ -52,8 +52,7 @@ var eventBoundsForm = ui.FormOf(
 )
 
 var eventsPage = page{
-	Path: eventsPath, Template: "events", Title: "Events",
-	Show: showEvents,
+	Path: eventsPath, Template: "events", Title: "Events", Show: showEvents,
 	Actions: []action{
 		{Form: "event-endpoint-create", Done: "The endpoint was made.", Do: reveal(api.CreateEventEndpoint, eventEndpointForm)},
 		{Verb: "bounds", Form: "event-bounds", Done: "Saved.", Do: submit(eventsPath, api.UpdateOrganization, eventBoundsForm)},

@@ -23,12 +23,7 @@ type keyRow struct {
 func (k keyRow) PerMinute() int64  { return numberOf(k.RequestsPerMinute) }
 func (k keyRow) Concurrent() int64 { return numberOf(k.MaxConcurrent) }
 
-func numberOf(number *int64) int64 {
-	if number == nil {
-		return 0
-	}
-	return *number
-}
+func numberOf(number *int64) int64 { return *cmp.Or(number, new(int64)) }
 
 // keyName returns the name of a key, or its first characters.
 func keyName(key *api.APIKeyObject) string { return cmp.Or(text(key.Name), key.Hint+"…") }
@@ -192,8 +187,7 @@ var providerKeyForm = ui.FormOf(
 )
 
 var providerKeysPage = page{
-	Path: providerKeysPath, Template: "provider-keys", Title: "Provider keys",
-	Show: showProviderKeys,
+	Path: providerKeysPath, Template: "provider-keys", Title: "Provider keys", Show: showProviderKeys,
 	Actions: []action{
 		{
 			Form: "provider-key-set", Done: "The key is stored, encrypted.", Secrets: []string{"key"},

@@ -41,11 +41,8 @@ type knowledgeData struct {
 	Documents []documentRow
 	Pager     ui.Pager
 	// Live is the address of the documents while they are being ingested, empty otherwise.
-	Live   string
-	Upload form
-	Search form
-	Edit   form
-	Delete form
+	Live                         string
+	Upload, Search, Edit, Delete form
 	// Asked is the query of a search, empty for none.
 	Asked    string
 	Snippets []api.SnippetObject
@@ -62,9 +59,11 @@ func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 
 var knowledgePages = []page{
 	{
-		Path: knowledgePath, Template: "knowledge", Title: "Knowledge",
-		Show:    showKnowledgeBases,
-		Actions: []action{{Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.", Do: createKnowledgeBase}},
+		Path: knowledgePath, Template: "knowledge", Title: "Knowledge", Show: showKnowledgeBases,
+		Actions: []action{{
+			Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.",
+			Do: create(api.CreateKnowledgeBase, knowledgeCreateForm, knowledgePath, func(k *api.KnowledgeBaseObject) string { return k.ID }),
+		}},
 	},
 	{
 		Path: knowledgePath + "/{id}", Template: "knowledge-base", Title: "Knowledge base", Section: knowledgePath,
@@ -98,14 +97,6 @@ func showKnowledgeBases(req *pageRequest) (any, error) {
 	bases := site.Read(req, api.ListKnowledgeBases, req.Cursor())
 	create := req.Form(knowledgeCreateForm.Of(knowledgePath, nil))
 	return listData[api.KnowledgeBaseObject]{bases.Data, req.Pager(bases.NextCursor), create}, nil
-}
-
-func createKnowledgeBase(req *pageRequest) (string, error) {
-	created, err := site.AskForm(req, api.CreateKnowledgeBase, knowledgeCreateForm, values{})
-	if err != nil {
-		return "", err
-	}
-	return knowledgePath + "/" + created.ID, nil
 }
 
 func showKnowledgeBase(req *pageRequest) (any, error) {

@@ -91,8 +91,7 @@ var memberPages = []page{
 		Actions: []action{{Form: "member-invite", Do: reveal(api.InviteMember, inviteForm)}},
 	},
 	{
-		Path: membersPath + "/{id}", Template: "member", Title: "Member", Section: membersPath,
-		Show: showMember,
+		Path: membersPath + "/{id}", Template: "member", Title: "Member", Section: membersPath, Show: showMember,
 		Actions: []action{
 			{
 				Form: "member-edit", Done: "The role was changed. A new role ends the person's sessions.",

@@ -97,6 +97,17 @@ func reveal[I, T any](o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], f form) fun
 	return func(req *pageRequest) (string, error) { return req.Reveal(site.AskForm(req, o, f, req.ids(o))) }
 }
 
+// create returns the function of an action that creates a thing with the input of a form, and leads to the thing's page below path.
+func create[I, T any](o endpoint.Op[*api.Deps, I, endpoint.JSON[T]], f form, path string, id func(*T) string) func(req *pageRequest) (string, error) {
+	return func(req *pageRequest) (string, error) {
+		created, err := site.AskForm(req, o, f, values{})
+		if err != nil {
+			return "", err
+		}
+		return path + "/" + id(created), nil
+	}
+}
+
 // ids returns the ids in the path of an operation.
 func (req *pageRequest) ids(o api.Operation) values {
 	in := values{}

@@ -61,8 +61,7 @@ type amountLine struct {
 }
 
 var statementPage = page{
-	Path: statementsPath + "/{month}", Template: "statement", Title: "Statement", Section: statementsPath,
-	Show: showStatement,
+	Path: statementsPath + "/{month}", Template: "statement", Title: "Statement", Section: statementsPath, Show: showStatement,
 	Relays: []relay{{Method: http.MethodGet, Name: "statement.csv", Do: func(req *pageRequest) error {
 		query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
 		return req.pass(http.MethodGet, "/wallet/statements/"+url.PathEscape(req.R.PathValue("month"))+"?"+query.Encode(), "text/csv", nil)

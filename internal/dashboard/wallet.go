@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -86,8 +87,7 @@ func (req *pageRequest) readPayments(shown *walletData) {
 }
 
 var walletPage = page{
-	Path: walletPath, Template: "wallet", Title: "Wallet & usage",
-	Show:    showWallet,
+	Path: walletPath, Template: "wallet", Title: "Wallet & usage", Show: showWallet,
 	Actions: []action{{Verb: "top-up", Form: "top-up", Do: beginTopUp}},
 	Relays: []relay{
 		{Method: http.MethodGet, Name: "transactions.csv", Do: tableFile("/wallet/transactions")},
@@ -152,14 +152,9 @@ func (req *pageRequest) balance(wallet *api.WalletObject, path string) ui.Figure
 // askSpend reads the data of the plot. Refused days are an error of the form, with the plot of the usual days.
 func (req *pageRequest) askSpend(shown *walletData) error {
 	spent, err := site.Ask(req, api.GetSpend, values{"environment": shown.Environment, "from": req.Query("from"), "to": req.Query("to")})
-	var refused *handlers.Error
-	if err != nil {
-		refused = handlers.AsError(err)
-		if refused.Field != "from" && refused.Field != "to" {
-			refused = nil
-		} else {
-			spent, err = site.Ask(req, api.GetSpend, values{"environment": shown.Environment})
-		}
+	refused := refusedDays(err)
+	if refused != nil {
+		spent, err = site.Ask(req, api.GetSpend, values{"environment": shown.Environment})
 	}
 	if shown.Plot, err = req.plotOf(spent, err); err != nil {
 		return err
@@ -167,9 +162,24 @@ func (req *pageRequest) askSpend(shown *walletData) error {
 	if shown.Spend = spent; spent == nil {
 		shown.Spend = new(api.SpendObject)
 	}
-	shown.Days = req.Form(daysForm(shown, req.Query("from"), req.Query("to")))
+	shown.Days = req.Form(form{ID: "wallet-days", Action: walletPath, Submit: "Show", Get: true, Fields: []field{
+		{Name: "environment", Kind: ui.HiddenField, Value: shown.Environment},
+		{
+			Name: "from", Kind: ui.DateField, Label: "First day", Value: cmp.Or(req.Query("from"), shown.Spend.From), Required: true,
+			Hint: "Days are those of UTC, at most 92.",
+		},
+		{Name: "to", Kind: ui.DateField, Label: "Last day", Value: cmp.Or(req.Query("to"), shown.Spend.To), Required: true},
+	}})
 	if refused != nil {
 		shown.Days.Refuse(req.Translated(refused))
+	}
+	return nil
+}
+
+// refusedDays returns the refusal of the days that a form selects. It returns nil for other errors.
+func refusedDays(err error) *handlers.Error {
+	if refused, ok := errors.AsType[*handlers.Error](err); ok && (refused.Field == "from" || refused.Field == "to") {
+		return refused
 	}
 	return nil
 }
@@ -187,19 +197,6 @@ func (req *pageRequest) plotOf(spent *api.SpendObject, err error) (*spending, er
 	return newSpending(req.Say, spent), nil
 }
 
-func daysForm(shown *walletData, from, to string) form {
-	return form{
-		ID: "wallet-days", Action: walletPath, Submit: "Show", Get: true, Fields: []field{
-			{Name: "environment", Kind: ui.HiddenField, Value: shown.Environment},
-			{
-				Name: "from", Kind: ui.DateField, Label: "First day", Value: cmp.Or(from, shown.Spend.From), Required: true,
-				Hint: "Days are those of UTC, at most 92.",
-			},
-			{Name: "to", Kind: ui.DateField, Label: "Last day", Value: cmp.Or(to, shown.Spend.To), Required: true},
-		},
-	}
-}
-
 var callsPage = page{
 	Path: walletPath + "/calls", Template: "calls", Title: "Calls",
 	Show: func(req *pageRequest) (any, error) {
@@ -208,13 +205,11 @@ var callsPage = page{
 		in["environment"] = environment
 		filter := req.callFilter(in)
 		calls, err := site.AskTable[api.CallObject](req, api.ListCalls, in)
-		if err != nil {
-			refused := handlers.AsError(err)
-			if refused.Field != "from" && refused.Field != "to" {
-				return nil, err
-			}
+		if refused := refusedDays(err); refused != nil {
 			filter.Refuse(req.Translated(refused))
 			calls = &endpoint.ListObject[api.CallObject]{}
+		} else if err != nil {
+			return nil, err
 		}
 		return callsData{
 			Environment: environment, Calls: calls.Data, Pager: req.Pager(calls.NextCursor), Filter: filter,

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -129,12 +130,7 @@ type Option struct {
 }
 
 // Height is the number of lines that an area shows.
-func (f Field) Height() int {
-	if f.Rows == 0 {
-		return 6
-	}
-	return f.Rows
-}
+func (f Field) Height() int { return cmp.Or(f.Rows, 6) }
 
 // Described returns the ids of the elements that describe the input (aria-describedby).
 func (f Field) Described() string {
@@ -445,10 +441,7 @@ func (s Sent) RefuseStale(updatedAt string) error {
 	if typed := s.Text(VersionName); typed == "" || updatedAt == "" || typed == updatedAt {
 		return nil
 	}
-	return &handlers.Error{
-		Code: errcode.Conflict, Field: VersionName,
-		Message: string(changedMeanwhile),
-	}
+	return &handlers.Error{Code: errcode.Conflict, Field: VersionName, Message: string(changedMeanwhile)}
 }
 
 // Micros parses an amount as [Credits] formats it, or written otherwise, in micros; ok is false for another text.

@@ -43,6 +43,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,15 +213,7 @@ func (s *Shell) Tabs() []Link {
 
 // Has reports whether the page at path belongs to the section.
 func (s Section) Has(path string) bool {
-	if s.Path == path {
-		return true
-	}
-	for _, tab := range s.Tabs {
-		if tab.Path == path {
-			return true
-		}
-	}
-	return false
+	return s.Path == path || slices.ContainsFunc(s.Tabs, func(tab Link) bool { return tab.Path == path })
 }
 
 // Initials returns the first letter of a person's name or address.

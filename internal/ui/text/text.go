@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"html/template"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,10 +68,8 @@ var matcher = language.NewMatcher([]language.Tag{language.English, language.Viet
 // Choose returns the chosen language, or the best one for a header Accept-Language if the choice is empty or unknown.
 func Choose(chosen, acceptLanguage string) Language {
 	_, at := language.MatchStrings(matcher, acceptLanguage)
-	for _, known := range Languages() {
-		if chosen == string(known) {
-			return known
-		}
+	if slices.Contains(Languages(), Language(chosen)) {
+		return Language(chosen)
 	}
 	return Languages()[at]
 }
