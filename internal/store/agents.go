@@ -188,24 +188,19 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 	if len(agents) == 0 {
 		return nil
 	}
-	type known struct{ AgentID, BaseID string }
-	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents", ScanFields[known](),
-		`SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
+	bases := map[string][]string{}
+	err := EachRow(ctx, a.db, "read the knowledge bases of agents", func(row Row) error {
+		var agent, base string
+		err := row.Scan(&agent, &base)
+		bases[agent] = append(bases[agent], base)
+		return err
+	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
 		WHERE org_id = $1 AND agent_id >= $2 AND agent_id <= $3 ORDER BY agent_id, knowledge_base_id`,
 		orgID, agents[0].ID, agents[len(agents)-1].ID)
-	if err != nil {
-		return err
-	}
-	place := make(map[string]int, len(agents))
 	for i := range agents {
-		place[agents[i].ID] = i
+		agents[i].KnowledgeBaseIDs = bases[agents[i].ID]
 	}
-	for _, row := range rows {
-		if i, ok := place[row.AgentID]; ok {
-			agents[i].KnowledgeBaseIDs = append(agents[i].KnowledgeBaseIDs, row.BaseID)
-		}
-	}
-	return nil
+	return err
 }
 
 func sortedSet(ids []string) []string {

@@ -34,13 +34,26 @@ func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	for range deleteLooks {
-		step := channelDeletion{actor: actor, orgID: orgID, id: id, conversations: 1}
-		for step.conversations > 0 {
-			if err := c.db.Exec(ctx, step.run); err != nil {
+		deleted := false
+		for left := 1; left > 0; {
+			err := c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+				deleted = false
+				// The queue locks a conversation before it writes to it, so nothing is added to a locked one. The deletion never waits for a lock,
+				// because the holder of the lock could be waiting for a row that this transaction has locked.
+				ids, err := QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+
+					SkipLocked(tx), id, orgID, deletedConversations)
+				if left = len(ids); err != nil || left > 0 {
+					queueDeletions(tx, ids)
+					return err
+				}
+				deleted, err = deleteEmptyChannel(ctx, tx, actor, orgID, id)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
-		if step.done {
+		if deleted {
 			return nil
 		}
 		select {
@@ -50,29 +63,6 @@ func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
 		}
 	}
 	return fmt.Errorf("store: delete a channel: %w: its conversations stayed locked", ErrBusy)
-}
-
-// channelDeletion is one transaction of a deletion. It never waits for a lock: the transaction it waited for could be waiting
-// for what others have locked in this transaction.
-type channelDeletion struct {
-	actor, orgID, id string
-
-	conversations int  // result: how many it found
-	done          bool // result: there were none left, and the channel is gone
-}
-
-func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
-	d.done = false
-	// The queue locks a conversation before it writes to it, so nothing is added to a locked one.
-	ids, err := QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+SkipLocked(tx),
-		d.id, d.orgID, deletedConversations)
-	d.conversations = len(ids)
-	if err != nil || len(ids) > 0 {
-		queueDeletions(tx, ids)
-		return err
-	}
-	d.done, err = d.deleteEmptyChannel(ctx, tx)
-	return err
 }
 
 // queueDeletions deletes conversations, or at first a part of their messages.
@@ -95,20 +85,20 @@ func queueDeletions(tx Tx, conversationIDs []string) {
 // deleteEmptyChannel removes the channel, unless another transaction has locked it or it has conversations. Beginning a conversation locks
 // the channel by its foreign key, so a new conversation is either found here or fails. It returns [ErrNotFound] if the channel has been
 // removed.
-func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (deleted bool, err error) {
-	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+SkipLocked(tx), d.id, d.orgID)
+func deleteEmptyChannel(ctx context.Context, tx Tx, actor, orgID, id string) (deleted bool, err error) {
+	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+SkipLocked(tx), id, orgID)
 	if err == nil && !locked {
-		err = change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
+		err = change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, id, orgID)
 	}
 	if err != nil || !locked {
 		return false, err
 	}
-	filled, err := Changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT 1`, d.id, d.orgID)
+	filled, err := Changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT 1`, id, orgID)
 	if err != nil || filled {
 		return false, err
 	}
-	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1 AND org_id = $2`, d.id, d.orgID)
-	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
-	QueueAudit(tx, AuditEntry{Actor: d.actor, Action: "channel.delete", Target: d.id, OrgID: d.orgID})
+	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1 AND org_id = $2`, id, orgID)
+	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1 AND org_id = $2`, id, orgID)
+	QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.delete", Target: id, OrgID: orgID})
 	return true, nil
 }

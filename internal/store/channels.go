@@ -272,16 +272,9 @@ func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int
 	if err != nil {
 		return nil, err
 	}
-	until := map[string]int64{}
-	_, err = ReadRows(ctx, c.db, "read the pauses of channels", func(row Row) (struct{}, error) {
-		var id string
-		var end int64
-		err := row.Scan(&id, &end)
-		until[id] = end
-		return struct{}{}, err
-	}, `SELECT c.id, p.closed_until FROM channels c JOIN channel_paces p ON p.org_id = c.org_id AND p.channel_id = c.id
+	return ReadMap[string, int64](ctx, c.db, "read the pauses of channels", `SELECT c.id, p.closed_until
+		FROM channels c JOIN channel_paces p ON p.org_id = c.org_id AND p.channel_id = c.id
 		WHERE c.org_id = $1 AND p.closed_until > $2`, orgID, now)
-	return until, err
 }
 
 // Types reads the types that channels of any organization have. It reads all channels.
@@ -353,22 +346,19 @@ func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVe
 // Refuse marks a channel as in need of reauthorization, because its platform has refused the credentials of this version. It reports false
 // and marks nothing if the credentials have another version or the channel is gone. A pending channel stays pending.
 func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
-	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+	return Write(ctx, c.db, func(ctx context.Context, tx Tx) (bool, error) {
 		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
 		marked, err := Changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
 			id, orgID, version, ChannelNeedsReauth, tx.Now(), ChannelPending)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if marked {
-			current = true
 			queueChannelState(tx, actor, orgID, id, ChannelNeedsReauth)
-			return nil
+			return true, nil
 		}
-		current, err = Changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
-		return err
+		return Changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
 	})
-	return current && err == nil, err
 }
 
 // RefuseReported marks an active channel as in need of reauthorization because its platform has reported so, in epoch milliseconds at; 0

@@ -74,7 +74,13 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 		options.Clock = time.Now
 	}
 	db := &DB{location: location}
-	db.Resources = newResources(db)
+	each := struct{ db *DB }{db}
+	db.Resources = Resources{
+		APIKeys(each), Agents(each), AuditLog(each), ChannelCredentials(each), Channels(each), Chunks(each), Documents(each),
+		EventDeliveries(each), EventEndpoints(each), EventWatch(each), IDKeys(each), KnowledgeBases(each), Logins(each),
+		OperatorKeys(each), Operators(each), OperatorRequests(each), Organizations(each), Processes(each), ProviderKeys(each),
+		Routes(each), SecondFactors(each), Sessions(each), UserLinks(each), Users(each), Widgets(each),
+	}
 	var err error
 	switch location.Engine {
 	case SQLite:

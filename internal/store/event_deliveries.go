@@ -79,21 +79,20 @@ type EventTry struct {
 // Finish stores the result of a leased try and its effect on the endpoint. disabled reports that the endpoint was disabled. A try that has
 // been leased again changes nothing.
 func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *EventDelivery, try EventTry) (disabled bool, err error) {
-	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		disabled = false
+	return Write(ctx, d.db, func(ctx context.Context, tx Tx) (disabled bool, err error) {
 		current, err := Changed(ctx, tx, `UPDATE event_deliveries SET state = $4, run_at = $5, outcome = $6, status = $7, updated_at = $8
 			WHERE event_id = $1 AND endpoint_id = $2 AND org_id = $9 AND attempts = $3 AND state = 'pending' RETURNING event_id`,
 			leased.EventID, leased.EndpointID, leased.Attempts, try.State, tx.Now()+try.Wait, try.Outcome, try.Status, tx.Now(), leased.OrgID)
 		if err != nil || !current {
-			return err
+			return false, err
 		}
 		if try.State == DeliveryDelivered {
 			tx.Queue(AnyRows, `UPDATE event_endpoints SET failing_since = 0 WHERE id = $1 AND failing_since > 0`, leased.EndpointID)
-			return nil
+			return false, nil
 		}
 		tx.Queue(AnyRows, `UPDATE event_endpoints SET failing_since = $2 WHERE id = $1 AND failing_since = 0`, leased.EndpointID, tx.Now())
 		if try.DisableFor == "" {
-			return nil
+			return false, nil
 		}
 		disabled, err = Changed(ctx, tx, `UPDATE event_endpoints SET state = 'disabled', reason = $2, updated_at = $4
 			WHERE id = $1 AND state = 'active' AND failing_since <= $3 RETURNING id`,
@@ -103,9 +102,8 @@ func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *Event
 				Actor: actor, Action: "event_endpoint.disable", Target: leased.EndpointID, OrgID: leased.OrgID, Detail: try.DisableFor,
 			})
 		}
-		return err
+		return disabled, err
 	})
-	return disabled && err == nil, err
 }
 
 // OutcomeDisabled is the outcome of an event that was due after its endpoint was disabled or deleted.
@@ -199,12 +197,17 @@ func (w EventWatch) Wallets(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, org := range orgs {
-		if err := w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return tellWallet(ctx, tx, org) }); err != nil {
-			return false, err
+	return len(orgs) == watchPage, w.each(ctx, orgs, tellWallet)
+}
+
+// each runs a function for each id, in a transaction of its own.
+func (w EventWatch) each(ctx context.Context, ids []string, tell func(ctx context.Context, tx Tx, id string) error) error {
+	for _, id := range ids {
+		if err := w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return tell(ctx, tx, id) }); err != nil {
+			return err
 		}
 	}
-	return len(orgs) == watchPage, nil
+	return nil
 }
 
 func tellWallet(ctx context.Context, tx Tx, orgID string) error {

@@ -71,23 +71,20 @@ func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, upd
 // DeleteEmpty removes an organization's knowledge base without documents, also from its agents. It reports false if there are documents,
 // also new ones, and returns [ErrNotFound] if there is no such base.
 func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
-	err = b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		deleted = false
+	return Write(ctx, b.db, func(ctx context.Context, tx Tx) (bool, error) {
 		// Adding a document locks the base by its foreign key, so the document is either seen in the next statement or fails.
 		err := change(ctx, tx, `SELECT id FROM knowledge_bases WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err != nil {
-			return err
+			return false, err
 		}
 		filled, err := Changed(ctx, tx, `SELECT id FROM documents WHERE org_id = $1 AND knowledge_base_id = $2 LIMIT 1`, orgID, id)
 		if err != nil || filled {
-			return err
+			return false, err
 		}
 		tx.Queue(AnyRows, `DELETE FROM knowledge_bases WHERE id = $1 AND org_id = $2`, id, orgID)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.delete", Target: id, OrgID: orgID})
-		deleted = true
-		return nil
+		return true, nil
 	})
-	return deleted && err == nil, err
 }
 
 // ByID reads an organization's knowledge base. It returns [ErrNotFound] if there is none.
@@ -230,26 +227,23 @@ const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
 // true. Searches don't find the document from the first part on; a partly deleted document stays failed. It returns [ErrNotFound] if the
 // knowledge base has no such document.
 func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
-	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		gone = false
+	return Write(ctx, d.db, func(ctx context.Context, tx Tx) (bool, error) {
 		err := change(ctx, tx, `UPDATE documents SET state = $4, reason = $5, updated_at = $6
 			WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3 RETURNING id`,
 			id, orgID, baseID, DocumentFailed, reasonDeleting, tx.Now())
 		if err != nil {
-			return err
+			return false, err
 		}
 		var taken int64
 		err = tx.Query(ctx, func(Row) error { taken++; return nil }, `DELETE FROM chunks WHERE seq IN (
 				SELECT seq FROM chunks WHERE org_id = $1 AND document_id = $2 ORDER BY position LIMIT $3) RETURNING seq`, orgID, id, deletedChunks)
 		if err != nil || taken == deletedChunks {
-			return err
+			return false, err
 		}
 		tx.Queue(1, `DELETE FROM documents WHERE id = $1 AND org_id = $2`, id, orgID)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "document.delete", Target: id, OrgID: orgID})
-		gone = true
-		return nil
+		return true, nil
 	})
-	return gone && err == nil, err
 }
 
 // ByID reads a document of an organization's knowledge base. It returns [ErrNotFound] if there is none.

@@ -41,36 +41,6 @@ type Resources struct {
 	Widgets            Widgets
 }
 
-func newResources(db *DB) Resources {
-	return Resources{
-		APIKeys:            APIKeys{db},
-		Agents:             Agents{db},
-		AuditLog:           AuditLog{db},
-		ChannelCredentials: ChannelCredentials{db},
-		Channels:           Channels{db},
-		Chunks:             Chunks{db},
-		Documents:          Documents{db},
-		EventDeliveries:    EventDeliveries{db},
-		EventEndpoints:     EventEndpoints{db},
-		EventWatch:         EventWatch{db},
-		IDKeys:             IDKeys{db},
-		KnowledgeBases:     KnowledgeBases{db},
-		Logins:             Logins{db},
-		OperatorKeys:       OperatorKeys{db},
-		Operators:          Operators{db},
-		OperatorRequests:   OperatorRequests{db},
-		Organizations:      Organizations{db},
-		Processes:          Processes{db},
-		ProviderKeys:       ProviderKeys{db},
-		Routes:             Routes{db},
-		SecondFactors:      SecondFactors{db},
-		Sessions:           Sessions{db},
-		UserLinks:          UserLinks{db},
-		Users:              Users{db},
-		Widgets:            Widgets{db},
-	}
-}
-
 // Errors of resources that a caller distinguishes with [errors.Is]. None of them carries a value that was written or asked
 // for. [ErrNotFound] and [ErrConflict] are the usual ones.
 var (

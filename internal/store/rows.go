@@ -13,12 +13,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut.
+// readPatience bounds [EachRow]: a read that stays open keeps SQLite's log from being cut.
 const readPatience = 2 * time.Second
 
-// ReadRows reads all rows of a query through the reader, within 2 s; scan makes an item of the current row. The arguments have the types of
-// [Tx]. The error begins with doing. It is an [ErrBusy] if the time was too short, [ErrText], [ErrClosed], or an error of the query.
-func ReadRows[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
+// EachRow calls each for the rows of a query through the reader, within 2 s. The arguments have the types of [Tx]. The error begins with doing.
+// It is an [ErrBusy] if the time was too short, [ErrText], [ErrClosed], or an error of the query or of each.
+func EachRow(ctx context.Context, db *DB, doing string, each func(Row) error, text string, arguments ...any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	defer func() {
@@ -28,11 +28,11 @@ func ReadRows[T any](ctx context.Context, db *DB, doing string, scan func(Row) (
 	}()
 	bound, err := driver.BindArgs(arguments) // database/sql takes the same values on both engines
 	if err != nil {
-		return nil, driver.WrapError(doing, err)
+		return driver.WrapError(doing, err)
 	}
 	rows, err := db.reader.QueryContext(ctx, text, bound...)
 	if err != nil {
-		return nil, driver.WrapError(doing, db.orClosed(err))
+		return driver.WrapError(doing, db.orClosed(err))
 	}
 	defer func() {
 		if closed := rows.Close(); err == nil && closed != nil {
@@ -40,13 +40,39 @@ func ReadRows[T any](ctx context.Context, db *DB, doing string, scan func(Row) (
 		}
 	}()
 	for rows.Next() {
-		item, err := scan(rows)
-		if err != nil {
-			return nil, driver.WrapError(doing, err)
+		if err := each(rows); err != nil {
+			return driver.WrapError(doing, err)
 		}
-		items = append(items, item)
 	}
-	return items, driver.WrapError(doing, rows.Err())
+	return driver.WrapError(doing, rows.Err())
+}
+
+// ReadRows is [EachRow] for a query whose rows are items, which scan makes of the current row.
+func ReadRows[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
+	err = EachRow(ctx, db, doing, collect(&items, scan), text, arguments...)
+	return items, err
+}
+
+// ReadMap is [EachRow] for a query of two columns. It returns the second ones by the first ones.
+func ReadMap[K comparable, V any](ctx context.Context, db *DB, doing, text string, arguments ...any) (map[K]V, error) {
+	values := map[K]V{}
+	err := EachRow(ctx, db, doing, func(row Row) error {
+		var key K
+		var value V
+		err := row.Scan(&key, &value)
+		values[key] = value
+		return err
+	}, text, arguments...)
+	return values, err
+}
+
+// collect returns a function that appends the item of a row to items.
+func collect[T any](items *[]T, scan func(Row) (T, error)) func(Row) error {
+	return func(row Row) error {
+		item, err := scan(row)
+		*items = append(*items, item)
+		return err
+	}
 }
 
 // ReadRow is [ReadRows] for a query of one row. It returns [ErrNotFound] if there is none.
@@ -90,13 +116,21 @@ func change(ctx context.Context, tx Tx, text string, arguments ...any) error {
 	return err
 }
 
-// execChanged runs a writing statement with RETURNING in a transaction of its own, and reports whether it changed a row.
-func execChanged(ctx context.Context, db *DB, text string, arguments ...any) (done bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		done, err = Changed(ctx, tx, text, arguments...)
+// Write runs a function in a transaction of its own, like [DB.Exec], and returns its result, or the zero value with an error.
+func Write[T any](ctx context.Context, db *DB, run func(ctx context.Context, tx Tx) (T, error)) (result T, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) (err error) {
+		result, err = run(ctx, tx)
 		return err
 	})
-	return done && err == nil, err
+	if err != nil {
+		result = *new(T)
+	}
+	return result, err
+}
+
+// execChanged runs a writing statement with RETURNING in a transaction of its own, and reports whether it changed a row.
+func execChanged(ctx context.Context, db *DB, text string, arguments ...any) (bool, error) {
+	return Write(ctx, db, func(ctx context.Context, tx Tx) (bool, error) { return Changed(ctx, tx, text, arguments...) })
 }
 
 // execQueued runs statements that queue queues in a transaction of their own.
@@ -133,11 +167,7 @@ func queryRow(ctx context.Context, tx Tx, into []any, text string, arguments ...
 
 // QueryRows reads all rows of a query in a transaction; scan makes an item of the current row.
 func QueryRows[T any](ctx context.Context, tx Tx, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
-	err = tx.Query(ctx, func(row Row) error {
-		item, err := scan(row)
-		items = append(items, item)
-		return err
-	}, text, arguments...)
+	err = tx.Query(ctx, collect(&items, scan), text, arguments...)
 	return items, err
 }
 
@@ -394,14 +424,14 @@ func (w DueWork) Due(ctx context.Context, db *DB, cursor string) (orgs []string,
 		return nil, cursor, false, err
 	}
 	visited := 0
-	_, err = ReadRows(ctx, db, w.doing, func(row Row) (struct{}, error) {
+	err = EachRow(ctx, db, w.doing, func(row Row) error {
 		var due bool
 		err := row.Scan(&next, &due)
 		if due {
 			orgs = append(orgs, next)
 		}
 		visited++
-		return struct{}{}, err
+		return err
 	}, w.walk, now, cursor, walkLength)
 	if visited < walkLength {
 		next = ""
@@ -413,16 +443,15 @@ func (w DueWork) Due(ctx context.Context, db *DB, cursor string) (orgs []string,
 // begin counts the try of a row and postpones its run_at; other processes skip the row until that time.
 func LeaseDue[T any](
 	ctx context.Context, db *DB, w DueWork, selected, orgID string, atMost int, scan func(Row) (T, error), begin func(tx Tx, row *T),
-) (leased []T, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) (err error) {
-		leased, err = QueryRows(ctx, tx, scan, selected+` WHERE org_id = $1 AND `+w.waiting+` AND run_at <= $2 ORDER BY run_at LIMIT $3`+
+) ([]T, error) {
+	return Write(ctx, db, func(ctx context.Context, tx Tx) ([]T, error) {
+		leased, err := QueryRows(ctx, tx, scan, selected+` WHERE org_id = $1 AND `+w.waiting+` AND run_at <= $2 ORDER BY run_at LIMIT $3`+
 			SkipLocked(tx), orgID, tx.Now(), atMost)
 		for i := range leased {
 			begin(tx, &leased[i])
 		}
-		return err
+		return leased, err
 	})
-	return leased, err
 }
 
 // SkipLocked is the end of a SELECT that locks the rows it reads and leaves out rows that others have locked. It is empty on an engine

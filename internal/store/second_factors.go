@@ -58,25 +58,20 @@ func (s SecondFactors) UseStep(ctx context.Context, orgID, personID string, step
 
 // UseRecovery uses up a recovery code. It reports false if it was used before, here or on another node.
 func (s SecondFactors) UseRecovery(ctx context.Context, actor, orgID, personID, hash string) (first bool, err error) {
-	err = s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+	return Write(ctx, s.db, func(ctx context.Context, tx Tx) (bool, error) {
 		var codes string
 		err := queryRow(ctx, tx, []any{&codes},
 			`SELECT recovery FROM second_factors WHERE org_id = $1 AND person_id = $2`+tx.LockRows(), orgID, personID)
-		if err != nil {
-			return err
+		if err != nil || !strings.Contains(codes, hash) {
+			return false, err
 		}
 		kept := strings.Fields(strings.Replace(codes, hash, "", 1))
-		first = strings.Contains(codes, hash)
-		if !first {
-			return nil
-		}
 		tx.Queue(1, `UPDATE second_factors SET recovery = $3 WHERE org_id = $1 AND person_id = $2`, orgID, personID, strings.Join(kept, " "))
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "second_factor.recover", Target: personID, OrgID: orgID, Detail: fmt.Sprintf("%d recovery codes left", len(kept)),
 		})
-		return nil
+		return true, nil
 	})
-	return first, err
 }
 
 // Delete removes a person's second factor. allow checks a user by the rules of [Users.SetRole]; nil checks nothing. It returns [ErrNotFound]
