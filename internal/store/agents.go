@@ -87,8 +87,12 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		if err := edit(&agent); err != nil {
 			return err
 		}
-		if err := changeAgentKnowledge(ctx, tx, orgID, id, known, agent.KnowledgeBaseIDs); err != nil {
-			return err
+		if !slices.Equal(sortedSet(agent.KnowledgeBaseIDs), known) {
+			if err := lockKnowledgeBases(ctx, tx, orgID, agent.KnowledgeBaseIDs); err != nil {
+				return err
+			}
+			tx.Queue(AnyRows, `DELETE FROM agent_knowledge_bases WHERE org_id = $1 AND agent_id = $2`, orgID, id)
+			queueAgentKnowledge(tx, orgID, id, agent.KnowledgeBaseIDs)
 		}
 		agent.UpdatedAt = tx.Now()
 		agents.queueUpdate(tx, &agent, orgID, id)
@@ -159,19 +163,6 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 			return ErrKnowledgeBaseNotFound
 		}
 	}
-	return nil
-}
-
-// changeAgentKnowledge replaces the knowledge bases of an agent.
-func changeAgentKnowledge(ctx context.Context, tx Tx, orgID, agentID string, known, baseIDs []string) error {
-	if slices.Equal(sortedSet(baseIDs), known) {
-		return nil
-	}
-	if err := lockKnowledgeBases(ctx, tx, orgID, baseIDs); err != nil {
-		return err
-	}
-	tx.Queue(AnyRows, `DELETE FROM agent_knowledge_bases WHERE org_id = $1 AND agent_id = $2`, orgID, agentID)
-	queueAgentKnowledge(tx, orgID, agentID, baseIDs)
 	return nil
 }
 

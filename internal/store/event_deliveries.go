@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -291,23 +292,26 @@ func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	orgs, err := ReadRows(ctx, w.db, "look for waiting customers", ScanValue[string], selectWaiting, now)
-	for _, org := range orgs {
-		told, err := w.waitsOf(ctx, org, now)
-		if err != nil {
-			return false, err
-		}
-		more = more || told == watchPage
-	}
 	if err != nil {
 		return false, err
 	}
-	return more, w.queuedWaits(ctx, now)
-}
-
-// queuedWaits emits the events of all customers in the queue who have waited too long.
-func (w EventWatch) queuedWaits(ctx context.Context, now int64) error {
-	from := int64(0)
-	return ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
+	for _, org := range orgs {
+		organization, err := w.db.Organizations.ByID(ctx, org)
+		if err != nil {
+			return false, err
+		}
+		if organization.WaitingMinutes == 0 {
+			continue
+		}
+		ids, err := ReadRows(ctx, w.db, "look for waiting customers", ScanValue[string], selectWaitingUntold,
+			org, now-organization.WaitingMinutes*60_000, watchPage)
+		if err = cmp.Or(err, w.each(ctx, ids, tellWait)); err != nil {
+			return false, err
+		}
+		more = more || len(ids) == watchPage
+	}
+	from := int64(0) // then the customers in the queue
+	return more, ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
 		due := from
 		ids, err := ReadRows(ctx, w.db, "look for waiting customers",
 			Into(func(id *string) []any { return []any{id, &due} }), selectQueuedUntold, now, from, rows)
@@ -315,31 +319,8 @@ func (w EventWatch) queuedWaits(ctx context.Context, now int64) error {
 			return false, err
 		}
 		from = due
-		return len(ids) == rows, w.tellWaits(ctx, ids)
+		return len(ids) == rows, w.each(ctx, ids, tellWait)
 	})
-}
-
-func (w EventWatch) tellWaits(ctx context.Context, ids []string) error {
-	for _, id := range ids {
-		if err := w.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return tellWait(ctx, tx, id) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitsOf emits the events of up to a page of an organization's customers who have waited too long, and returns their number.
-func (w EventWatch) waitsOf(ctx context.Context, orgID string, now int64) (told int, err error) {
-	organization, err := w.db.Organizations.ByID(ctx, orgID)
-	if err != nil || organization.WaitingMinutes == 0 {
-		return 0, err
-	}
-	ids, err := ReadRows(ctx, w.db, "look for waiting customers", ScanValue[string], selectWaitingUntold,
-		orgID, now-organization.WaitingMinutes*60_000, watchPage)
-	if err != nil {
-		return 0, err
-	}
-	return len(ids), w.tellWaits(ctx, ids)
 }
 
 func tellWait(ctx context.Context, tx Tx, conversationID string) error {

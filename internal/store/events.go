@@ -241,33 +241,32 @@ func (e EventEndpoints) Delete(ctx context.Context, actor, orgID, id string) err
 // Test writes an [EventTest] for one active endpoint and returns its id. It returns [ErrNotFound] for an endpoint that isn't the
 // organization's, [ErrConflict] for a disabled one, and [ErrTooSoon] within [TestPause] of the organization's last test.
 func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID string, err error) {
-	err = e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+	return Write(ctx, e.db, func(ctx context.Context, tx Tx) (string, error) {
 		if err := lockOrganization(ctx, tx, orgID); err != nil {
-			return err
+			return "", err
 		}
 		var state string
 		err := queryRow(ctx, tx, []any{&state}, `SELECT state FROM event_endpoints WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if state != EndpointActive {
-			return fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
+			return "", fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
 		}
 		// The organization is locked. Its last test may have been of another endpoint, or of a deleted one.
 		tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
 			tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
 		if err != nil {
-			return err
+			return "", err
 		}
 		if tested {
-			return ErrTooSoon
+			return "", ErrTooSoon
 		}
-		eventID = NewID("evt")
+		eventID := NewID("evt")
 		event := Event{OrgID: orgID, Type: EventTest, EndpointID: id}
 		tx.Queue(1, insertEventDeliveries+`id = $6`, eventID, orgID, string(EventTest), event.payload(tx.Now()), tx.Now(), id)
-		return nil
+		return eventID, nil
 	})
-	return eventID, err
 }
 
 // Each calls each with every endpoint of every organization, in order of id. An endpoint that is written during the call is read before or

@@ -322,17 +322,17 @@ func chunkMatch(engine Engine, n int) string {
 // Chunks finds the chunks of documents by their words.
 type Chunks struct{ db *DB }
 
-// texts returns queries in the engine's language, as arguments.
-func (c Chunks) texts(queries []WordQuery) ([]any, error) {
-	arguments := make([]any, len(queries))
+// selects returns a SELECT for each query, which a format makes of the query's number and of the SELECT of its chunks, and the arguments.
+func (c Chunks) selects(queries []WordQuery, most int, format string) (selects []string, arguments []any, err error) {
 	for i, query := range queries {
 		text, ok := query.text(c.db.location.Engine)
 		if !ok {
-			return nil, fmt.Errorf("store: query %d has what is no word", i)
+			return nil, nil, fmt.Errorf("store: query %d has what is no word", i)
 		}
-		arguments[i] = text
+		arguments = append(arguments, text)
+		selects = append(selects, fmt.Sprintf(format, i, chunkMatch(c.db.location.Engine, i+1), most))
 	}
-	return arguments, nil
+	return selects, arguments, nil
 }
 
 // Count returns how many chunks each of the queries finds, over all organizations, counted up to most.
@@ -340,24 +340,17 @@ func (c Chunks) Count(ctx context.Context, queries []WordQuery, most int) ([]int
 	if len(queries) == 0 {
 		return nil, nil
 	}
-	arguments, err := c.texts(queries)
+	columns, arguments, err := c.selects(queries, most, `(SELECT count(*) FROM (%[2]s LIMIT %[3]d) AS found)`)
 	if err != nil {
 		return nil, err
 	}
-	columns := make([]string, len(queries))
-	for i := range queries {
-		columns[i] = fmt.Sprintf(`(SELECT count(*) FROM (%s LIMIT %d) AS found)`, chunkMatch(c.db.location.Engine, i+1), most)
+	counts := make([]int64, len(queries))
+	into := make([]any, len(queries))
+	for i := range counts {
+		into[i] = &counts[i]
 	}
-	scan := func(row Row) ([]int64, error) {
-		counts := make([]int64, len(queries))
-		into := make([]any, len(queries))
-		for i := range counts {
-			into[i] = &counts[i]
-		}
-		err := row.Scan(into...)
-		return counts, err
-	}
-	return ReadRow(ctx, c.db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
+	err = EachRow(ctx, c.db, "count chunks", func(row Row) error { return row.Scan(into...) }, `SELECT `+strings.Join(columns, ", "), arguments...)
+	return counts, err
 }
 
 // Find finds chunks by each of the queries, over all organizations: their seqs, for [Chunks.Read]. most bounds
@@ -367,22 +360,18 @@ func (c Chunks) Find(ctx context.Context, queries []WordQuery, most int) ([][]in
 	if len(queries) == 0 {
 		return found, nil
 	}
-	arguments, err := c.texts(queries)
+	parts, arguments, err := c.selects(queries, most, `SELECT %[1]d AS query, seq FROM (%[2]s LIMIT %[3]d) AS found%[1]d`)
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]string, len(queries))
-	for i := range queries {
-		parts[i] = fmt.Sprintf(`SELECT %d AS query, seq FROM (%s LIMIT %d) AS found%d`, i, chunkMatch(c.db.location.Engine, i+1), most, i)
-	}
-	_, err = ReadRows(ctx, c.db, "find chunks", func(row Row) (struct{}, error) {
+	err = EachRow(ctx, c.db, "find chunks", func(row Row) error {
 		var query int
 		var seq int64
 		err := row.Scan(&query, &seq)
 		if err == nil {
 			found[query] = append(found[query], seq)
 		}
-		return struct{}{}, err
+		return err
 	}, strings.Join(parts, " UNION ALL "), arguments...)
 	return found, err
 }

@@ -323,9 +323,7 @@ type AuditLog struct{ db *DB }
 
 // Add writes an entry about something that happened outside the database.
 func (l AuditLog) Add(ctx context.Context, entry AuditEntry) error {
-	return execQueued(ctx, l.db, func(tx Tx) {
-		QueueAudit(tx, entry)
-	})
+	return execQueued(ctx, l.db, func(tx Tx) { QueueAudit(tx, entry) })
 }
 
 // List reads a page of the entries about an organization, or of all entries if orgID is empty. The newest come first, and After is the id of the

@@ -286,9 +286,7 @@ func (p Processes) Announce(ctx context.Context, process Process) error {
 
 // End forgets a process, which has ended.
 func (p Processes) End(ctx context.Context, id string) error {
-	return execQueued(ctx, p.db, func(tx Tx) {
-		tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id)
-	})
+	return execQueued(ctx, p.db, func(tx Tx) { tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id) })
 }
 
 // Living reads the processes that have shown a sign of life within the last minute, by name.

@@ -168,9 +168,8 @@ type countedLogin struct {
 // Take counts an attempt to log in before the password is checked, so that concurrent attempts on any node can't pass a bound together. It
 // counts the bounds in their order up to the first that is reached; a refused attempt doesn't count in the bounds after it.
 // [Sessions.Begin] gives a successful attempt back, and [Logins.GiveBack] an attempt that was not made.
-func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err error) {
-	err = l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		login = Login{}
+func (l Logins) Take(ctx context.Context, bounds []LoginBound) (Login, error) {
+	return Write(ctx, l.db, func(ctx context.Context, tx Tx) (login Login, err error) {
 		minute := tx.Now() / loginWindow * loginWindow
 		for _, bound := range bounds {
 			window, end := minute, minute+loginWindow
@@ -180,19 +179,18 @@ func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err
 			}
 			count, err := countLogin(ctx, tx, bound.Subject, window)
 			if err != nil {
-				return err
+				return login, err
 			}
 			if count > bound.Most {
 				login.RetryAfter = end - tx.Now()
-				return nil
+				return login, nil
 			}
 			login.counted = append(login.counted, countedLogin{bound.Subject, window})
 		}
 		// The window before may still be given back to by another node.
 		tx.Queue(AnyRows, `DELETE FROM login_windows WHERE window_start < $1`, minute-loginWindow)
-		return nil
+		return login, nil
 	})
-	return login, err
 }
 
 // countLogin counts an attempt in a window, and returns the new number.
@@ -205,9 +203,7 @@ func countLogin(ctx context.Context, tx Tx, subject [32]byte, window int64) (cou
 
 // GiveBack uncounts an attempt without a check of its password.
 func (l Logins) GiveBack(ctx context.Context, login Login) error {
-	return execQueued(ctx, l.db, func(tx Tx) {
-		login.queueGiveBack(tx)
-	})
+	return execQueued(ctx, l.db, login.queueGiveBack)
 }
 
 func (l Login) queueGiveBack(tx Tx) {

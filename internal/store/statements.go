@@ -43,25 +43,10 @@ func (c *converted[C]) write() any  { return c.from() }
 // convert returns a field for a column of another form: write returns the value of the column, and read sets the field.
 func convert[C any](write func() C, read func(C)) stored { return &converted[C]{from: write, to: read} }
 
-// nullable is a text that is stored as NULL if it is empty.
-func nullable(text *string) stored {
-	return convert(func() sql.NullString { return sql.NullString{String: *text, Valid: *text != ""} },
-		func(column sql.NullString) { *text = column.String })
-}
-
-// separated is a list of texts in one column. None of them contains the separator.
-func separated(list *[]string, separator string) stored {
-	return convert(func() string { return strings.Join(*list, separator) }, func(column string) {
-		if column != "" {
-			*list = strings.Split(column, separator)
-		}
-	})
-}
-
 // member is a field of a struct that is stored in a column.
 type member struct {
 	column string
-	index  int
+	index  []int
 	form   string
 	// separator is between the texts of a list.
 	separator string
@@ -69,8 +54,8 @@ type member struct {
 
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// membersOf returns the exported fields of a struct with their columns: CreatedAt is stored in created_at. The tag db of a field names another
-// form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words" and "lines" are lists of texts with spaces or
+// membersOf returns the exported fields of a struct, its embedded structs' fields among them, with their columns: CreatedAt is stored in
+// created_at. The tag db of a field names another form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words" and "lines" are lists of texts with spaces or
 // line breaks between them. The fields of a type are found once, because [ScanFields] is called for each query.
 func membersOf[T any]() []member {
 	key := reflect.TypeFor[T]()
@@ -78,13 +63,13 @@ func membersOf[T any]() []member {
 		return found.([]member) //nolint:forcetypeassert // nothing else is stored
 	}
 	var members []member
-	for of := range key.Fields() {
+	for _, of := range reflect.VisibleFields(key) {
 		form := of.Tag.Get("db")
-		if !of.IsExported() || form == "-" {
+		if !of.IsExported() || of.Anonymous || form == "-" {
 			continue
 		}
 		column := strings.ToLower(wordEnd.ReplaceAllString(of.Name, "${1}_$2"))
-		members = append(members, member{column, of.Index[0], form, map[string]string{"words": " ", "lines": "\n"}[form]})
+		members = append(members, member{column, of.Index, form, map[string]string{"words": " ", "lines": "\n"}[form]})
 	}
 	membersByType.Store(key, members)
 	return members
@@ -95,10 +80,14 @@ var membersByType sync.Map
 
 // field returns the column with the field of an item.
 func (m member) field(item reflect.Value) field {
-	value := item.Field(m.index).Addr()
+	value := item.FieldByIndex(m.index).Addr()
 	switch into := value.Interface().(type) {
 	case *[]string:
-		return field{m.column, separated(into, m.separator)}
+		return field{m.column, convert(func() string { return strings.Join(*into, m.separator) }, func(column string) {
+			if column != "" {
+				*into = strings.Split(column, m.separator)
+			}
+		})}
 	case *KeyModels:
 		return field{m.column, &into.NullString}
 	case *[32]byte:
@@ -109,7 +98,8 @@ func (m member) field(item reflect.Value) field {
 	}
 	text := value.Convert(reflect.TypeFor[*string]()).Interface().(*string) //nolint:forcetypeassert,errcheck // of any type of text
 	if m.form == "null" {
-		return field{m.column, nullable(text)}
+		return field{m.column, convert(func() sql.NullString { return sql.NullString{String: *text, Valid: *text != ""} },
+			func(column sql.NullString) { *text = column.String })}
 	}
 	return field{m.column, text}
 }
