@@ -310,7 +310,7 @@ func (w EventWatch) Waits(ctx context.Context) (more bool, err error) {
 		}
 		more = more || len(ids) == watchPage
 	}
-	from := int64(0) // then the customers in the queue
+	from := int64(0) // of the customers in the queue
 	return more, ReadPages(ctx, watchPage, func(rows int) (more bool, err error) {
 		due := from
 		ids, err := ReadRows(ctx, w.db, "look for waiting customers",

@@ -41,14 +41,6 @@ type round[K comparable, V any] struct {
 	late   *time.Timer // nil without patience
 }
 
-func newRound[K comparable, V any](patience time.Duration) *round[K, V] {
-	r := &round[K, V]{wanted: map[K]int64{}, done: make(chan struct{})}
-	if patience > 0 {
-		r.late = time.AfterFunc(patience, func() { r.end(nil, errLookupSlow) })
-	}
-	return r
-}
-
 // end wakes the callers. Only its first call counts.
 func (r *round[K, V]) end(found map[K]V, err error) {
 	r.ending.Do(func() {
@@ -133,7 +125,11 @@ func (c *Coalescer[K, V]) join(keys ...K) (joined *round[K, V], rank int64, err 
 		return nil, 0, ErrClosed
 	}
 	if c.next == nil || c.next.over() {
-		c.next = newRound[K, V](c.Patience)
+		r := &round[K, V]{wanted: map[K]int64{}, done: make(chan struct{})}
+		if c.Patience > 0 {
+			r.late = time.AfterFunc(c.Patience, func() { r.end(nil, errLookupSlow) })
+		}
+		c.next = r
 	}
 	if len(c.next.wanted)+len(keys) > maxRound {
 		return nil, 0, ErrBusy

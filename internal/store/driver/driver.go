@@ -51,14 +51,14 @@ type Driver interface {
 	Close(ctx context.Context) error
 }
 
+// Wait waits until a notification comes, or for the given time, and reports which.
+type Wait = func(ctx context.Context, atMost time.Duration) (heard bool, err error)
+
 // Listener reports commits.
 type Listener interface {
-	// Listen subscribes to a notification channel while use runs. wait waits until a notification comes, or for the given time, and reports
-	// which. On an engine without notifications each commit counts as one. Listen returns the error of use.
-	Listen(
-		ctx context.Context, channel string,
-		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
-	) error
+	// Listen subscribes to a notification channel while use runs. On an engine without notifications each commit counts as one. Listen returns
+	// the error of use.
+	Listen(ctx context.Context, channel string, use func(Wait) error) error
 	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
 	// The commit of a process that dies right afterwards may be missed.
 	Committed() <-chan struct{}

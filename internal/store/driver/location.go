@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,10 +85,21 @@ func (l Location) SessionDSN() string {
 
 // Redacted is the location for logs: a path, or postgres://user@host:port/database without password and options.
 func (l Location) Redacted() string {
-	if l.Engine == Postgres {
-		return redactedPostgres(l.DSN)
+	if l.Engine != Postgres {
+		return l.DSN
 	}
-	return l.DSN
+	settings, err := postgresSettings(l.DSN)
+	if err != nil {
+		return "postgres://"
+	}
+	address := url.URL{Scheme: "postgres", Host: settings["host"] + ":" + settings["port"], Path: "/" + settings["database"]}
+	if strings.HasPrefix(settings["host"], "/") {
+		address.Host, address.RawQuery = "", "host="+settings["host"]
+	}
+	if user := settings["user"]; user != "" {
+		address.User = url.User(user)
+	}
+	return address.String()
 }
 
 // Env is the environment an API key works in, and so the wallet it spends.
@@ -180,53 +192,26 @@ func canonicalPostgres(dsn string) (string, error) {
 			return "", ErrPostgresDSN // a URL could name one that the keyword form can't
 		}
 	}
-	settings["user"] = effective.User
-	settings["password"] = effective.Password
-	settings["database"] = effective.Database
-	if settings["database"] == "" {
-		settings["database"] = effective.User // libpq's rule
-	}
-	if settings["host"] == "" {
-		settings["host"] = effective.Host
-	}
-	if settings["port"] == "" {
-		settings["port"] = strconv.Itoa(int(effective.Port))
-	}
-	settings["host"] = canonicalHosts(settings["host"])
-	if settings["sslmode"] == "" {
-		settings["sslmode"] = "prefer"
-		if mode := os.Getenv("PGSSLMODE"); mode != "" {
-			settings["sslmode"] = mode
+	settings["user"], settings["password"] = effective.User, effective.Password
+	settings["database"] = cmp.Or(effective.Database, effective.User) // libpq's rule
+	settings["host"] = canonicalHosts(cmp.Or(settings["host"], effective.Host))
+	settings["port"] = cmp.Or(settings["port"], strconv.Itoa(int(effective.Port)))
+	settings["sslmode"] = cmp.Or(settings["sslmode"], os.Getenv("PGSSLMODE"), "prefer")
+	quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if settings[name] != "" {
+			pairs = append(pairs, name+"='"+quote.Replace(settings[name])+"'")
 		}
 	}
-	return joinSettings(settings), nil
-}
-
-// redactedPostgres is a canonical DSN as a URL without password and options.
-func redactedPostgres(dsn string) string {
-	settings, err := postgresSettings(dsn)
-	if err != nil {
-		return "postgres://"
-	}
-	address := url.URL{Scheme: "postgres", Host: settings["host"] + ":" + settings["port"], Path: "/" + settings["database"]}
-	if strings.HasPrefix(settings["host"], "/") {
-		address.Host, address.RawQuery = "", "host="+settings["host"]
-	}
-	if user := settings["user"]; user != "" {
-		address.User = url.User(user)
-	}
-	return address.String()
+	return strings.Join(pairs, " "), nil
 }
 
 // postgresSettings splits either form of a DSN into its settings, under pgx's names for them.
 func postgresSettings(dsn string) (map[string]string, error) {
-	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
-		return urlSettings(dsn)
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		return keywordSettings(dsn)
 	}
-	return keywordSettings(dsn)
-}
-
-func urlSettings(dsn string) (map[string]string, error) {
 	address, err := url.Parse(dsn)
 	if err != nil {
 		return nil, ErrPostgresDSN
@@ -312,15 +297,4 @@ func canonicalHosts(hosts string) string {
 		}
 	}
 	return strings.Join(list, ",")
-}
-
-func joinSettings(settings map[string]string) string {
-	quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
-	pairs := make([]string, 0, len(settings))
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		if settings[name] != "" {
-			pairs = append(pairs, name+"='"+quote.Replace(settings[name])+"'")
-		}
-	}
-	return strings.Join(pairs, " ")
 }

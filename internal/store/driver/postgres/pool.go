@@ -99,7 +99,7 @@ func (p *connPools) open(ctx context.Context, config *pgxpool.Config, size int32
 	config.ConnConfig.Tracer = guard
 	boundConnect(&config.ConnConfig.Config)
 	if !pooled {
-		config.AfterConnect = setSession(session)
+		config.AfterConnect = setSession(session + boundedSession)
 	} else if !strings.Contains(config.ConnConfig.ConnString(), "default_query_exec_mode=") {
 		// Describe each statement once and send its text every time. Poolers that keep prepared statements (PgBouncer 1.21 with
 		// max_prepared_statements) need no such care, so the DSN may set another mode.
@@ -118,16 +118,15 @@ var (
 	readSession = noticeVanished(idleInReadTimeout)
 	// A write looks up the few rows that it is about, one by one: a hash or merge join would read a whole index for them.
 	writeSession = noticeVanished(idleInWriteTimeout) + "SET enable_hashjoin = off; SET enable_mergejoin = off; "
+	// Every statement of a request has an index for its rows, and uses it from the first row on. Otherwise a connection keeps its plan from
+	// when a table was small, to read it from end to end, until the server has counted the rows anew: in that minute a busy new installation
+	// wrote so much that each write took over four seconds. The cost of a statement that must read a whole table then looks so high that the
+	// server would compile the plan, hence the second setting.
+	boundedSession = fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 )
 
-// setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in session mode.
-//
-// Every statement of a request has an index for its rows, and uses it from the first row on. Otherwise a connection keeps its plan from
-// when a table was small, to read it from end to end, until the server has counted the rows anew: in that minute a busy new installation
-// wrote so much that each write took over four seconds. The cost of a statement that must read a whole table then looks so high that the
-// server would compile the plan, hence the second setting.
+// setSession has settings made by statement: a pooler refuses them as parameters of the connection, even in session mode.
 func setSession(settings string) func(context.Context, *pgx.Conn) error {
-	settings += fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, settings)
 		return err
@@ -143,16 +142,11 @@ func noticeVanished(idle time.Duration) string {
 
 // ping checks that each pool has a connection that works.
 func (p *connPools) ping(ctx context.Context) error {
-	if err := pingSlow(ctx, p.work); err != nil {
-		return driver.WrapError("connect to PostgreSQL", err)
+	err := driver.WrapError("connect to PostgreSQL", pingSlow(ctx, p.work))
+	if err == nil && p.sessions != p.reads {
+		err = driver.WrapError("connect to PostgreSQL directly", pingSlow(ctx, p.sessions))
 	}
-	if p.sessions == p.reads {
-		return nil
-	}
-	if err := pingSlow(ctx, p.sessions); err != nil {
-		return driver.WrapError("connect to PostgreSQL directly", err)
-	}
-	return nil
+	return err
 }
 
 // pingSlow connects to a server, and tries again after a timeout, openTries times in all. A process that starts with the machine
@@ -230,10 +224,7 @@ func (g *poolGuard) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.
 }
 
 // Interface guards.
-var (
-	_ pgx.QueryTracer       = (*poolGuard)(nil)
-	_ pgxpool.AcquireTracer = (*poolGuard)(nil)
-)
+var _ pgxpool.AcquireTracer = (*poolGuard)(nil)
 
 // Every wait for PostgreSQL has a bound, so that a server that is gone, stopped or cut off costs a request a few seconds
 // and never a goroutine (docs/cluster.md "PostgreSQL"). The longest waits of a caller:
@@ -289,28 +280,17 @@ const (
 	userTimeout       = 10 * time.Second
 )
 
-// boundConnect makes connecting and closing take a bounded time.
+// boundConnect makes connecting and closing take a bounded time. Connections notice a vanished peer. They have a deadline from the start, which
+// is removed once the server has accepted the login. A request to cancel is also dialled; it keeps the deadline and ends with the connection.
 func boundConnect(config *pgconn.Config) {
 	if config.ConnectTimeout <= 0 {
 		config.ConnectTimeout = connectTime
 	}
-	config.DialFunc = newDialFunc(config.ConnectTimeout)
-	config.AfterConnect = func(_ context.Context, conn *pgconn.PgConn) error {
-		return conn.Conn().SetDeadline(time.Time{})
-	}
-}
-
-// newDialFunc dials connections that notice a vanished peer. They have a deadline from the start, which is removed once the server has
-// accepted the login. A request to cancel is also dialled; it keeps the deadline and ends with the connection.
-func newDialFunc(timeout time.Duration) pgconn.DialFunc {
-	dialer := &net.Dialer{
-		Timeout: timeout,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveProbes,
-		},
-		Control: setUserTimeout,
-	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+	timeout := config.ConnectTimeout
+	dialer := &net.Dialer{Timeout: timeout, Control: setUserTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveProbes,
+	}}
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -320,6 +300,7 @@ func newDialFunc(timeout time.Duration) pgconn.DialFunc {
 		}
 		return impatientConn{conn}, nil
 	}
+	config.AfterConnect = func(_ context.Context, conn *pgconn.PgConn) error { return conn.Conn().SetDeadline(time.Time{}) }
 }
 
 // impatientConn shortens the 15 s that pgconn waits when it closes a broken connection, the only deadline it ever sets in

@@ -60,10 +60,7 @@ func (d *Driver) Now(ctx context.Context) (now int64, err error) {
 }
 
 // Listen implements [driver.Driver].
-func (d *Driver) Listen(
-	ctx context.Context, channel string,
-	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
-) error {
+func (d *Driver) Listen(ctx context.Context, channel string, use func(driver.Wait) error) error {
 	conn, err := d.pools.sessions.Acquire(ctx)
 	if err != nil {
 		return err
@@ -73,7 +70,18 @@ func (d *Driver) Listen(
 		return err
 	}
 	failed := use(func(ctx context.Context, atMost time.Duration) (bool, error) {
-		return waitForNotification(ctx, conn.Conn(), atMost)
+		bounded, cancel := context.WithTimeout(ctx, atMost)
+		defer cancel()
+		_, err := conn.Conn().WaitForNotification(bounded) // which leaves the connection usable only after its deadline
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case pgconn.Timeout(err):
+			return false, nil
+		}
+		return false, driver.WrapError("store: wait for a notification", err)
 	})
 	// The connection goes back to the pool, so it must get no more notifications; otherwise it is closed.
 	if _, err := conn.Exec(context.WithoutCancel(ctx), "UNLISTEN *"); err != nil {
@@ -81,22 +89,6 @@ func (d *Driver) Listen(
 		return errors.Join(failed, driver.WrapError("stop listening", err))
 	}
 	return failed
-}
-
-// waitForNotification leaves the connection usable when the time is over: pgx breaks a wait by its deadline only.
-func waitForNotification(ctx context.Context, conn *pgx.Conn, atMost time.Duration) (bool, error) {
-	bounded, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	_, err := conn.WaitForNotification(bounded)
-	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
-	case pgconn.Timeout(err):
-		return false, nil
-	}
-	return false, driver.WrapError("store: wait for a notification", err)
 }
 
 // Committed implements [driver.Driver]: it returns nil, because PostgreSQL reports notifications only.
@@ -123,10 +115,7 @@ func (d *Driver) unbounded() (*sql.DB, error) {
 	boundConnect(&config.ConnConfig.Config)
 	// The session bounds the wait of others for a migration, but not the migration itself.
 	settings := noticeVanished(idleInReadTimeout) + fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds())
-	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, settings)
-		return err
-	})), nil
+	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(setSession(settings))), nil
 }
 
 // errOtherDatabase: the two addresses of a location don't lead to the same place.
@@ -193,4 +182,3 @@ func (d *Driver) Close(ctx context.Context) error {
 }
 
 // Interface guard.
-var _ driver.Driver = (*Driver)(nil)

@@ -304,4 +304,3 @@ func (w *windows) sweep(window int64) {
 }
 
 // Interface guard.
-var _ driver.Windows = (*windows)(nil)

@@ -287,7 +287,12 @@ func (w *commitWatch) next() <-chan struct{} {
 // run notices commits after the known one until the watch is closed.
 func (w *commitWatch) run(known uint64) {
 	defer close(w.done)
-	for w.await() {
+	for reports := make([]byte, 4096); ; {
+		if w.reads != nil {
+			if _, err := w.reads.Read(reports); err != nil {
+				return // it is closed
+			}
+		}
 		if commits := w.generations.commits(); commits != known {
 			known = commits
 			w.notice()
@@ -298,16 +303,6 @@ func (w *commitWatch) run(known uint64) {
 			return
 		}
 	}
-}
-
-// await waits until something may have been committed. It returns false if the watch was closed.
-func (w *commitWatch) await() bool {
-	if w.reads == nil {
-		return true
-	}
-	var reports [4096]byte
-	_, err := w.reads.Read(reports[:])
-	return err == nil
 }
 
 func (w *commitWatch) notice() {

@@ -132,9 +132,7 @@ func (d *Driver) HotReader() driver.HotReader { return d.hot }
 func (d *Driver) Now(context.Context) (int64, error) { return d.clock().UnixMilli(), nil }
 
 // Listen implements [driver.Driver]. SQLite can't notify: each commit of a process of ours is a notification on every channel.
-func (d *Driver) Listen(
-	_ context.Context, _ string, use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
-) error {
+func (d *Driver) Listen(_ context.Context, _ string, use func(driver.Wait) error) error {
 	committed, known := d.commits.next(), d.generations.commits()
 	return use(func(ctx context.Context, atMost time.Duration) (bool, error) {
 		late := time.NewTimer(atMost)
@@ -299,8 +297,6 @@ func (d *Driver) Close(ctx context.Context) error {
 }
 
 // Interface guard.
-var _ driver.Driver = (*Driver)(nil)
-
 // erasing finds statements that delete data about customers.
 var erasing = regexp.MustCompile(`(?i)\bDELETE\s+FROM\s+(?:conversations|(?:outbound_)?messages|turns|media(?:_pieces)?|sent_file(?:s|_pieces))\b`)
 

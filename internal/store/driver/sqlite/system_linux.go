@@ -9,23 +9,10 @@ import (
 // networkFileSystems are file systems without reliable locks or shared memory mappings between machines, or even between processes, by the magic
 // number of statfs(2). FUSE includes sshfs, s3fs, virtiofs and others: a local one looks like a remote one, so all are refused.
 var networkFileSystems = map[int64]string{
-	unix.NFS_SUPER_MAGIC:  "NFS",
-	unix.SMB_SUPER_MAGIC:  "SMB",
-	unix.SMB2_SUPER_MAGIC: "SMB2",
-	unix.CIFS_SUPER_MAGIC: "CIFS",
-	unix.FUSE_SUPER_MAGIC: "FUSE",
-	unix.V9FS_MAGIC:       "9P",
-	unix.CEPH_SUPER_MAGIC: "Ceph",
-	unix.AFS_SUPER_MAGIC:  "AFS",
-	unix.CODA_SUPER_MAGIC: "Coda",
-	unix.NCP_SUPER_MAGIC:  "NCP",
-	0x0bd00bd0:            "Lustre",
-	0x01161970:            "GFS2",
-	0x7461636f:            "OCFS2",
-	0x47504653:            "GPFS",
-	0x19830326:            "BeeGFS",
-	0x786f4256:            "VirtualBox shared folder",
-	0xbacbacbc:            "VMware shared folder",
+	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.SMB2_SUPER_MAGIC: "SMB2", unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.FUSE_SUPER_MAGIC: "FUSE", unix.V9FS_MAGIC: "9P", unix.CEPH_SUPER_MAGIC: "Ceph", unix.AFS_SUPER_MAGIC: "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda", unix.NCP_SUPER_MAGIC: "NCP", 0x0bd00bd0: "Lustre", 0x01161970: "GFS2", 0x7461636f: "OCFS2",
+	0x47504653: "GPFS", 0x19830326: "BeeGFS", 0x786f4256: "VirtualBox shared folder", 0xbacbacbc: "VMware shared folder",
 }
 
 // networkFileSystem names the file system of an existing path and reports whether SQLite can't use it.
