@@ -141,16 +141,9 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		return Principal{}, errExpired
 	}
 	return Principal{
-		KeyID:        record.KeyID,
-		OrgID:        record.OrgID,
-		Env:          record.Env,
-		Plan:         record.Plan,
-		Suspended:    record.SuspendedAt.Valid,
-		Scopes:       storedScopes(record.Scopes),
-		KeyModels:    record.Models,
-		KeyPerMinute: record.RequestsPerMinute, KeyConcurrent: record.MaxConcurrent,
-		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
-		Permit: record.Permit,
+		KeyID: record.KeyID, OrgID: record.OrgID, Env: record.Env, Plan: record.Plan, Suspended: record.SuspendedAt.Valid,
+		Scopes: storedScopes(record.Scopes), KeyModels: record.Models, KeyPerMinute: record.RequestsPerMinute,
+		KeyConcurrent: record.MaxConcurrent, HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion, Permit: record.Permit,
 	}, nil
 }
 
@@ -183,13 +176,10 @@ func bearer(authorization string) (raw string, err error) {
 	}
 	rest := authorization[len(scheme):]
 	switch {
-	case rest == "" || rest == " ":
-		return "", ErrNoKey
-	case rest[0] == ' ':
-		return rest[1:], nil
-	case rest[0] == '\t':
+	case strings.HasPrefix(rest, "\t"):
 		return "", errMalformed
-	default: // a longer scheme name
-		return "", ErrNoKey
+	case len(rest) > 1 && rest[0] == ' ':
+		return rest[1:], nil
 	}
+	return "", ErrNoKey // or a longer scheme name
 }

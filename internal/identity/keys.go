@@ -188,28 +188,6 @@ const MaxProviderKeyBytes = 8 << 10
 // [FieldError] that doesn't contain the key, [store.ErrNotFound] for an unknown organization, or the store's error.
 func PutProviderKey(ctx context.Context, db *store.DB, ring *vault.Ring, actor, orgID, provider, key string) error {
 	key = strings.TrimSpace(key)
-	if err := checkProviderKey(key); err != nil {
-		return err
-	}
-	const shown, shortest = 4, 20 // four characters of a short key would reveal too much
-	hint := "…"
-	if len(key) >= shortest {
-		hint += key[len(key)-shown:]
-	}
-	row := store.ProviderKey{
-		OrgID:    orgID,
-		Provider: provider,
-		Sealed:   ring.Seal([]byte(key), vault.ProviderKey(orgID, provider)),
-		Hint:     hint,
-	}
-	if err := db.ProviderKeys.Put(ctx, actor, row); err != nil {
-		return fmt.Errorf("storing the key of organization %q for %q: %w", clip(orgID), clip(provider), err)
-	}
-	return nil
-}
-
-// checkProviderKey requires a text that fits an Authorization header.
-func checkProviderKey(key string) error {
 	switch {
 	case key == "":
 		return &FieldError{"key", "is empty"}
@@ -217,7 +195,13 @@ func checkProviderKey(key string) error {
 		return &FieldError{"key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(key), MaxProviderKeyBytes)}
 	case strings.ContainsFunc(key, invisible):
 		return &FieldError{"key", "may hold visible ASCII characters only: one key, without spaces or line breaks"}
-	default:
-		return nil
 	}
+	const shown, shortest = 4, 20 // four characters of a short key would reveal too much
+	hint := "…"
+	if len(key) >= shortest {
+		hint += key[len(key)-shown:]
+	}
+	sealed := ring.Seal([]byte(key), vault.ProviderKey(orgID, provider))
+	err := db.ProviderKeys.Put(ctx, actor, store.ProviderKey{OrgID: orgID, Provider: provider, Sealed: sealed, Hint: hint})
+	return store.Wrap(fmt.Sprintf("storing the key of organization %q for %q", clip(orgID), clip(provider)), err)
 }

@@ -55,13 +55,7 @@ func (set OperatorScopes) Has(scope OperatorScope) bool {
 
 // OperatorScopesOf returns a set without unknown scopes.
 func OperatorScopesOf(scopes ...OperatorScope) OperatorScopes {
-	var set OperatorScopes
-	for _, scope := range scopes {
-		if bit := scope.bit(); bit >= 0 {
-			set |= 1 << bit
-		}
-	}
-	return set
+	return OperatorScopes(setOf(operatorScopes, scopes...))
 }
 
 // AllOperatorScopes returns every scope by noun, :read before :write.
@@ -70,17 +64,10 @@ func AllOperatorScopes() []OperatorScope { return slices.Clone(operatorScopes) }
 // ParseOperatorScopes trims scope names and drops empty and repeated names. It returns a [FieldError] for no names, and a [FieldError] with the
 // known names for an unknown name.
 func ParseOperatorScopes(names []string) ([]OperatorScope, error) {
-	var scopes []OperatorScope
-	for _, name := range names {
-		scope := OperatorScope(strings.TrimSpace(name))
-		switch {
-		case scope == "" || slices.Contains(scopes, scope):
-		case !scope.Known():
-			return nil, &FieldError{"scopes", fmt.Sprintf("unknown scope %q; known are :read and :write of %s",
-				clip(string(scope)), strings.Join(operatorNouns, ", "))}
-		default:
-			scopes = append(scopes, scope)
-		}
+	scopes, unknown := parseNames(operatorScopes, names)
+	if len(unknown) > 0 {
+		return nil, &FieldError{"scopes", fmt.Sprintf("unknown scope %s; known are :read and :write of %s",
+			unknown[0], strings.Join(operatorNouns, ", "))}
 	}
 	if len(scopes) == 0 {
 		return nil, &FieldError{"scopes", "is empty; name the rights of the key, such as organizations:read"}

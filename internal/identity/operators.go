@@ -30,9 +30,8 @@ func OperatorRoleScopes(role string) OperatorScopes {
 		return all&reads | OperatorScopesOf("organizations:write", "api_keys:write", "channels:write", "queue:write", "doctor:write")
 	case OperatorViewer:
 		return all & reads
-	default:
-		return 0
 	}
+	return 0
 }
 
 // How long a second factor counts, for pages and before money moves.

@@ -81,9 +81,8 @@ func CheckPassword(password string) error {
 		return &FieldError{"password", fmt.Sprintf("has %d characters, at least %d are needed", length, MinPasswordLength)}
 	case length > MaxPasswordLength:
 		return &FieldError{"password", fmt.Sprintf("has %d characters, at most %d are allowed", length, MaxPasswordLength)}
-	default:
-		return nil
 	}
+	return nil
 }
 
 // passwords computes and checks argon2id hashes (RFC 9106), a few at a time.
@@ -164,10 +163,7 @@ func (p *passwords) hash(ctx context.Context, password, salted string, by asker)
 		return "", err
 	}
 	defer done()
-	return encodedHash{
-		hashCost: p.cost, salt: salt,
-		sum: p.cost.sum(password, salt, hashBytes),
-	}.String(), nil
+	return encodedHash{p.cost, salt, p.cost.sum(password, salt, hashBytes)}.String(), nil
 }
 
 // check compares a password with the stored hashes of the users with one e-mail address, and returns the indexes of the matches. Without a
@@ -283,14 +279,10 @@ func parseHash(text string) (encodedHash, error) {
 	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &h.memory, &h.time, &h.threads); err != nil {
 		return h, errHash
 	}
-	var err error
-	if h.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
-		return h, errHash
-	}
-	if h.sum, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil {
-		return h, errHash
-	}
-	if h.memory == 0 || h.memory > mostMemory || h.time == 0 || h.time > mostTime || h.threads == 0 || h.threads > mostThreads ||
+	var errSalt, errSum error
+	h.salt, errSalt = base64.RawStdEncoding.DecodeString(parts[4])
+	h.sum, errSum = base64.RawStdEncoding.DecodeString(parts[5])
+	if errSalt != nil || errSum != nil || h.memory == 0 || h.memory > mostMemory || h.time == 0 || h.time > mostTime || h.threads == 0 || h.threads > mostThreads ||
 		len(h.sum) < 16 || len(h.sum) > 64 || len(h.salt) < 8 || len(h.salt) > 64 {
 		return h, errHash
 	}

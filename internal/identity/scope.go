@@ -56,28 +56,30 @@ func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }
 // ParseScopes trims scope names, drops empty and repeated names, and returns [DefaultScopes] if there are no names. For
 // unknown names it returns a [FieldError] that lists the known names.
 func ParseScopes(names []string) ([]Scope, error) {
-	var scopes []Scope
-	var unknown []string
-	for _, name := range names {
-		scope := Scope(strings.TrimSpace(name))
-		switch {
-		case scope == "" || slices.Contains(scopes, scope):
-		case !scope.Known():
-			unknown = append(unknown, fmt.Sprintf("%q", clip(string(scope))))
-		default:
-			scopes = append(scopes, scope)
-		}
-	}
+	scopes, unknown := parseNames(allScopes, names)
 	if len(unknown) > 0 {
-		return nil, &FieldError{
-			Field:   "scopes",
-			Problem: fmt.Sprintf("unknown scope %s; known are %s", strings.Join(unknown, ", "), JoinScopes(AllScopes(), ", ")),
-		}
+		return nil, &FieldError{"scopes", fmt.Sprintf("unknown scope %s; known are %s",
+			strings.Join(unknown, ", "), JoinScopes(AllScopes(), ", "))}
 	}
 	if len(scopes) == 0 {
 		return DefaultScopes(), nil
 	}
 	return scopes, nil
+}
+
+// parseNames returns the distinct known ones of names, and the unknown ones in quotes.
+func parseNames[S ~string](all []S, names []string) (known []S, unknown []string) {
+	for _, text := range names {
+		name := S(strings.TrimSpace(text))
+		switch {
+		case name == "" || slices.Contains(known, name):
+		case !slices.Contains(all, name):
+			unknown = append(unknown, fmt.Sprintf("%q", clip(string(name))))
+		default:
+			known = append(known, name)
+		}
+	}
+	return known, unknown
 }
 
 // JoinScopes joins scopes with separator.
@@ -89,28 +91,24 @@ func JoinScopes[S ~string](scopes []S, separator string) string {
 type Scopes uint32
 
 // ScopesOf returns a set without unknown scopes.
-func ScopesOf(scopes ...Scope) Scopes {
-	var set Scopes
-	for _, scope := range scopes {
-		set = set.with(scope)
+func ScopesOf(scopes ...Scope) Scopes { return Scopes(setOf(allScopes, scopes...)) }
+
+// setOf returns a bit for each of the names, by its place in the list of all names. Unknown names have none.
+func setOf[S comparable](all []S, names ...S) (set uint32) {
+	for _, name := range names {
+		if bit := slices.Index(all, name); bit >= 0 {
+			set |= 1 << bit
+		}
 	}
 	return set
 }
 
 // storedScopes parses the store's form, names with spaces between. Unknown names, written by a newer node, give no right.
-func storedScopes(text string) Scopes {
-	var set Scopes
+func storedScopes(text string) (set Scopes) {
 	for text != "" {
 		var name string
 		name, text, _ = strings.Cut(text, " ")
-		set = set.with(Scope(name))
-	}
-	return set
-}
-
-func (set Scopes) with(scope Scope) Scopes {
-	if bit := scope.bit(); bit >= 0 {
-		return set | 1<<bit
+		set |= ScopesOf(Scope(name))
 	}
 	return set
 }
@@ -151,15 +149,12 @@ func (r Role) rank() int { return slices.Index(Roles(), r) + 1 }
 func (r Role) scopes() Scopes {
 	switch r {
 	case Member:
-		return ScopesOf(
-			ModelsRead, ChatWrite, AgentsRead, AgentsWrite, KnowledgeBasesRead, KnowledgeBasesWrite,
-			ConversationsRead, ConversationsWrite, ChannelsRead, WalletRead,
-		)
+		return ScopesOf(ModelsRead, ChatWrite, AgentsRead, AgentsWrite, KnowledgeBasesRead, KnowledgeBasesWrite,
+			ConversationsRead, ConversationsWrite, ChannelsRead, WalletRead)
 	case Administrator, Owner:
 		return ScopesOf(AllScopes()...)
-	default:
-		return 0
 	}
+	return 0
 }
 
 // Authority identifies who changes users or keys, and with which rights.

@@ -185,23 +185,19 @@ func (f secondFactors) check(ctx context.Context, who person, code string) error
 	if err != nil {
 		return err
 	}
-	if err := f.use(ctx, who, factor, cleanCode(code)); err != nil {
-		_ = f.db.SecondFactors.CountFailed(ctx, who.orgID, who.id) // the answer is the same if that fails
-		return err
-	}
-	return f.db.Logins.GiveBack(ctx, login)
-}
-
-func (f secondFactors) use(ctx context.Context, who person, factor store.SecondFactor, code string) error {
 	use := f.useRecovery
-	if len(code) == codeDigits {
+	if code = cleanCode(code); len(code) == codeDigits {
 		use = f.useCode
 	}
 	first, err := use(ctx, who, factor, code)
 	if err == nil && !first { // used at the same moment
 		err = ErrCodeUsed
 	}
-	return err
+	if err != nil {
+		_ = f.db.SecondFactors.CountFailed(ctx, who.orgID, who.id) // the answer is the same if that fails
+		return err
+	}
+	return f.db.Logins.GiveBack(ctx, login)
 }
 
 func (f secondFactors) useCode(ctx context.Context, who person, factor store.SecondFactor, code string) (first bool, err error) {

@@ -200,10 +200,7 @@ func (s *Sessions) useLink(ctx context.Context, linkHash [sha256.Size]byte, pass
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrLinkUsed
 	}
-	if err != nil {
-		return fmt.Errorf("using a link: %w", err)
-	}
-	return nil
+	return store.Wrap("using a link", err)
 }
 
 // ChangePassword replaces the password of a session's user and ends the user's other sessions and links. It returns
@@ -238,18 +235,12 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 		return fmt.Errorf("hashing a password: %w", err)
 	}
 	kept, _ := tokenHash(token) // well-formed: Authenticate has accepted it
-	if err := s.db.Logins.ChangePassword(ctx, record, hash, kept, login); err != nil {
-		return fmt.Errorf("changing a password: %w", err)
-	}
-	return nil
+	return store.Wrap("changing a password", s.db.Logins.ChangePassword(ctx, record, hash, kept, login))
 }
 
 // EndAll ends all sessions of a user, immediately and on every node.
 func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
-	if err := s.db.Sessions.EndAll(ctx, user.OrgID, user.UserID); err != nil {
-		return fmt.Errorf("ending all sessions: %w", err)
-	}
-	return nil
+	return store.Wrap("ending all sessions", s.db.Sessions.EndAll(ctx, user.OrgID, user.UserID))
 }
 
 // List returns the user's newest 100 sessions that haven't ended, and the index of the token's.
@@ -268,9 +259,18 @@ func (s *Sessions) begun(ctx context.Context, token string) (string, Principal, 
 	return token, principal, err
 }
 
+// maxAgent is how many bytes of a User-Agent are stored, of its visible ASCII.
+const maxAgent = 200
+
 func newSession(from Client) (token string, session store.NewSession) {
 	token, hash := newToken()
-	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds(), Client: clipAgent(from.Agent)}
+	client := strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, from.Agent)
+	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds(), Client: client[:min(len(client), maxAgent)]}
 }
 
 // Device returns a token for the device from which a user has just signed in. With it in [Client], failed sign-ins elsewhere
@@ -311,14 +311,8 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	}
 	role := Role(record.Role)
 	return Principal{
-		OrgID:     record.OrgID,
-		UserID:    record.UserID,
-		Role:      role,
-		Env:       store.Live,
-		Plan:      record.Plan,
-		Suspended: record.SuspendedAt.Valid, SuspensionReason: record.SuspensionReason,
-		Scopes:       role.scopes(),
-		HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
+		OrgID: record.OrgID, UserID: record.UserID, Role: role, Env: store.Live, Plan: record.Plan, Suspended: record.SuspendedAt.Valid,
+		SuspensionReason: record.SuspensionReason, Scopes: role.scopes(), HasOrgModels: record.HasOrgModels, BudgetVersion: record.BudgetVersion,
 	}, nil
 }
 
@@ -328,10 +322,7 @@ func (s *Sessions) End(ctx context.Context, token string) error {
 	if !ok {
 		return nil
 	}
-	if err := s.db.Sessions.End(ctx, hash); err != nil {
-		return fmt.Errorf("ending a session: %w", err)
-	}
-	return nil
+	return store.Wrap("ending a session", s.db.Sessions.End(ctx, hash))
 }
 
 // A token of a session or a one-time link is 256 random bits in base64url: 43 characters.
@@ -385,10 +376,8 @@ func deviceProof(passwordHash, name string) string {
 // knownDevice returns the name in a valid device token of the user with the stored hash. It is empty for any other text.
 func knownDevice(passwordHash, token string) string {
 	name, proof, _ := strings.Cut(token, ".")
-	if passwordHash == "" || len(token) != deviceCharacters || len(name) != deviceNameCharacters {
-		return ""
-	}
-	if !hmac.Equal([]byte(proof), []byte(deviceProof(passwordHash, name))) {
+	if passwordHash == "" || len(token) != deviceCharacters || len(name) != deviceNameCharacters ||
+		!hmac.Equal([]byte(proof), []byte(deviceProof(passwordHash, name))) {
 		return ""
 	}
 	return name
@@ -467,18 +456,4 @@ func loginBounds(email, address, device string) []store.LoginBound {
 	return []store.LoginBound{
 		bound(maxFailuresOfAddress, "address", address), bound(maxFailuresOfPair, "pair", address, email), user,
 	}
-}
-
-// maxAgent is how many bytes of a User-Agent are stored.
-const maxAgent = 200
-
-// clipAgent returns the visible ASCII of a User-Agent, up to maxAgent bytes.
-func clipAgent(agent string) string {
-	agent = strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return -1
-		}
-		return c
-	}, agent)
-	return agent[:min(len(agent), maxAgent)]
 }

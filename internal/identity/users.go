@@ -95,27 +95,19 @@ func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, rol
 	err = u.db.Users.SetRole(ctx, by.Actor, orgID, id, string(role), func(user store.User) error {
 		return errors.Join(by.mayChange(user), by.mayHave(role))
 	})
-	if err != nil {
-		return fmt.Errorf("setting the role of user %q: %w", clip(id), err)
-	}
-	return nil
+	return store.Wrap(fmt.Sprintf("setting the role of user %q", clip(id)), err)
 }
 
 // Remove removes a user from the organization and ends the user's sessions immediately.
 func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) error {
-	if err := u.db.Users.Delete(ctx, by.Actor, orgID, id, by.mayChange); err != nil {
-		return fmt.Errorf("removing user %q: %w", clip(id), err)
-	}
-	return nil
+	return store.Wrap(fmt.Sprintf("removing user %q", clip(id)), u.db.Users.Delete(ctx, by.Actor, orgID, id, by.mayChange))
 }
 
 // ResetSecondFactor removes the second factor of a user who lost the device and the recovery codes, by the rules of [Users.NewLink]. It returns
 // [store.ErrNotFound] also if the user has none.
 func (u *Users) ResetSecondFactor(ctx context.Context, by Authority, orgID, id string) error {
-	if err := u.db.SecondFactors.Delete(ctx, by.Actor, orgID, id, by.mayReset); err != nil {
-		return fmt.Errorf("resetting the second factor of user %q: %w", clip(id), err)
-	}
-	return nil
+	err := u.db.SecondFactors.Delete(ctx, by.Actor, orgID, id, by.mayReset)
+	return store.Wrap(fmt.Sprintf("resetting the second factor of user %q", clip(id)), err)
 }
 
 // mayChange returns an error unless the author may change the user.
@@ -140,9 +132,8 @@ func (by Authority) mayHave(role Role) error {
 		return ErrAdministratorsOnly
 	case role == Owner && by.Role != Owner:
 		return ErrOwnersOnly
-	default:
-		return nil
 	}
+	return nil
 }
 
 // newLink returns a reset link for a user with a password, else an invitation.
@@ -208,9 +199,8 @@ func CleanName(field, name string) (string, error) {
 	case strings.ContainsFunc(name, func(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }):
 		// A control of the direction of text can make the text around the name read as another one.
 		return "", &FieldError{field, "contains a control character"}
-	default:
-		return name, nil
 	}
+	return name, nil
 }
 
 // ExpiryInDays returns the moment days after now. It returns a [FieldError] unless days is 1 to 3650.
@@ -260,7 +250,6 @@ func CleanEmail(email string) (string, error) {
 		return "", &FieldError{"email", "may hold visible ASCII characters only"}
 	case local == "", domain == "", strings.Contains(domain, "@"):
 		return "", &FieldError{"email", "is not an e-mail address such as name@example.com"}
-	default:
-		return email, nil
 	}
+	return email, nil
 }

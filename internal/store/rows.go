@@ -87,6 +87,14 @@ func ReadRow[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T
 	return items[0], nil
 }
 
+// Wrap returns an error with what was being done before it, or nil.
+func Wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
 // orClosed returns [ErrClosed] for a read that failed because the database was closed.
 func (db *DB) orClosed(err error) error {
 	select {
