@@ -20,8 +20,7 @@ import (
 
 // receiver reads and stores the deliveries of a platform.
 type receiver struct {
-	account  handlers.Account
-	ackEmpty bool
+	account handlers.Account
 	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
 	extract func(body []byte) ([]platforms.Inbound, error)
 	// prove reads a body after its verification failed, because channels may have signed it themselves. It is nil if the
@@ -33,16 +32,16 @@ type receiver struct {
 
 // receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue. A
 // repeated delivery counts again: the queue merges.
-func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
+func (h *webhook) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
 	items, err := h.read(w, r, by)
+	queued := 0
+	if err == nil {
+		queued, err = by.keep(r.Context(), items)
+	}
 	if err != nil {
 		return handlers.RetryLater(err, webhookRetryAfter)
 	}
-	queued, err := by.keep(r.Context(), items)
-	if err != nil {
-		return handlers.RetryLater(err, webhookRetryAfter)
-	}
-	acknowledge(w, by.ackEmpty, queued)
+	acknowledge(w, h.ackEmpty, queued)
 	return nil
 }
 
@@ -57,11 +56,7 @@ func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([
 	if err != nil {
 		return nil, err
 	}
-	var items []platforms.Inbound
-	err = h.decoding(r.Context(), body, func() (err error) {
-		items, err = by.extract(body)
-		return err
-	})
+	items, err := h.decoding(r.Context(), body, by.extract)
 	if by.prove != nil && errors.Is(err, errUnproven) {
 		return by.prove(r.Context(), body)
 	}
@@ -69,13 +64,13 @@ func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([
 }
 
 // decoding calls do, which works on a body, with a slot for that. A read of the store in it would keep the slot from others.
-func (h *Webhooks) decoding(ctx context.Context, body []byte, do func() error) error {
+func (h *Webhooks) decoding(ctx context.Context, body []byte, do func(body []byte) ([]platforms.Inbound, error)) ([]platforms.Inbound, error) {
 	done, err := h.bodies.Decoding(ctx, len(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
-	return do()
+	return do(body)
 }
 
 // delivery is the body of a delivery, which must be there within a fixed time.

@@ -134,11 +134,7 @@ func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platfo
 	if len(d.proven) == 0 {
 		return nil, errUnproven
 	}
-	err = d.decoding(ctx, body, func() (err error) {
-		items, err = d.webhook.extract(body)
-		return err
-	})
-	if err != nil {
+	if items, err = d.decoding(ctx, body, d.webhook.extract); err != nil {
 		return nil, err
 	}
 	if rest := routeKeys(items, named); len(rest) > 0 {
@@ -161,13 +157,13 @@ func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platfo
 // a forged one.
 func (d *sharedDelivery) named(ctx context.Context, body []byte) (keys []store.RouteKey, found map[store.RouteKey]*store.Route, err error) {
 	ownSigned := false
-	err = d.decoding(ctx, body, func() error {
+	_, err = d.decoding(ctx, body, func(body []byte) ([]platforms.Inbound, error) {
 		for _, channel := range d.platform.Named(d.of(body)) {
 			keys = append(keys, store.RouteKey{Type: string(channel.Type), ExternalID: channel.ExternalID})
 			_, known := d.ownSigned.Load(string(channel.Type))
 			ownSigned = ownSigned || known
 		}
-		return nil
+		return nil, nil
 	})
 	switch {
 	case err != nil:
@@ -197,7 +193,9 @@ func (d *sharedDelivery) compare(ctx context.Context, body []byte, keys []store.
 			continue
 		}
 		if _, tried := d.tried[secret]; !tried && len(d.tried) < platforms.MaxNamed {
-			err := d.decoding(ctx, body, func() error { return unproven(d.platform.VerifyOwn(delivery, credentials)) })
+			_, err := d.decoding(ctx, body, func([]byte) ([]platforms.Inbound, error) {
+				return nil, unproven(d.platform.VerifyOwn(delivery, credentials))
+			})
 			if err != nil && err != errUnproven { //nolint:errorlint // it is that very value
 				return err
 			}

@@ -153,8 +153,7 @@ func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return h.receive(w, r, &receiver{
-		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: d.route.OrgID}, ackEmpty: h.ackEmpty,
-		extract: h.extract, keep: d.keep,
+		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: d.route.OrgID}, extract: h.extract, keep: d.keep,
 	})
 }
 
@@ -238,7 +237,7 @@ func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := &sharedDelivery{webhook: h, header: r.Header}
 	return h.receive(w, r, &receiver{
-		account: handlers.Account{Share: handlers.ShareDeliveries, Owner: handlers.ClientAddress(r)}, ackEmpty: h.ackEmpty,
+		account: handlers.Account{Share: handlers.ShareDeliveries, Owner: handlers.ClientAddress(r)},
 		extract: d.extract, prove: d.prove, keep: d.keep,
 	})
 }

@@ -26,9 +26,7 @@ import (
 const maxFile = 16 << 20
 
 // Price has the prices of a million tokens in micros of the file's currency. 0 means that the file doesn't have the price.
-type Price struct {
-	Input, CachedInput, CacheWrite, LongCacheWrite, Output int64
-}
+type Price struct{ Input, CachedInput, CacheWrite, LongCacheWrite, Output int64 }
 
 // maxTiers is the largest number of tiers that a Caddyfile accepts.
 const maxTiers = 3

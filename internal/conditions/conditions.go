@@ -198,10 +198,8 @@ func (w *Watch) round(ctx context.Context) error {
 	for i := range own {
 		own[i].Node = w.Node
 	}
-	var leads bool
-	err := w.DB.Exec(ctx, func(ctx context.Context, tx store.Tx) (err error) {
-		leads, err = take(ctx, tx, "conditions", w.Node, duty, true)
-		return err
+	leads, err := store.Write(ctx, w.DB, func(ctx context.Context, tx store.Tx) (bool, error) {
+		return take(ctx, tx, "conditions", w.Node, duty, true)
 	})
 	if err != nil {
 		return err

@@ -323,8 +323,4 @@ type Returner interface {
 var (
 	_ Returner = (*Memory)(nil)
 	_ Returner = (*Windows)(nil)
-
-	_ Limiter = (*Memory)(nil)
-	_ Limiter = (*Windows)(nil)
-	_ Limiter = (*Redis)(nil)
 )

@@ -219,16 +219,6 @@ type scriptCall struct {
 	cmd   *redis.Cmd
 }
 
-// queueByDigest adds the call to a pipeline by the script's digest.
-func (c *scriptCall) queueByDigest(ctx context.Context, pipe redis.Pipeliner, length time.Duration) {
-	c.cmd = pipe.EvalSha(ctx, windowDigest, []string{c.key}, c.limit, len(c.asks), length.Milliseconds())
-}
-
-// queueBySource adds the call to a pipeline with the script's source, which Redis then keeps.
-func (c *scriptCall) queueBySource(ctx context.Context, pipe redis.Pipeliner, length time.Duration) {
-	c.cmd = pipe.Eval(ctx, windowSource, []string{c.key}, c.limit, len(c.asks), length.Milliseconds())
-}
-
 // decide gives the requests of the call their decisions, in the order of their arrival.
 func (c *scriptCall) decide() error {
 	reply, err := c.cmd.Int64Slice()
@@ -373,18 +363,20 @@ func grouping(batch []*ask) []*scriptCall {
 // exec sends the calls in one pipeline, and repeats calls in a second pipeline if their server lacked the script. Errors
 // are in the calls.
 func (r *Redis) exec(ctx context.Context, calls []*scriptCall) {
-	r.pipeline(ctx, calls, (*scriptCall).queueByDigest)
+	r.pipeline(ctx, calls, redis.Pipeliner.EvalSha, windowDigest)
 	// Redis has lost the script after a restart or SCRIPT FLUSH.
 	known := func(c *scriptCall) bool { return !redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") }
 	if unknown := slices.DeleteFunc(slices.Clone(calls), known); len(unknown) > 0 {
-		r.pipeline(ctx, unknown, (*scriptCall).queueBySource)
+		r.pipeline(ctx, unknown, redis.Pipeliner.Eval, windowSource) // which Redis then keeps
 	}
 }
 
-func (r *Redis) pipeline(ctx context.Context, calls []*scriptCall, queue func(*scriptCall, context.Context, redis.Pipeliner, time.Duration)) {
+func (r *Redis) pipeline(
+	ctx context.Context, calls []*scriptCall, run func(redis.Pipeliner, context.Context, string, []string, ...any) *redis.Cmd, script string,
+) {
 	pipe := r.client.Pipeline()
 	for _, c := range calls {
-		queue(c, ctx, pipe, r.window)
+		c.cmd = run(pipe, ctx, script, []string{c.key}, c.limit, len(c.asks), r.window.Milliseconds())
 	}
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {
