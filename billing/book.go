@@ -86,6 +86,7 @@
 package billing
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -154,23 +155,17 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 				return replay, err
 			}
 		case isShort(op.refused) && !hold.Rough:
-			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.refused, op.Budgets, op.retry(b)); err != nil || op.finished == "" {
+			retry := func(ctx context.Context) (bool, error) {
+				op.recalls, op.ride, op.returns = true, nil, b.tranches.returning(op.Wallet)
+				err := b.doHold(ctx, op)
+				return op.pending && err == nil, cmp.Or(err, op.refused)
+			}
+			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros, op.refused, op.Budgets, retry); err != nil || op.finished == "" {
 				return nil, err
 			}
 		default:
 			return nil, op.refused
 		}
-	}
-}
-
-// retry returns a function that repeats the hold for [Book.recall].
-func (op *holdOp) retry(b *Book) func(context.Context) (pending bool, err error) {
-	return func(ctx context.Context) (bool, error) {
-		op.recalls, op.ride, op.returns = true, nil, b.tranches.returning(op.Wallet)
-		if err := b.doHold(ctx, op); err != nil {
-			return false, err
-		}
-		return op.pending, op.refused
 	}
 }
 
@@ -295,10 +290,7 @@ func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte)
 	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM running_keys
 		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND expires_at >= `+
 		clockSQL[b.db.Engine()]+`)`, wallet.OrgID, string(wallet.Env), keyHash[:]).Scan(&busy)
-	if err != nil {
-		return false, fmt.Errorf("read claim: %w", err)
-	}
-	return busy, nil
+	return busy, store.Wrap("read claim", err)
 }
 
 // clockSQL reads the database's clock in epoch milliseconds, as the store's transactions do. SQLite has only the machine's.

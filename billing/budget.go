@@ -359,10 +359,7 @@ func (b *Book) changeBudget(ctx context.Context, orgID, id string, change func(c
 		tx.Queue(store.AnyRows, `UPDATE budget_spend SET refused_at = 0 WHERE org_id = $1 AND budget_id = $2 AND refused_at > 0`, orgID, id)
 		return change(ctx, tx, budget)
 	})
-	if err != nil {
-		return fmt.Errorf("change a budget: %w", err)
-	}
-	return nil
+	return store.Wrap("change a budget", err)
 }
 
 // BudgetState is a budget with its present period.
@@ -417,9 +414,7 @@ func (b *Book) readBudgets(ctx context.Context, query string, arguments ...any) 
 		return nil, err
 	}
 	books := &books{now: now}
-	scan := func(row store.Row) (struct{}, error) { return struct{}{}, books.scanBudget(row) }
-	_, err = store.ReadRows(ctx, b.db, "list budgets", scan, query, arguments...)
-	return books, err
+	return books, store.EachRow(ctx, b.db, "list budgets", books.scanBudget, query, arguments...)
 }
 
 // BudgetRoom returns the largest hold of a call that the open budgets of a wallet allow, with the amounts of tranches, which may be in use. Without a
@@ -464,6 +459,5 @@ func (b *Book) EndBudgetRise(ctx context.Context, actor, orgID, id, riseID strin
 func (b *Book) BudgetRises(ctx context.Context, orgID, id string) ([]BudgetRise, error) {
 	return store.ReadRows(ctx, b.db, "list the rises of a budget", store.ScanFields[BudgetRise](),
 		`SELECT id, amount_micros, ends_at, reason, created_by, created_at FROM budget_rises WHERE org_id = $1 AND budget_id = $2 ORDER BY id DESC
-			LIMIT 100`,
-		orgID, id)
+			LIMIT 100`, orgID, id)
 }

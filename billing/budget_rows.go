@@ -3,7 +3,7 @@ package billing
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -134,21 +134,13 @@ func readNamed(ctx context.Context, tx store.Tx, books *books) error {
 		}
 	}
 	queuePeriods(tx, missing, books)
-	if err := tx.Flush(ctx); err != nil {
-		return fmt.Errorf("read budgets: %w", err)
-	}
-	return nil
+	return store.Wrap("read budgets", tx.Flush(ctx))
 }
 
 // writePeriods writes each changed period once.
 func (b *books) writePeriods(tx store.Tx) {
-	var changed []*periodRow
-	for _, period := range b.periods {
-		if !period.stored || period.periodState != period.read {
-			changed = append(changed, period)
-		}
-	}
-	slices.SortFunc(changed, func(a, b *periodRow) int { return a.compare(b.periodKey) })
+	changed := slices.SortedFunc(maps.Values(b.periods), func(a, b *periodRow) int { return a.compare(b.periodKey) })
+	changed = slices.DeleteFunc(changed, func(p *periodRow) bool { return p.stored && p.periodState == p.read })
 	store.QueueList(tx, listSizes, writePeriods, false, changed, func(values []any, p *periodRow) []any {
 		return append(listWallet(values, p.wallet), p.number, p.budget.ID, p.begin, p.endAt, p.reserved, p.spent, p.most, p.told, p.firstSeq,
 			p.lastSeq, p.refusedAt)

@@ -119,30 +119,22 @@ func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, err
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, c.searches))
 	for i, invariant := range invariants {
-		group.Go(func() (err error) {
-			report.Invariants[i], err = c.examineOne(ctx, db, now, invariant)
-			return err
+		group.Go(func() error {
+			search := search{
+				db: db, pageRows: c.pageRows, now: now, lateBefore: now - 2*c.SweepInterval.Milliseconds(), findings: []Finding{},
+			}
+			if c.Recent > 0 {
+				search.since = now - c.Recent.Milliseconds()
+			}
+			err := invariant.search(ctx, &search)
+			report.Invariants[i] = Examined{invariant.id, invariant.text, invariant.advice, search.findings, search.full()}
+			return store.Wrap("check "+invariant.id, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return Report{}, err
 	}
 	return report, nil
-}
-
-func (c Checker) examineOne(ctx context.Context, db reader, now int64, invariant invariant) (Examined, error) {
-	search := search{
-		db: db, pageRows: c.pageRows, now: now, lateBefore: now - 2*c.SweepInterval.Milliseconds(), findings: []Finding{},
-	}
-	if c.Recent > 0 {
-		search.since = now - c.Recent.Milliseconds()
-	}
-	if err := invariant.search(ctx, &search); err != nil {
-		return Examined{}, fmt.Errorf("check %s: %w", invariant.id, err)
-	}
-	return Examined{
-		ID: invariant.id, Text: invariant.text, Advice: invariant.advice, Findings: search.findings, More: search.full(),
-	}, nil
 }
 
 // reader is the source of a search. It is a database, or in tests a transaction that breaks the ledger and is rolled back.

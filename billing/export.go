@@ -109,7 +109,7 @@ func (b *Book) UsageBody(ctx context.Context, source string, delivery *store.Eve
 	if err := cmp.Or(err, afterErr, throughErr); err != nil {
 		return "", fmt.Errorf("read the payload of the event %s: %w", delivery.EventID, err)
 	}
-	sent := usageSegment{OrgID: delivery.OrgID, Env: store.Live, AfterSeq: after.Seq, ThroughSeq: through.Seq}
+	sent := usageSegment{WalletID: WalletID{delivery.OrgID, store.Live}, AfterSeq: after.Seq, ThroughSeq: through.Seq}
 	events, err := b.usageEvents(ctx, sent, MaxHistoryRows)
 	if err != nil {
 		return "", err
@@ -168,37 +168,24 @@ func (b *Book) UsageEvents(ctx context.Context, id WalletID, after UsageCursor, 
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	return b.usageEvents(ctx, usageSegment{OrgID: id.OrgID, Env: id.Env, AfterSeq: after.Seq, ThroughSeq: math.MaxInt64}, rows)
+	return b.usageEvents(ctx, usageSegment{WalletID: id, AfterSeq: after.Seq, ThroughSeq: math.MaxInt64}, rows)
 }
 
 // usageSegment is a range of the numbers of a wallet.
 type usageSegment struct {
-	Number               int64
-	OrgID                string
-	Env                  store.Env
+	Number int64
+	WalletID
 	AfterSeq, ThroughSeq int64
 }
 
 func (b *Book) usageEvents(ctx context.Context, s usageSegment, rows int) ([]UsageEvent, error) {
-	scan := scanEndedCall(WalletID{s.OrgID, s.Env})
 	return store.ReadRows(ctx, b.db, "read usage events", func(row store.Row) (e UsageEvent, err error) {
 		e.Cursor.Segment = s.Number
-		e.EndedCall, err = scan(rowWith{row, []any{
-			&e.PriceID, &e.AgentID, &e.ConversationID, &e.RefundID, &e.RefundedAt, &e.RefundedMicros, &e.Cursor.Seq,
-		}})
+		e.EndedCall, err = scanEndedCall(row, s.WalletID,
+			&e.PriceID, &e.AgentID, &e.ConversationID, &e.RefundID, &e.RefundedAt, &e.RefundedMicros, &e.Cursor.Seq)
 		return e, err
 	}, selectUsageEvents, s.OrgID, string(s.Env), s.AfterSeq, s.ThroughSeq, min(rows, MaxHistoryRows))
 }
-
-// rowWith is a row with more columns than its scanner reads.
-type rowWith struct {
-	store.Row
-
-	more []any
-}
-
-// Scan implements [store.Row].
-func (r rowWith) Scan(into ...any) error { return r.Row.Scan(append(into, r.more...)...) }
 
 // segmentsRead is the number of segments that one read returns.
 const segmentsRead = 100
@@ -233,11 +220,7 @@ func (b *Book) AllUsageEvents(ctx context.Context, after UsageCursor, rows int) 
 			return events, nil
 		}
 		extended = true
-		err = b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-			tx.Queue(store.AnyRows, insertSegments)
-			return nil
-		})
-		if err != nil {
+		if err := b.db.ExecQueued(ctx, func(tx store.Tx) { tx.Queue(store.AnyRows, insertSegments) }); err != nil {
 			return nil, err
 		}
 	}

@@ -87,11 +87,8 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 	if after := stretch.After.Seq; after > 0 {
 		through = min(through, after-1)
 	}
-	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (e Entry, err error) {
-		e.Wallet = id
-		err = row.Scan(&e.Seq, &e.ID, &e.Kind, &e.Ref, &e.Note, &e.AmountMicros, &e.BalanceMicros, &e.At, &e.Corrects)
-		return e, err
-	}, selectEntries, id.OrgID, string(id.Env), from, through, stretch.rows())
+	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (Entry, error) { return scanPosting(row, id) },
+		selectEntries, id.OrgID, string(id.Env), from, through, stretch.rows())
 }
 
 // EndedCall is the record of a model call with its charge.
@@ -154,27 +151,28 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	if err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, b.db, "list calls", scanEndedCall(id),
+	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (EndedCall, error) { return scanEndedCall(row, id) },
 		selectEndedCalls, id.OrgID, string(id.Env), from, through, start.At, start.ID, stretch.From, stretch.rows())
 }
 
 // Call reads an ended call of a wallet. It returns [store.ErrNotFound] if the wallet has none with this id.
 func (b *Book) Call(ctx context.Context, id WalletID, callID string) (EndedCall, error) {
-	return store.ReadRow(ctx, b.db, "read a call", scanEndedCall(id), selectEndedCall, callID, id.OrgID, string(id.Env))
+	return store.ReadRow(ctx, b.db, "read a call", func(row store.Row) (EndedCall, error) { return scanEndedCall(row, id) },
+		selectEndedCall, callID, id.OrgID, string(id.Env))
 }
 
-// scanEndedCall returns a function that scans the row of a call of a wallet.
-func scanEndedCall(id WalletID) func(row store.Row) (EndedCall, error) {
-	return func(row store.Row) (c EndedCall, err error) {
-		var tiers string
-		c.Wallet = id
-		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
-			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.Usage.CacheWriteTokens, &c.Usage.LongCacheWriteTokens,
-			&c.Usage.ReasoningTokens, &c.UsageSource, &c.ReservedMicros, &c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS,
-			&c.UpstreamModel, &c.AnsweringModel, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput, &c.Price.CacheWrite,
-			&c.Price.LongCacheWrite, &tiers)
-		return c, errors.Join(err, c.Price.readTiers(tiers))
-	}
+// scanEndedCall scans a call of a wallet, and the columns after it.
+func scanEndedCall(row store.Row, id WalletID, more ...any) (c EndedCall, err error) {
+	var tiers string
+	c.Wallet = id
+	err = row.Scan(append([]any{
+		&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
+		&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.Usage.CacheWriteTokens, &c.Usage.LongCacheWriteTokens,
+		&c.Usage.ReasoningTokens, &c.UsageSource, &c.ReservedMicros, &c.ChargedMicros, &c.ShortfallMicros, &c.EndedAt, &c.DurationMS,
+		&c.UpstreamModel, &c.AnsweringModel, &c.Price.Input, &c.Price.Output, &c.Price.CachedInput, &c.Price.CacheWrite,
+		&c.Price.LongCacheWrite, &tiers,
+	}, more...)...)
+	return c, errors.Join(err, c.Price.readTiers(tiers))
 }
 
 // after returns the number of the next charge after a place in the list of calls, and the place after which the next call without

@@ -391,10 +391,7 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	for _, op := range b.pays {
 		queuePayment(tx, op, books)
 	}
-	if err := tx.Flush(ctx); err != nil {
-		return fmt.Errorf("read the books: %w", err)
-	}
-	return nil
+	return store.Wrap("read the books", tx.Flush(ctx))
 }
 
 // readLate reads whether calls without a reservation have ended, and which calls have finished their keys. A reservation ends
@@ -418,10 +415,7 @@ func (b *batch) readLate(ctx context.Context, tx store.Tx, books *books) error {
 	}
 	queueEnded(tx, ended, books)
 	queueClaims(tx, true, finished, books)
-	if err := tx.Flush(ctx); err != nil {
-		return fmt.Errorf("read what late calls have left: %w", err)
-	}
-	return nil
+	return store.Wrap("read what late calls have left", tx.Flush(ctx))
 }
 
 // decide sets every result anew, because an operation may be decided again after a fault.

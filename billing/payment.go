@@ -86,19 +86,16 @@ type Payment struct {
 	Amount       int64
 	Currency     string
 	Micros       int64
-	Reference    string
-	Account      string
-	PaidAt       int64
-	CreatedAt    int64
-	UpdatedAt    int64
+
+	Reference, Account           string
+	PaidAt, CreatedAt, UpdatedAt int64
 	// Refunded is the part of Amount that was refunded, and Disputes the JSON of the amounts of open disputes by their ids.
 	Refunded int64
 	Disputes string
 	// TakenMicros is what of Micros was taken back, claims included.
 	TakenMicros int64
 	// EntryID is the transaction of the credit, and DecidedBy the person who decided.
-	EntryID   string
-	DecidedBy string
+	EntryID, DecidedBy string
 	// Note is the reason of the person who ignored the payment.
 	Note string
 	Text string
@@ -226,18 +223,16 @@ const mostCodes = 100
 // currency that must be paid exactly. 0 means any amount: the organization has one such code, and MakeCode returns it again. It returns
 // [store.ErrLimit] if the organization has made too many codes within a day.
 func (b *Book) MakeCode(ctx context.Context, actor, orgID, code string, amount int64, currency string) (string, error) {
-	err := b.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+	return store.Write(ctx, b.db, func(ctx context.Context, tx store.Tx) (string, error) {
 		if amount == 0 {
 			if known, err := store.QueryValues[string](ctx, tx, selectOpenCode, orgID); err != nil || len(known) > 0 {
-				code = strings.Join(known, "")
-				return err
+				return strings.Join(known, ""), err
 			}
 		}
 		if made, err := store.QueryValues[int64](ctx, tx, countCodes, orgID, tx.Now()-dayMillis); err != nil || made[0] >= mostCodes {
-			return cmp.Or(err, store.ErrLimit)
+			return "", cmp.Or(err, store.ErrLimit)
 		}
 		tx.Queue(1, insertCode, code, orgID, amount, currency, actor, tx.Now())
-		return nil
+		return code, nil
 	})
-	return code, err
 }

@@ -24,7 +24,7 @@ const (
 	countCodes             = `SELECT count(*) FROM payment_codes WHERE org_id = $1 AND created_at > $2`
 	insertCode             = `INSERT INTO payment_codes (code, org_id, amount, currency, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`
 	selectPaidOrganization = `SELECT org_id FROM payments WHERE provider = $1 AND id = $2`
-	selectOrganization     = `SELECT CASE WHEN suspended_at IS NULL THEN 0 ELSE 1 END FROM organizations WHERE id = $1`
+	selectOrganization     = `SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`
 	insertPayment          = `INSERT INTO payments (` + paymentColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`
 	// The condition repeats the values that were read, because a payment without an organization has no lock.
@@ -57,16 +57,8 @@ func (op *payOp) find(ctx context.Context, tx store.Tx) error {
 		return nil
 	}
 	op.wallet.Env = store.Live
-	read := func(row store.Row) error {
-		var suspended int64
-		err := row.Scan(&suspended)
-		op.suspended = suspended > 0
-		return err
-	}
-	if err := tx.Query(ctx, read, selectOrganization, op.wallet.OrgID); err != nil {
-		return fmt.Errorf("read the organization of a payment: %w", err)
-	}
-	return nil
+	read := func(row store.Row) error { return row.Scan(&op.suspended) }
+	return store.Wrap("read the organization of a payment", tx.Query(ctx, read, selectOrganization, op.wallet.OrgID))
 }
 
 func (op *payOp) findCode(ctx context.Context, tx store.Tx) error {
@@ -81,10 +73,7 @@ func (op *payOp) findCode(ctx context.Context, tx store.Tx) error {
 			}
 			return err
 		})
-	if err := tx.Flush(ctx); err != nil {
-		return fmt.Errorf("read the codes of a payment: %w", err)
-	}
-	return nil
+	return store.Wrap("read the codes of a payment", tx.Flush(ctx))
 }
 
 // queuePayment reads a payment, and whether another provider has delivered its transfer before.

@@ -356,7 +356,8 @@ func (s *storedPrices) admit(row *priceRow) bool {
 	if names[row.answering] {
 		return true
 	}
-	if len(names) >= maxAnswering || !isModelName(row.answering) {
+	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	if len(names) >= maxAnswering || len(row.answering) > maxAnsweringName || strings.ContainsFunc(row.answering, invisible) {
 		return false
 	}
 	if names == nil {
@@ -365,11 +366,6 @@ func (s *storedPrices) admit(row *priceRow) bool {
 	}
 	names[row.answering] = true
 	return true
-}
-
-// isModelName reports whether a text can be stored as the name of a model: printable ASCII without spaces.
-func isModelName(text string) bool {
-	return len(text) <= maxAnsweringName && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 func (s *storedPrices) add(row *priceRow, id int64) {

@@ -162,15 +162,11 @@ func (b *books) write(tx store.Tx) {
 
 // writeWallets updates each changed wallet once.
 func (b *books) writeWallets(tx store.Tx) {
-	ids := make([]WalletID, 0, len(b.wallets))
-	for id, wallet := range b.wallets {
-		if wallet.walletState != wallet.read {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, WalletID.compare)
-	for _, id := range ids {
+	for _, id := range slices.SortedFunc(maps.Keys(b.wallets), WalletID.compare) {
 		w := b.wallets[id]
+		if w.walletState == w.read {
+			continue
+		}
 		tx.Queue(1, updateWallet, w.balance, w.held, w.seq, w.movedAt, w.recallUntil, w.kept, w.claimed,
 			id.OrgID, string(id.Env), w.read.balance, w.read.held, w.read.seq, w.read.kept)
 	}
@@ -299,15 +295,11 @@ func queueClaims(tx store.Tx, done bool, keys []claimKey, books *books) {
 
 // writeClaims deletes the rows of changed claims before it inserts new rows, so that a key may change its call.
 func (b *books) writeClaims(tx store.Tx) {
-	changed := make([]*claimRow, 0, len(b.claims))
-	for _, claim := range b.claims {
-		if claim.claimState != claim.read {
-			changed = append(changed, claim)
-		}
-	}
-	slices.SortFunc(changed, func(a, b *claimRow) int { return a.key.compare(b.key) })
 	var running, finished, kept []*claimRow
-	for _, claim := range changed {
+	for _, claim := range slices.SortedFunc(maps.Values(b.claims), func(a, b *claimRow) int { return a.key.compare(b.key) }) {
+		if claim.claimState == claim.read {
+			continue
+		}
 		claim.delete(tx)
 		switch {
 		case !claim.exists():

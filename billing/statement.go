@@ -111,16 +111,13 @@ const statementRows = 20_000
 
 // walletMonths is the end of the closed months of a wallet. Month is empty if none is closed. FirstAt is the time of the wallet's first entry.
 type walletMonths struct {
-	OrgID                          string
-	Env                            store.Env
+	WalletID
 	Seq, BalanceMicros, MovedAt    int64
 	Zone                           string
 	FirstAt                        int64
 	Month                          string
 	EndsAt, LastSeq, ClosingMicros int64
 }
-
-func (w *walletMonths) id() WalletID { return WalletID{w.OrgID, w.Env} }
 
 // next returns the month after the closed ones, with all entries so far and without sums.
 func (w *walletMonths) next() (*Statement, error) {
@@ -149,8 +146,7 @@ type rowReader func(ctx context.Context, each func(store.Row) error, query strin
 // readerOf returns the reader of a database.
 func readerOf(db *store.DB, doing string) rowReader {
 	return func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error {
-		_, err := store.ReadRows(ctx, db, doing, func(row store.Row) (struct{}, error) { return struct{}{}, each(row) }, query, arguments...)
-		return err
+		return store.EachRow(ctx, db, doing, each, query, arguments...)
 	}
 }
 
@@ -330,11 +326,8 @@ func (b *Book) closeMonths(ctx context.Context, id WalletID) (progress *Statemen
 // closeMonth writes the statement of a month that has ended. Any number of processes may do so at the same time: their rows are equal.
 func (b *Book) closeMonth(ctx context.Context, id WalletID, wallet *walletMonths, s *Statement) (err error) {
 	if wallet.MovedAt < s.EndsAt {
-		err := b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-			tx.Queue(store.AnyRows, raiseMovedAt, id.OrgID, string(id.Env), s.EndsAt)
-			return nil
-		})
-		if err != nil {
+		raise := func(tx store.Tx) { tx.Queue(store.AnyRows, raiseMovedAt, id.OrgID, string(id.Env), s.EndsAt) }
+		if err := b.db.ExecQueued(ctx, raise); err != nil {
 			return err
 		}
 	}
@@ -354,11 +347,10 @@ func (b *Book) closeMonth(ctx context.Context, id WalletID, wallet *walletMonths
 	if s.Hash, err = s.digest(ctx, read, id); err != nil {
 		return err
 	}
-	return b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+	return b.db.ExecQueued(ctx, func(tx store.Tx) {
 		tx.Queue(store.AnyRows, insertStatement, id.OrgID, string(id.Env), s.Month, s.Zone, s.BeginsAt, s.EndsAt, s.FirstSeq, s.LastSeq,
 			s.OpeningMicros, s.CreditMicros, s.ChargeMicros, s.RefundMicros, s.AdjustMicros, s.ReversalMicros, s.ClosingMicros,
 			s.Calls, s.Charges, s.Hash[:])
-		return nil
 	})
 }
 
@@ -388,14 +380,14 @@ func (b *Book) CloseMonths(ctx context.Context) error {
 			if wallets[i].Month != "" && now < wallets[i].EndsAt+shortestMonth {
 				continue
 			}
-			if _, err := b.closeMonths(ctx, wallets[i].id()); err != nil && len(faults) < store.MostFindings {
+			if _, err := b.closeMonths(ctx, wallets[i].WalletID); err != nil && len(faults) < store.MostFindings {
 				faults = append(faults, err)
 			}
 		}
 		if len(wallets) < closingWallets {
 			return errors.Join(faults...)
 		}
-		last = wallets[len(wallets)-1].id()
+		last = wallets[len(wallets)-1].WalletID
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // selectClosedMonths reads the closed months of a page of organizations, each with the balances of the wallet before and after it.
@@ -18,18 +20,17 @@ const selectClosedMonths = `SELECT org_id, env, w.seq, ` + statementColumns + `,
 
 // closedMonth is a closed month with the number of its wallet's last entry, and with the balances of the wallet before and after it.
 type closedMonth struct {
+	WalletID
+	Seq sql.NullInt64
 	Statement
-
-	id            WalletID
-	seq           sql.NullInt64
-	before, after int64
+	Before, After int64
 }
 
 // joins returns the reason why a month doesn't follow the month before, which is zero for the first month. Empty means that it does.
 func (m *closedMonth) joins(last *Statement) string {
 	switch {
-	case !m.seq.Valid || m.LastSeq > m.seq.Int64:
-		return fmt.Sprintf("it ends with number %d, its wallet with %d", m.LastSeq, m.seq.Int64)
+	case !m.Seq.Valid || m.LastSeq > m.Seq.Int64:
+		return fmt.Sprintf("it ends with number %d, its wallet with %d", m.LastSeq, m.Seq.Int64)
 	case m.FirstSeq != last.LastSeq+1:
 		return fmt.Sprintf("it begins with number %d, the month before ends with %d", m.FirstSeq, last.LastSeq)
 	case last.Month != "" && m.BeginsAt != last.EndsAt:
@@ -46,8 +47,8 @@ func (m *closedMonth) balances(last *Statement) string {
 		return fmt.Sprintf("%d, with %d and without %d, is closed with %d", m.OpeningMicros, in, m.ChargeMicros, m.ClosingMicros)
 	case m.OpeningMicros != last.ClosingMicros && m.FirstSeq == last.LastSeq+1:
 		return fmt.Sprintf("it is opened with %d, the month before closed with %d", m.OpeningMicros, last.ClosingMicros)
-	case m.OpeningMicros != m.before || m.ClosingMicros != m.after:
-		return fmt.Sprintf("it is opened with %d and closed with %d, its wallet had %d and %d", m.OpeningMicros, m.ClosingMicros, m.before, m.after)
+	case m.OpeningMicros != m.Before || m.ClosingMicros != m.After:
+		return fmt.Sprintf("it is opened with %d and closed with %d, its wallet had %d and %d", m.OpeningMicros, m.ClosingMicros, m.Before, m.After)
 	}
 	return ""
 }
@@ -62,19 +63,13 @@ func (s *search) searchMonths(ctx context.Context, fault func(m *closedMonth, la
 	})
 }
 
-func (m *closedMonth) subject() string { return m.id.OrgID + ":" + string(m.id.Env) + " " + m.Month }
+func (m *closedMonth) subject() string { return m.OrgID + ":" + string(m.Env) + " " + m.Month }
 
 func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context, m *closedMonth, last *Statement) error) error {
 	return s.pages(ctx, "statements", func(ctx context.Context, after, through string) error {
 		var months []closedMonth
 		err := s.read(ctx, func(rows *sql.Rows) error {
-			var m closedMonth
-			var hash []byte
-			err := rows.Scan(&m.id.OrgID, &m.id.Env, &m.seq, &m.Month, &m.Zone, &m.BeginsAt, &m.EndsAt, &m.FirstSeq, &m.LastSeq,
-				&m.OpeningMicros, &m.CreditMicros, &m.ChargeMicros, &m.RefundMicros, &m.AdjustMicros, &m.ReversalMicros,
-				&m.ClosingMicros, &m.Calls, &m.Charges,
-				&hash, &m.before, &m.after)
-			copy(m.Hash[:], hash)
+			m, err := store.ScanFields[closedMonth]()(rows)
 			months = append(months, m)
 			return err
 		}, selectClosedMonths, after, through)
@@ -83,7 +78,7 @@ func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context
 		}
 		for i := range months {
 			last := new(Statement)
-			if i > 0 && months[i-1].id == months[i].id {
+			if i > 0 && months[i-1].WalletID == months[i].WalletID {
 				last = &months[i-1].Statement
 			}
 			if months[i].EndsAt < s.since {
@@ -102,14 +97,14 @@ func searchClosedMonths(ctx context.Context, s *search) error {
 	read := s.rowReader()
 	return s.eachMonth(ctx, func(ctx context.Context, m *closedMonth, _ *Statement) error {
 		again := m.Statement
-		hash, err := m.digest(ctx, read, m.id)
+		hash, err := m.digest(ctx, read, m.WalletID)
 		if err != nil {
 			return err
 		}
-		if err := again.addUp(ctx, read, m.id); err != nil {
+		if err := again.addUp(ctx, read, m.WalletID); err != nil {
 			return err
 		}
-		found, err := sumCharges(ctx, read, m.id, m.FirstSeq, m.LastSeq)
+		found, err := sumCharges(ctx, read, m.WalletID, m.FirstSeq, m.LastSeq)
 		if err != nil {
 			return err
 		}

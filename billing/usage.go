@@ -162,14 +162,12 @@ func (r *usageRun) clear() {
 
 // begin leases the update. It reports false if another process has the lease or has updated the sums a moment ago.
 func (r *usageRun) begin(ctx context.Context) (begun bool, err error) {
-	err = r.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		begun, err = store.Changed(ctx, tx, `INSERT INTO usage_progress (id, owner, lease_until, through) VALUES (1, $1, $2, 0)
+	return store.Write(ctx, r.db, func(ctx context.Context, tx store.Tx) (bool, error) {
+		return store.Changed(ctx, tx, `INSERT INTO usage_progress (id, owner, lease_until, through) VALUES (1, $1, $2, 0)
 			ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
 			WHERE usage_progress.lease_until < $3 AND usage_progress.through <= $4 RETURNING id`,
 			r.owner, r.now+usageLease, r.now, r.until-r.pause)
-		return err
 	})
-	return begun && err == nil, err
 }
 
 const (
@@ -319,7 +317,13 @@ func (r *usageRun) write(ctx context.Context, last bool) error {
 		if err != nil || !owned {
 			return cmp.Or(err, errUsageLost)
 		}
-		r.queueDays(tx)
+		totals := map[usageKey]*Figures{} // of the service
+		for key, figures := range r.days {
+			key.wallet.OrgID, key.keyID = "", ""
+			addFigures(totals, key, figures)
+		}
+		insertUsageDays.Queue(tx, usageColumns(r.days, true)...)
+		insertUsageTotals.Queue(tx, usageColumns(totals, false)...)
 		minutes := slices.Collect(maps.Keys(r.minutes))
 		insertUsageMinutes.Queue(tx, minutes, store.Column(minutes, func(minute int64) int64 { return r.minutes[minute] }))
 		moved := slices.Collect(maps.Values(r.moved))
@@ -334,17 +338,6 @@ func (r *usageRun) write(ctx context.Context, last bool) error {
 	}
 	r.clear()
 	return repeat.Pause(ctx, time.Since(began))
-}
-
-// queueDays adds the figures to the sums of the organizations and of the service.
-func (r *usageRun) queueDays(tx store.Tx) {
-	totals := map[usageKey]*Figures{}
-	for key, figures := range r.days {
-		key.wallet.OrgID, key.keyID = "", ""
-		addFigures(totals, key, figures)
-	}
-	insertUsageDays.Queue(tx, usageColumns(r.days, true)...)
-	insertUsageTotals.Queue(tx, usageColumns(totals, false)...)
 }
 
 // usageColumns returns rows column by column, with or without the organization and the key.

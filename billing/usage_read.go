@@ -78,10 +78,7 @@ func (q *UsageQuery) statement() (text string, arguments []any) {
 // begin with the highest charges.
 func (b *Book) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	text, arguments := q.statement()
-	return store.ReadRows(ctx, b.db, "read usage", func(row store.Row) (u UsageRow, err error) {
-		err = row.Scan(store.Arguments(u.fields(), &u.Group, &u.Name)...)
-		return u, err
-	}, text, arguments...)
+	return store.ReadRows(ctx, b.db, "read usage", store.ScanFields[UsageRow](), text, arguments...)
 }
 
 // KeyCalls are the calls of an API key in a stretch of days.
@@ -115,11 +112,11 @@ func (b *Book) CallsByMinute(ctx context.Context, n int64) ([]int64, error) {
 		return nil, err
 	}
 	first, counts := through/minuteMillis-n, make([]int64, n)
-	_, err = store.ReadRows(ctx, b.db, "read usage", func(row store.Row) (struct{}, error) {
+	err = store.EachRow(ctx, b.db, "read usage", func(row store.Row) error {
 		var minute, calls int64
 		err := row.Scan(&minute, &calls)
 		counts[minute-first] = calls
-		return struct{}{}, err
+		return err
 	}, `SELECT minute, calls FROM usage_minutes WHERE minute >= $1 AND minute < $2`, first, first+n)
 	return counts, err
 }
@@ -131,9 +128,7 @@ type EndingWallet struct {
 }
 
 // Spending is the balance of a live wallet and the rate at which it is spent.
-type Spending struct {
-	BalanceMicros, MicrosPerDay int64
-}
+type Spending struct{ BalanceMicros, MicrosPerDay int64 }
 
 // spendingMillis is the time in which a wallet's present spending is charged: today, and the seven days before.
 func spendingMillis(now int64) int64 { return 7*dayMillis + now%dayMillis }
@@ -180,18 +175,10 @@ func (b *Book) Outcomes(ctx context.Context, id WalletID, since int64) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	outcomes := map[string]int64{}
-	_, err = store.ReadRows(ctx, b.db, "count outcomes", func(row store.Row) (struct{}, error) {
-		var outcome string
-		var calls int64
-		err := row.Scan(&outcome, &calls)
-		outcomes[outcome] = calls
-		return struct{}{}, err
-	}, `SELECT outcome, count(*) FROM (
+	return store.ReadMap[string, int64](ctx, b.db, "count outcomes", `SELECT outcome, count(*) FROM (
 			SELECT outcome FROM (SELECT outcome FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq > $3
 				ORDER BY wallet_seq DESC LIMIT $5) AS charged
 			UNION ALL SELECT outcome FROM (SELECT outcome FROM calls WHERE org_id = $1 AND env = $2 AND wallet_seq IS NULL AND ended_at >= $4
 				ORDER BY ended_at DESC LIMIT $5) AS uncharged
 		) AS history GROUP BY outcome`, id.OrgID, string(id.Env), after, since, MaxOutcomes)
-	return outcomes, err
 }

@@ -189,7 +189,7 @@ func (db *DB) BackupTo(ctx context.Context, path string) error {
 	if err := db.driver.BackupTo(ctx, path); err != nil {
 		return err
 	}
-	return execQueued(ctx, db, func(tx Tx) {
+	return db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO marks (name, node, at) VALUES ('backup', '', $1) ON CONFLICT (name) DO UPDATE SET at = excluded.at`, tx.Now())
 	})
 }

@@ -178,7 +178,7 @@ type ProviderKeys struct{ db *DB }
 
 // Put sets or replaces a key. It returns [ErrNotFound] for an unknown organization.
 func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) error {
-	return execQueued(ctx, k.db, func(tx Tx) {
+	return k.db.ExecQueued(ctx, func(tx Tx) {
 		key.UpdatedAt = orNow(tx, key.UpdatedAt)
 		tx.Queue(1, putProviderKey, providerKeys.values(&key)...)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "provider_key.put", Target: key.Provider, OrgID: key.OrgID})

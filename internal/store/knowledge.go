@@ -210,7 +210,7 @@ func queueChunks(tx Tx, orgID, documentID string, from int64, chunks []Chunk) {
 // Fail ends the ingestion of a document for a reason that its owner is shown. Failing a document that isn't
 // ingesting changes nothing.
 func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
-	return execQueued(ctx, d.db, func(tx Tx) {
+	return d.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE documents SET state = $3, reason = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND state = $6`,
 			id, orgID, DocumentFailed, reason, tx.Now(), DocumentIngesting)
 	})

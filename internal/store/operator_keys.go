@@ -74,7 +74,7 @@ func (k OperatorKeys) ByHash(ctx context.Context, hash [32]byte) (key OperatorKe
 
 // Touch stores that a key is in use.
 func (k OperatorKeys) Touch(ctx context.Context, id string) error {
-	return execQueued(ctx, k.db, func(tx Tx) {
+	return k.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE operator_keys SET used_at = $2 WHERE id = $1`, id, tx.Now())
 	})
 }

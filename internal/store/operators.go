@@ -33,7 +33,7 @@ type Operators struct{ db *DB }
 
 // Add adds an operator with a one-time link. It returns [ErrConflict] if the e-mail address is in use.
 func (o Operators) Add(ctx context.Context, actor string, operator Operator, link UserLink) error {
-	return execQueued(ctx, o.db, func(tx Tx) {
+	return o.db.ExecQueued(ctx, func(tx Tx) {
 		operator.CreatedAt, operator.UpdatedAt, operator.LinkUntil = tx.Now(), tx.Now(), tx.Now()+link.Lifetime
 		operators.queueInsert(tx, &operator)
 		tx.Queue(1, `UPDATE operators SET link_hash = $2 WHERE id = $1`, operator.ID, link.Hash[:])
@@ -216,7 +216,7 @@ func (o Operators) Session(ctx context.Context, hash [32]byte) (OperatorSession,
 
 // Touch stores that a session is in use, or, with a code, that its operator has just given the second factor.
 func (o Operators) Touch(ctx context.Context, hash [32]byte, code bool) error {
-	return execQueued(ctx, o.db, func(tx Tx) {
+	return o.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE operator_sessions SET seen_at = $2, second_factor_at = CASE WHEN $3 THEN $2 ELSE second_factor_at END
 			WHERE hash = $1`, hash[:], tx.Now(), code)
 	})

@@ -53,7 +53,7 @@ type Organizations struct{ db *DB }
 
 // Create adds an organization. It returns [ErrConflict] if the name, the id or the external id is in use.
 func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
-	return execQueued(ctx, o.db, func(tx Tx) {
+	return o.db.ExecQueued(ctx, func(tx Tx) {
 		organization.CreatedAt = orNow(tx, organization.CreatedAt)
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
 		organization.FirstPlan, organization.TimeZone, organization.BudgetVersion = organization.Plan, DefaultTimeZone, 0
@@ -211,7 +211,7 @@ func (o Organizations) Models(ctx context.Context, orgID string) (map[string]boo
 // SetModel enables or disables a model for an organization. It returns [ErrNotFound] for an unknown organization. It doesn't check that the
 // model exists: an exception may outlive its model.
 func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string, enabled bool) error {
-	return execQueued(ctx, o.db, func(tx Tx) {
+	return o.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO org_models (org_id, model, enabled) VALUES ($1, $2, $3)
 			ON CONFLICT (org_id, model) DO UPDATE SET enabled = excluded.enabled`, orgID, model, enabled)
 		QueueAudit(tx, AuditEntry{
@@ -323,7 +323,7 @@ type AuditLog struct{ db *DB }
 
 // Add writes an entry about something that happened outside the database.
 func (l AuditLog) Add(ctx context.Context, entry AuditEntry) error {
-	return execQueued(ctx, l.db, func(tx Tx) { QueueAudit(tx, entry) })
+	return l.db.ExecQueued(ctx, func(tx Tx) { QueueAudit(tx, entry) })
 }
 
 // List reads a page of the entries about an organization, or of all entries if orgID is empty. The newest come first, and After is the id of the

@@ -275,7 +275,7 @@ type Processes struct{ db *DB }
 // Announce stores a process as living, and forgets others that have shown no sign of life for a minute. A process calls it every
 // [ProcessInterval], and when it gets other keys.
 func (p Processes) Announce(ctx context.Context, process Process) error {
-	return execQueued(ctx, p.db, func(tx Tx) {
+	return p.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO processes (id, name, key_ids, seen_at) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO UPDATE SET name = excluded.name, key_ids = excluded.key_ids, seen_at = excluded.seen_at`,
 			process.ID, process.Name, strings.Join(process.KeyIDs, " "), tx.Now())
@@ -286,7 +286,7 @@ func (p Processes) Announce(ctx context.Context, process Process) error {
 
 // End forgets a process, which has ended.
 func (p Processes) End(ctx context.Context, id string) error {
-	return execQueued(ctx, p.db, func(tx Tx) { tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id) })
+	return p.db.ExecQueued(ctx, func(tx Tx) { tx.Queue(AnyRows, `DELETE FROM processes WHERE id = $1`, id) })
 }
 
 // Living reads the processes that have shown a sign of life within the last minute, by name.

@@ -141,8 +141,8 @@ func execChanged(ctx context.Context, db *DB, text string, arguments ...any) (bo
 	return Write(ctx, db, func(ctx context.Context, tx Tx) (bool, error) { return Changed(ctx, tx, text, arguments...) })
 }
 
-// execQueued runs statements that queue queues in a transaction of their own.
-func execQueued(ctx context.Context, db *DB, queue func(tx Tx)) error {
+// ExecQueued is [DB.Exec] for statements that are only queued.
+func (db *DB) ExecQueued(ctx context.Context, queue func(tx Tx)) error {
 	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		queue(tx)
 		return nil

@@ -75,7 +75,7 @@ func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionReco
 
 // Touch stores that a session is in use. It changes nothing for a session that has ended.
 func (s Sessions) Touch(ctx context.Context, hash [32]byte) error {
-	return execQueued(ctx, s.db, func(tx Tx) {
+	return s.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE sessions SET seen_at = $2 WHERE hash = $1 AND seen_at < $2`, hash[:], tx.Now())
 	})
 }
@@ -114,7 +114,7 @@ func (s Sessions) Live(ctx context.Context, orgID, userID string, idle int64) ([
 
 // EndAll deletes all sessions of a user.
 func (s Sessions) EndAll(ctx context.Context, orgID, userID string) error {
-	return execQueued(ctx, s.db, func(tx Tx) {
+	return s.db.ExecQueued(ctx, func(tx Tx) {
 		queueEndSessions(tx, orgID, userID)
 		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
 	})
@@ -203,7 +203,7 @@ func countLogin(ctx context.Context, tx Tx, subject [32]byte, window int64) (cou
 
 // GiveBack uncounts an attempt without a check of its password.
 func (l Logins) GiveBack(ctx context.Context, login Login) error {
-	return execQueued(ctx, l.db, login.queueGiveBack)
+	return l.db.ExecQueued(ctx, login.queueGiveBack)
 }
 
 func (l Login) queueGiveBack(tx Tx) {
