@@ -59,18 +59,12 @@ const (
 func (b *Budget) owner() budgetOwner { return budgetOwner{b.Wallet, b.Owner, b.OwnerID} }
 
 func (b *Budget) validate() error {
-	switch b.Owner {
-	case OwnerOrganization, OwnerAPIKey, OwnerAssistant:
-	default:
-		return invalidField("owner", "must be an organization, an api_key or an assistant")
-	}
-	switch b.Period {
-	case PeriodDay, PeriodWeek, PeriodMonth, PeriodTotal:
-	default:
-		return invalidField("period", "must be day, week, month or total")
-	}
 	rising := slices.IsSorted(b.Thresholds) && len(slices.Compact(slices.Clone(b.Thresholds))) == len(b.Thresholds)
 	switch {
+	case !slices.Contains([]OwnerKind{OwnerOrganization, OwnerAPIKey, OwnerAssistant}, b.Owner):
+		return invalidField("owner", "must be an organization, an api_key or an assistant")
+	case !slices.Contains([]Period{PeriodDay, PeriodWeek, PeriodMonth, PeriodTotal}, b.Period):
+		return invalidField("period", "must be day, week, month or total")
 	case (b.Owner == OwnerOrganization) != (b.OwnerID == ""):
 		return invalidField("owner", "needs its id, unless it is the organization")
 	case !isLine(b.Name, maxBudgetName):

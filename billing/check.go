@@ -164,7 +164,7 @@ func (s *search) add(subject, detail string) {
 
 // rows runs a statement that returns findings (subject, detail).
 func (s *search) rows(ctx context.Context, query string, args ...any) error {
-	return s.read(ctx, func(rows *sql.Rows) error {
+	return s.read(ctx, func(rows store.Row) error {
 		var subject, detail string
 		if err := rows.Scan(&subject, &detail); err != nil {
 			return err
@@ -232,18 +232,11 @@ func (s *search) pagedRows(ctx context.Context, table, query string) error {
 
 // value reads the single value of a statement.
 func (s *search) value(ctx context.Context, value any, query string, args ...any) error {
-	return s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(value) }, query, args...)
-}
-
-// rowReader returns read for rows of any source.
-func (s *search) rowReader() rowReader {
-	return func(ctx context.Context, each func(store.Row) error, query string, arguments ...any) error {
-		return s.read(ctx, func(rows *sql.Rows) error { return each(rows) }, query, arguments...)
-	}
+	return s.read(ctx, func(rows store.Row) error { return rows.Scan(value) }, query, args...)
 }
 
 // read calls each for every row of a statement, within readTimeout.
-func (s *search) read(ctx context.Context, each func(*sql.Rows) error, query string, args ...any) error {
+func (s *search) read(ctx context.Context, each func(store.Row) error, query string, args ...any) error {
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	rows, err := s.db.QueryContext(bounded, query, args...)
@@ -281,7 +274,7 @@ const (
 func searchReserved(ctx context.Context, s *search) error {
 	return s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
 		missing := map[periodKey]int64{}
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var key periodKey
 			var micros int64
 			var names string
@@ -314,7 +307,7 @@ type countedPeriod struct{ spent, first, last, charged int64 }
 func searchSpent(ctx context.Context, s *search) error {
 	return s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
 		wallets := map[WalletID]map[periodKey]*countedPeriod{}
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var key periodKey
 			p := &countedPeriod{}
 			err := rows.Scan(&key.wallet.OrgID, &key.wallet.Env, &key.number, &p.spent, &p.first, &p.last)
@@ -348,7 +341,7 @@ func (s *search) searchCharges(ctx context.Context, id WalletID, periods map[per
 		}
 	}
 	for from := first; from < last && !s.full(); from += int64(s.pageRows) {
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var call, names string
 			var seq, charged int64
 			if err := rows.Scan(&call, &seq, &charged, &names); err != nil {
@@ -398,7 +391,7 @@ func searchUsage(ctx context.Context, s *search) error {
 	first := s.now/dayMillis - 1
 	return s.pages(ctx, "usage_wallets", func(ctx context.Context, after, through string) error {
 		wallets := map[WalletID]*countedWallet{}
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var w usageWallet
 			var day int64
 			var f Figures
@@ -427,9 +420,8 @@ func (s *search) searchDays(ctx context.Context, counted *countedWallet, first i
 	if err := s.value(ctx, &w.seq, store.SelectSeqBefore, w.id.OrgID, string(w.id.Env), first*dayMillis); err != nil {
 		return err
 	}
-	read := s.rowReader()
 	for w.endedAt, w.free = first*dayMillis-1, true; w.seq < w.last || w.free; {
-		err := nextUsage(ctx, read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
+		err := nextUsage(ctx, s.read, &w, until, func(_ int64, key usageKey, f *Figures) { addFigures(days, key.day, f) })
 		if err != nil {
 			return err
 		}

@@ -14,131 +14,79 @@ type invariant struct {
 	search           func(context.Context, *search) error
 }
 
+func rule(id, text, advice string, search func(context.Context, *search) error) invariant {
+	return invariant{id, text, advice, search}
+}
+
+// paged returns a search that runs a statement for each page of a table.
+func paged(table, statement string) func(context.Context, *search) error {
+	return func(ctx context.Context, s *search) error { return s.pagedRows(ctx, table, statement) }
+}
+
 // invariants are the invariants that the database alone can show.
 var invariants = []invariant{
-	{
-		"L4", "what a wallet holds is what its running calls and its tranches have reserved",
+	rule("L4", "what a wallet holds is what its running calls and its tranches have reserved",
 		"the wallet's rows in holds, in running_keys (reserved_micros) and in tranches (left_micros)",
-		func(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) },
-	},
-	{
-		"L5", "a wallet holds nothing negative and never more than its balance",
+		func(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) }),
+	rule("L5", "a wallet holds nothing negative and never more than its balance",
 		"whether the CHECK constraints of wallets are in place",
-		func(ctx context.Context, s *search) error { return s.rows(ctx, overheldWallets) },
-	},
-	{
-		"L6", "no hold, no key in progress and no tranche outlives its time by two sweeps",
+		func(ctx context.Context, s *search) error { return s.rows(ctx, overheldWallets) }),
+	rule("L6", "no hold, no key in progress and no tranche outlives its time by two sweeps",
 		"whether a server or worker with this database is running, and its log for failed sweeps",
-		func(ctx context.Context, s *search) error { return s.rows(ctx, lateReservations, s.lateBefore) },
-	},
-	{
-		"L10", "no call that has ended has a hold or a key in progress, and a finished key names a call of its wallet and, " +
-			"where an answer is kept, that answer",
-		"the call in holds, running_keys and idempotency_keys (call_id), kept_answers and calls",
-		searchKeys,
-	},
-	{
-		"P1", "what a call was charged, and what it cost the operator, is together its tokens by its price, and it ended in the past",
+		func(ctx context.Context, s *search) error { return s.rows(ctx, lateReservations, s.lateBefore) }),
+	rule("L10", "no call that has ended has a hold or a key in progress, and a finished key names a call of its wallet and, "+
+		"where an answer is kept, that answer",
+		"the call in holds, running_keys and idempotency_keys (call_id), kept_answers and calls", searchKeys),
+	rule("P1", "what a call was charged, and what it cost the operator, is together its tokens by its price, and it ended in the past",
 		"the call in calls, its price in prices, and the price of its model in the configuration; a wrong charge is given back with wallet refund",
-		searchCosts,
-	},
-	{
-		"P2", "no call was charged more than was reserved for it",
-		"whether the CHECK constraints of calls are in place; the call in calls",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", overchargedCalls) },
-	},
-	{
-		"P3", "every call is of an organization with a wallet, and its key is of that organization and environment",
+		searchCosts),
+	rule("P2", "no call was charged more than was reserved for it",
+		"whether the CHECK constraints of calls are in place; the call in calls", paged("calls", overchargedCalls)),
+	rule("P3", "every call is of an organization with a wallet, and its key is of that organization and environment",
 		"the call in calls (org_id, env, key_id) and its key in api_keys; calls of assistants and members have no key",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", misownedCalls) },
-	},
-	{
-		"P4", "the charges and postings of a wallet are numbered without a gap, each balance follows from the one before, " +
-			"and the last is the wallet's",
-		"the wallet's rows in calls and ledger_tx by wallet_seq, from the number that is named on; " +
-			"correct a balance with wallet adjust, never by hand",
-		searchStatements,
-	},
-	{
-		"P5", "a refund is of a call of its wallet, and not more than that was charged",
-		"the refund in ledger_tx (ref is the call), and the call in calls",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", wrongRefunds) },
-	},
-	{
-		"P6", "a posting is booked against the account of its kind: credits and reversals sys:cash, adjustments sys:loss, refunds sys:revenue",
-		"the posting in ledger_tx (kind, account, amount_micros)",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", misbookedPostings) },
-	},
-	{
-		"P7", "every posting has its row in the audit log",
+		paged("calls", misownedCalls)),
+	rule("P4", "the charges and postings of a wallet are numbered without a gap, each balance follows from the one before, "+
+		"and the last is the wallet's",
+		"the wallet's rows in calls and ledger_tx by wallet_seq, from the number that is named on; "+
+			"correct a balance with wallet adjust, never by hand", searchStatements),
+	rule("P5", "a refund is of a call of its wallet, and not more than that was charged",
+		"the refund in ledger_tx (ref is the call), and the call in calls", paged("ledger_tx", wrongRefunds)),
+	rule("P6", "a posting is booked against the account of its kind: credits and reversals sys:cash, adjustments sys:loss, refunds sys:revenue",
+		"the posting in ledger_tx (kind, account, amount_micros)", paged("ledger_tx", misbookedPostings)),
+	rule("P7", "every posting has its row in the audit log",
 		"the posting in ledger_tx (audit_id), and audit_log: somebody may have written one of them by hand",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "ledger_tx", unauditedPostings) },
-	},
-	{
-		"P8", "a completed call for which credits were reserved was charged, or cost the operator",
-		"the call in calls (outcome, tokens, charged_micros, shortfall_micros)",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", unchargedCalls) },
-	},
-	{
-		"P9", "the parts of a call's tokens are within their whole, a call that nobody counted has no tokens, and a price is as it was written",
+		paged("ledger_tx", unauditedPostings)),
+	rule("P8", "a completed call for which credits were reserved was charged, or cost the operator",
+		"the call in calls (outcome, tokens, charged_micros, shortfall_micros)", paged("calls", unchargedCalls)),
+	rule("P9", "the parts of a call's tokens are within their whole, a call that nobody counted has no tokens, and a price is as it was written",
 		"the call in calls (the columns of tokens, usage_source); the price in prices, which somebody may have changed by hand",
-		searchParts,
-	},
-	{
-		"P10", "a failed attempt is of a call of its organization, and the attempts of a call are numbered without a gap",
-		"the attempts of the call in attempts, and the call in calls",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "attempts", straysOfAttempts) },
-	},
-	{
-		"M1", "the claim on a wallet is what payments took back of it beyond its reversals",
-		"the wallet's claim_micros, its payments (taken_micros), and its reversals in ledger_tx",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", wrongClaims) },
-	},
-	{
-		"M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no provider's credit is without one",
-		"the payment in payments (entry_id), and the credit in ledger_tx with the reference pay:PROVIDER:ID",
-		searchPayments,
-	},
-	{
-		"K1", "the bytes of a wallet's kept answers are those of its finished keys",
-		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", miscountedAnswers) },
-	},
-	{
-		"B1", "what is reserved in a budget is what running calls and tranches have reserved in it",
-		"the wallet's rows in budget_spend (reserved_micros), holds, running_keys and tranches (budgets)",
-		searchReserved,
-	},
-	{
-		"B2", "what a budget has spent in a period is the charges of the calls that are counted in it",
-		"the wallet's rows in budget_spend (spent_micros, first_seq, last_seq) and calls (budgets, charged_micros)",
-		searchSpent,
-	},
-	{
-		"B3", "no budget has spent and reserved more than the limit that admitted it",
-		"whether the CHECK constraints of budget_spend are in place",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "wallets", overspentPeriods) },
-	},
-	{
-		"S1", "a closed month is as it was written, and its sums are those of its charges and postings",
+		searchParts),
+	rule("P10", "a failed attempt is of a call of its organization, and the attempts of a call are numbered without a gap",
+		"the attempts of the call in attempts, and the call in calls", paged("attempts", straysOfAttempts)),
+	rule("M1", "the claim on a wallet is what payments took back of it beyond its reversals",
+		"the wallet's claim_micros, its payments (taken_micros), and its reversals in ledger_tx", paged("wallets", wrongClaims)),
+	rule("M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no provider's credit is without one",
+		"the payment in payments (entry_id), and the credit in ledger_tx with the reference pay:PROVIDER:ID", searchPayments),
+	rule("K1", "the bytes of a wallet's kept answers are those of its finished keys",
+		"the wallet's rows in idempotency_keys (kept_bytes) and wallets (kept_bytes)", paged("wallets", miscountedAnswers)),
+	rule("B1", "what is reserved in a budget is what running calls and tranches have reserved in it",
+		"the wallet's rows in budget_spend (reserved_micros), holds, running_keys and tranches (budgets)", searchReserved),
+	rule("B2", "what a budget has spent in a period is the charges of the calls that are counted in it",
+		"the wallet's rows in budget_spend (spent_micros, first_seq, last_seq) and calls (budgets, charged_micros)", searchSpent),
+	rule("B3", "no budget has spent and reserved more than the limit that admitted it",
+		"whether the CHECK constraints of budget_spend are in place", paged("wallets", overspentPeriods)),
+	rule("S1", "a closed month is as it was written, and its sums are those of its charges and postings",
 		"the wallet's row in statements, and its rows in calls and ledger_tx with the month's numbers: somebody has changed one of them by hand",
-		searchClosedMonths,
-	},
-	{
-		"S2", "the closed months of a wallet follow each other without a gap, in time and in numbers",
+		searchClosedMonths),
+	rule("S2", "the closed months of a wallet follow each other without a gap, in time and in numbers",
 		"the wallet's rows in statements by month, which somebody may have deleted by hand",
-		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).joins) },
-	},
-	{
-		"S3", "the opening balance of a closed month, with what it got and without what it gave, is its closing balance, and both are the wallet's",
+		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).joins) }),
+	rule("S3", "the opening balance of a closed month, with what it got and without what it gave, is its closing balance, and both are the wallet's",
 		"the wallet's row in statements, and its rows in calls and ledger_tx with first_seq - 1 and last_seq",
-		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).balances) },
-	},
-	{
-		"U1", "the usage of today and yesterday is that of the calls which are counted in it",
+		func(ctx context.Context, s *search) error { return s.searchMonths(ctx, (*closedMonth).balances) }),
+	rule("U1", "the usage of today and yesterday is that of the calls which are counted in it",
 		"the wallet's calls, and its rows in usage_days and usage_wallets; a clock that was set back hides calls without a charge from the usage",
-		searchUsage,
-	},
+		searchUsage),
 }
 
 const (
@@ -244,7 +192,7 @@ func searchKeys(ctx context.Context, s *search) error {
 	last := claimKey{}
 	return store.ReadPages(ctx, s.pageRows, func(rows int) (more bool, err error) {
 		found, read, key := len(s.findings), 0, last
-		err = s.read(ctx, func(row *sql.Rows) error {
+		err = s.read(ctx, func(row store.Row) error {
 			var hash []byte
 			var call string
 			var ended, kept bool
@@ -283,7 +231,7 @@ func searchParts(ctx context.Context, s *search) error {
 	if err := s.pagedRows(ctx, "calls", uncountedParts); err != nil {
 		return err
 	}
-	return s.read(ctx, func(rows *sql.Rows) error {
+	return s.read(ctx, func(rows store.Row) error {
 		var row priceRow
 		var id int64
 		var vendor, tiers string
@@ -305,7 +253,7 @@ func searchCosts(ctx context.Context, s *search) error {
 	latest := s.now + clockLead // the database's clock may have been set back later
 	vendors := vendorPrices{}
 	return s.pages(ctx, "calls", func(ctx context.Context, after, through string) error {
-		return s.read(ctx, func(rows *sql.Rows) error {
+		return s.read(ctx, func(rows store.Row) error {
 			var id string
 			var usage Usage
 			var settled Settled
@@ -392,7 +340,7 @@ type walletEnd struct {
 func searchStatements(ctx context.Context, s *search) error {
 	err := s.pages(ctx, "wallets", func(ctx context.Context, after, through string) error {
 		var page []walletEnd
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var w walletEnd
 			err := rows.Scan(&w.id.OrgID, &w.id.Env, &w.seq, &w.balance, &w.newest)
 			page = append(page, w)
@@ -427,7 +375,7 @@ func (s *search) searchStatement(ctx context.Context, w walletEnd) error {
 	for through := seq; through < w.seq && !s.full(); {
 		after := through
 		through = min(w.seq, after+int64(s.pageRows))
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			var number, amount, left int64
 			if err := rows.Scan(&number, &amount, &left); err != nil {
 				return err

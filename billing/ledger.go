@@ -331,14 +331,9 @@ func (b *batch) addPeriods(wallet WalletID, names string) {
 // the reads under them share a round trip, because each statement reads everything that was committed before it began.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
-		wallets:   make(map[WalletID]*walletRow, len(b.wallets)),
-		holds:     make(map[string]*holdRow, len(b.held)),
-		calls:     map[string]callFigures{},
-		entries:   map[entryKey]Entry{},
-		corrected: map[correctedKey]*corrected{},
-		payments:  map[paymentKey]*paymentRow{},
-		claims:    make(map[claimKey]*claimRow, len(b.running)),
-		newPrices: map[int64]*priceRow{},
+		wallets: make(map[WalletID]*walletRow, len(b.wallets)), holds: make(map[string]*holdRow, len(b.held)),
+		claims: make(map[claimKey]*claimRow, len(b.running)), calls: map[string]callFigures{}, entries: map[entryKey]Entry{},
+		corrected: map[correctedKey]*corrected{}, payments: map[paymentKey]*paymentRow{}, newPrices: map[int64]*priceRow{},
 	}
 	if b.records {
 		books.now = tx.Now()

@@ -68,7 +68,7 @@ func (m *closedMonth) subject() string { return m.OrgID + ":" + string(m.Env) + 
 func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context, m *closedMonth, last *Statement) error) error {
 	return s.pages(ctx, "statements", func(ctx context.Context, after, through string) error {
 		var months []closedMonth
-		err := s.read(ctx, func(rows *sql.Rows) error {
+		err := s.read(ctx, func(rows store.Row) error {
 			m, err := store.ScanFields[closedMonth]()(rows)
 			months = append(months, m)
 			return err
@@ -94,17 +94,16 @@ func (s *search) eachMonth(ctx context.Context, examine func(ctx context.Context
 
 // searchClosedMonths makes the statements of closed months again.
 func searchClosedMonths(ctx context.Context, s *search) error {
-	read := s.rowReader()
 	return s.eachMonth(ctx, func(ctx context.Context, m *closedMonth, _ *Statement) error {
 		again := m.Statement
-		hash, err := m.digest(ctx, read, m.WalletID)
+		hash, err := m.digest(ctx, s.read, m.WalletID)
 		if err != nil {
 			return err
 		}
-		if err := again.addUp(ctx, read, m.WalletID); err != nil {
+		if err := again.addUp(ctx, s.read, m.WalletID); err != nil {
 			return err
 		}
-		found, err := sumCharges(ctx, read, m.WalletID, m.FirstSeq, m.LastSeq)
+		found, err := sumCharges(ctx, s.read, m.WalletID, m.FirstSeq, m.LastSeq)
 		if err != nil {
 			return err
 		}

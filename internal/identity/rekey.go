@@ -105,7 +105,11 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (a
 	for _, kind := range sealedTables {
 		one := rekeying{ring: ring}
 		failed := kind.each(ctx, db, ring, one.renew)
-		err = errors.Join(err, one.finish(ctx, db, store.AuditEntry{Actor: actor, Action: kind.action, Target: kind.table}, failed))
+		err = errors.Join(err, errors.Join(one.unopened...), store.Wrap("sealing "+kind.table+" anew", failed))
+		if one.Renewed > 0 {
+			detail := fmt.Sprintf("%d sealed anew, %d can't be opened", one.Renewed, one.Unopened)
+			err = errors.Join(err, db.AuditLog.Add(ctx, store.AuditEntry{Actor: actor, Action: kind.action, Target: kind.table, Detail: detail}))
+		}
 		all.Renewed += one.Renewed
 		all.Current += one.Current
 		all.Unopened += one.Unopened
@@ -144,16 +148,4 @@ func (r *rekeying) renew(value SealedValue) error {
 		r.Overtaken++
 	}
 	return nil
-}
-
-// finish writes the entry to the audit log and returns all errors; err has ended the work.
-func (r *rekeying) finish(ctx context.Context, db *store.DB, entry store.AuditEntry, err error) error {
-	if err != nil {
-		err = fmt.Errorf("sealing %s anew: %w", entry.Target, err)
-	}
-	if r.Renewed > 0 {
-		entry.Detail = fmt.Sprintf("%d sealed anew, %d can't be opened", r.Renewed, r.Unopened)
-		err = errors.Join(err, db.AuditLog.Add(ctx, entry))
-	}
-	return errors.Join(append(r.unopened, err)...)
 }

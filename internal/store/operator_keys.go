@@ -108,10 +108,7 @@ type OperatorRequests struct{ db *DB }
 func (o OperatorRequests) Begin(ctx context.Context, request OperatorRequest) (stored OperatorRequest, found bool, err error) {
 	err = o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		stored, found = request, false
-		err := tx.Query(ctx, func(Row) error { return nil }, `DELETE FROM operator_requests WHERE until <= $1 RETURNING until`, tx.Now())
-		if err != nil {
-			return err
-		}
+		tx.Queue(AnyRows, `DELETE FROM operator_requests WHERE until <= $1`, tx.Now())
 		begun, err := Changed(ctx, tx, `INSERT INTO operator_requests (hash, fingerprint, status, until) VALUES ($1, $2, 0, $3)
 			ON CONFLICT (hash) DO NOTHING RETURNING until`, request.Hash[:], request.Fingerprint[:], tx.Now()+operatorRequestRuns)
 		if err != nil || begun {

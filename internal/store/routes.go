@@ -58,14 +58,30 @@ func (r Routes) remember() bool { return r.db.Engine() == Postgres }
 // RememberedByID returns the route of a channel from this process's last read, marked [Route.Remembered], and false if none is remembered.
 // It reads nothing. A write that uses a remembered route must check it: see [QueueRoutes].
 func (r Routes) RememberedByID(channelID string) (Route, bool) {
-	if route := r.db.routes.id(channelID); route != nil {
+	m := &r.db.routes
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if route := m.byID[channelID]; route != nil {
 		return *route, true
 	}
 	return Route{}, false
 }
 
 // RememberedByKeys is [Routes.RememberedByID] for keys. It returns nil unless it has the routes of all of them.
-func (r Routes) RememberedByKeys(keys []RouteKey) map[RouteKey]*Route { return r.db.routes.keys(keys) }
+func (r Routes) RememberedByKeys(keys []RouteKey) map[RouteKey]*Route {
+	m := &r.db.routes
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	found := make(map[RouteKey]*Route, len(keys))
+	for _, key := range keys {
+		route := m.byKey[key]
+		if route == nil {
+			return nil
+		}
+		found[key] = route
+	}
+	return found
+}
 
 // routeSizes are the lengths of the list in selectRoutes.
 var routeSizes = ListSizes{256, 32, 4, 1}
@@ -96,28 +112,6 @@ type routeMemory struct {
 	byID  map[string]*Route
 	byKey map[RouteKey]*Route
 	bytes int
-}
-
-// id returns the route of a channel, nil if it isn't remembered.
-func (m *routeMemory) id(channelID string) *Route {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.byID[channelID]
-}
-
-// keys returns the routes of keys, and nil unless all are remembered.
-func (m *routeMemory) keys(keys []RouteKey) map[RouteKey]*Route {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	found := make(map[RouteKey]*Route, len(keys))
-	for _, key := range keys {
-		route := m.byKey[key]
-		if route == nil {
-			return nil
-		}
-		found[key] = route
-	}
-	return found
 }
 
 // learnID remembers the route of a channel id. A nil route means that the channel has none.

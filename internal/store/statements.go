@@ -201,20 +201,10 @@ func (t table[T]) values(item *T, except ...string) []any {
 }
 
 func (f field) value() any {
-	switch into := f.into.(type) {
-	case stored:
-		return into.write()
-	case *string:
-		return *into
-	case *int64:
-		return *into
-	case *bool:
-		return *into
-	case *[]byte:
-		return *into
-	default:
-		return reflect.ValueOf(into).Elem().Interface()
+	if other, converted := f.into.(stored); converted {
+		return other.write()
 	}
+	return reflect.ValueOf(f.into).Elem().Interface()
 }
 
 // queueInsert writes a new row.

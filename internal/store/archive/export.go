@@ -81,7 +81,8 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 
 // exportTable writes a table in the order in which the engine reads it fastest: no reader of an archive needs another.
 func exportTable(ctx context.Context, source driver.SnapshotReader, archive *writer, table schema.Table) (err error) {
-	if err := archive.begin(table); err != nil {
+	archive.table, archive.rows[table.Name] = table.Name, 0
+	if err := archive.write(mark{Table: table.Name, Columns: columnNames(table)}); err != nil {
 		return err
 	}
 	doing := "read " + table.Name
@@ -148,12 +149,6 @@ func (w *writer) write(line any) error {
 }
 
 func (w *writer) digest() string { return hex.EncodeToString(w.sum.Sum(nil)) }
-
-// begin begins a table. Its rows follow.
-func (w *writer) begin(table schema.Table) error {
-	w.table, w.rows[table.Name] = table.Name, 0
-	return w.write(mark{Table: table.Name, Columns: columnNames(table)})
-}
 
 // row writes a row, and closes its block when that is full.
 func (w *writer) row(values []any) error {

@@ -100,7 +100,20 @@ func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
 
 // importBlocks writes all rows of an archive.
 func importBlocks(ctx context.Context, tx *sql.Tx, engine store.Engine, archive *reader, progress func(Progress)) error {
-	into := inserter{tx: tx, sizes: insertedRows[engine], prepared: map[string]*sql.Stmt{}}
+	sizes, prepared := insertedRows[engine], map[string]*sql.Stmt{} // by text
+	insert := func(table schema.Table, rows [][]any) (err error) {
+		names := columnNames(table)
+		texts := sizes.Statement("INSERT INTO "+table.Name+" ("+strings.Join(names, ", ")+") {list}", len(names), 0)
+		store.EachExact(sizes, rows, func(size int, piece [][]any) {
+			if err == nil && prepared[texts[size]] == nil {
+				prepared[texts[size]], err = tx.PrepareContext(ctx, texts[size]) //nolint:sqlclosecheck // it ends with the transaction
+			}
+			if err == nil {
+				_, err = prepared[texts[size]].ExecContext(ctx, slices.Concat(piece...)...)
+			}
+		})
+		return driver.WrapError("write rows of "+table.Name, err)
+	}
 	for {
 		block, err := archive.next()
 		if errors.Is(err, io.EOF) {
@@ -112,7 +125,7 @@ func importBlocks(ctx context.Context, tx *sql.Tx, engine store.Engine, archive 
 		for _, run := range block {
 			rows, err := run.values()
 			if err == nil {
-				err = into.insert(ctx, run.table, rows)
+				err = insert(run.table, rows)
 			}
 			if err != nil {
 				return err
@@ -126,27 +139,6 @@ func importBlocks(ctx context.Context, tx *sql.Tx, engine store.Engine, archive 
 
 // insertedRows are the numbers of rows in one INSERT. SQLite, which needs no round trips, gets each row by itself.
 var insertedRows = map[store.Engine]store.ListSizes{store.SQLite: {1}, store.Postgres: {100, 10, 1}}
-
-// inserter writes rows. It prepares each statement once.
-type inserter struct {
-	tx       *sql.Tx
-	sizes    store.ListSizes
-	prepared map[string]*sql.Stmt
-}
-
-func (i inserter) insert(ctx context.Context, table schema.Table, rows [][]any) (err error) {
-	names := columnNames(table)
-	texts := i.sizes.Statement("INSERT INTO "+table.Name+" ("+strings.Join(names, ", ")+") {list}", len(names), 0)
-	store.EachExact(i.sizes, rows, func(size int, piece [][]any) {
-		if err == nil && i.prepared[texts[size]] == nil {
-			i.prepared[texts[size]], err = i.tx.PrepareContext(ctx, texts[size]) //nolint:sqlclosecheck // it ends with the transaction
-		}
-		if err == nil {
-			_, err = i.prepared[texts[size]].ExecContext(ctx, slices.Concat(piece...)...)
-		}
-	})
-	return driver.WrapError("write rows of "+table.Name, err)
-}
 
 // values returns the values of the rows. It returns [ErrDamaged] if a row doesn't fit its table.
 func (r run) values() ([][]any, error) {
@@ -315,20 +307,14 @@ func rowValues(table schema.Table, row []byte) ([]any, error) {
 	}
 	values := make([]any, len(texts))
 	for i, column := range table.Columns {
-		var err error
-		if values[i], err = restored(column.Type, texts[i]); err != nil {
+		if string(texts[i]) == "null" {
+			continue
+		}
+		value := reflect.New(columnTypes[column.Type])
+		if err := json.Unmarshal(texts[i], value.Interface()); err != nil {
 			return nil, fmt.Errorf("%s.%s has a value that is no %s", table.Name, column.Name, column.Type)
 		}
+		values[i] = value.Elem().Interface()
 	}
 	return values, nil
-}
-
-// restored reads a value of a row into an argument for the insert.
-func restored(kind string, text json.RawMessage) (any, error) {
-	if string(text) == "null" {
-		return nil, nil
-	}
-	value := reflect.New(columnTypes[kind])
-	err := json.Unmarshal(text, value.Interface())
-	return value.Elem().Interface(), err
 }

@@ -2,6 +2,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
@@ -49,12 +50,8 @@ type Queryer interface {
 
 // Check returns nil if the database has exactly the last of versions. Otherwise it returns [ErrUnreleased], [ErrNewer] or [ErrOlder].
 func Check(ctx context.Context, engine driver.Engine, reader Queryer, versions []Version) error {
-	unreleased, err := hasTable(ctx, engine, reader, unreleasedTable)
-	if err != nil {
-		return err
-	}
-	if unreleased {
-		return ErrUnreleased
+	if unreleased, err := hasTable(ctx, engine, reader, unreleasedTable); err != nil || unreleased {
+		return cmp.Or(err, ErrUnreleased)
 	}
 	var version int64
 	there, err := hasTable(ctx, engine, reader, VersionTable)
@@ -160,9 +157,7 @@ type Version struct {
 // version never changes. A later version only expands: it adds tables, columns and indexes, because old and new processes share a database
 // during a roll-out.
 func Versions(engine driver.Engine) []Version {
-	return []Version{
-		{Number: 1, DDL: Dialect(engine, first)},
-	}
+	return []Version{{Number: 1, DDL: Dialect(engine, first)}}
 }
 
 // Newest returns the schema version that this program brings a store to.
