@@ -59,51 +59,44 @@ func queuePeriods(tx store.Tx, keys []periodKey, books *books) {
 
 // scanBudget scans a row of a budget, with one of its rises and one of its periods. Rows may repeat a budget, a rise or a period.
 func (b *books) scanBudget(row store.Row) error {
-	budget, period, newest := &budgetRow{}, &periodRow{stored: true}, int64(0)
-	if err := budget.scan(row, period, &newest); err != nil {
+	r, p, newest := &budgetRow{rises: make([]riseRow, 1)}, &periodRow{stored: true}, int64(0)
+	rise := &r.rises[0] // with an amount of zero if the budget has none
+	var kind, every, thresholds string
+	var ended sql.NullInt64
+	err := row.Scan(
+		&r.Wallet.OrgID, &r.Wallet.Env, &r.ID, &kind, &r.OwnerID, &r.Name, &every, &r.LimitMicros, &thresholds, &r.CreatedAt,
+		&ended, &r.zone, &rise.id, &rise.micros, &rise.endsAt, &p.number, &p.begin, &p.endAt, &p.reserved, &p.spent,
+		&p.most, &p.told, &p.firstSeq, &p.lastSeq, &p.refusedAt, &newest)
+	if err != nil {
 		return err
 	}
+	r.Owner, r.Period, r.EndedAt, r.Thresholds = OwnerKind(kind), Period(every), ended.Int64, readThresholds(thresholds)
+	p.wallet, p.read = r.Wallet, p.periodState
 	if b.budgets == nil {
 		b.budgets, b.open, b.periods = map[string]*budgetRow{}, map[budgetOwner][]*budgetRow{}, map[periodKey]*periodRow{}
 	}
-	known := b.budgets[budget.ID]
+	known := b.budgets[r.ID]
 	if known == nil {
-		known = budget
-		b.budgets[budget.ID] = known
-		if budget.EndedAt == 0 {
-			b.open[budget.owner()] = append(b.open[budget.owner()], budget)
+		known = r
+		b.budgets[r.ID] = known
+		if r.EndedAt == 0 {
+			b.open[r.owner()] = append(b.open[r.owner()], r)
 		}
-	} else if !slices.Contains(known.rises, budget.rises[0]) {
-		known.rises = append(known.rises, budget.rises[0])
+	} else if !slices.Contains(known.rises, r.rises[0]) {
+		known.rises = append(known.rises, r.rises[0])
 	}
-	if wallet := b.wallets[budget.Wallet]; wallet != nil {
+	if wallet := b.wallets[r.Wallet]; wallet != nil {
 		wallet.periods = max(wallet.periods, newest)
 	}
-	if period.number == 0 || b.periods[period.periodKey] != nil {
+	if p.number == 0 || b.periods[p.periodKey] != nil {
 		return nil
 	}
-	period.budget = known
-	b.periods[period.periodKey] = period
-	if known.last == nil || known.last.begin < period.begin {
-		known.last = period
+	p.budget = known
+	b.periods[p.periodKey] = p
+	if known.last == nil || known.last.begin < p.begin {
+		known.last = p
 	}
 	return nil
-}
-
-// scan scans budgetColumns and the columns after them. The budget has one rise, with an amount of zero if it has none.
-func (r *budgetRow) scan(row store.Row, p *periodRow, more ...any) error {
-	var rise riseRow
-	var kind, every, thresholds string
-	var ended sql.NullInt64
-	err := row.Scan(append([]any{
-		&r.Wallet.OrgID, &r.Wallet.Env, &r.ID, &kind, &r.OwnerID, &r.Name, &every, &r.LimitMicros, &thresholds, &r.CreatedAt,
-		&ended, &r.zone, &rise.id, &rise.micros, &rise.endsAt, &p.number, &p.begin, &p.endAt, &p.reserved, &p.spent,
-		&p.most, &p.told, &p.firstSeq, &p.lastSeq, &p.refusedAt,
-	}, more...)...)
-	r.Owner, r.Period, r.EndedAt = OwnerKind(kind), Period(every), ended.Int64
-	r.Thresholds, r.rises = readThresholds(thresholds), []riseRow{rise}
-	p.wallet, p.read = r.Wallet, p.periodState
-	return err
 }
 
 // readNamed reads the periods that holds, running keys and tranches name and that were not read before. A settlement names the periods of its

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -182,9 +183,7 @@ func (s *Settlement) validate() error {
 	if _, err := s.Price.Cost(s.Call.Usage); err != nil {
 		return fmt.Errorf("%w: the cost of the call: %w", ErrInvalid, err)
 	}
-	switch s.Call.UsageSource {
-	case UsageProvider, UsageEstimated, UsageNone:
-	default:
+	if !slices.Contains([]UsageSource{UsageProvider, UsageEstimated, UsageNone}, s.Call.UsageSource) {
 		return fmt.Errorf("%w: a settlement needs the source of its usage", ErrInvalid)
 	}
 	return s.Call.Wallet.validate()

@@ -99,7 +99,13 @@ func Read(from io.Reader, wanted func(vendor, name string) bool) (*File, error) 
 	case r.source == "":
 		return nil, errForm
 	}
-	return r.file(), nil
+	f := &File{Source: r.source, Vendors: slices.Sorted(maps.Keys(r.vendors))}
+	f.Models = slices.SortedFunc(maps.Values(r.models), func(a, b Model) int { return strings.Compare(a.Vendor+"/"+a.Name, b.Vendor+"/"+b.Name) })
+	for key, reason := range r.skipped {
+		f.Skipped = append(f.Skipped, Skipped{Model: key[0] + "/" + key[1], Reason: reason})
+	}
+	slices.SortFunc(f.Skipped, func(a, b Skipped) int { return strings.Compare(a.Model, b.Model) })
+	return f, nil
 }
 
 var errForm = errors.New("the file is neither LiteLLM's model_prices_and_context_window.json nor models.dev's api.json")
@@ -248,14 +254,4 @@ func (m *Model) check() error {
 		}
 	}
 	return nil
-}
-
-func (r *reader) file() *File {
-	f := &File{Source: r.source, Vendors: slices.Sorted(maps.Keys(r.vendors))}
-	f.Models = slices.SortedFunc(maps.Values(r.models), func(a, b Model) int { return strings.Compare(a.Vendor+"/"+a.Name, b.Vendor+"/"+b.Name) })
-	for key, reason := range r.skipped {
-		f.Skipped = append(f.Skipped, Skipped{Model: key[0] + "/" + key[1], Reason: reason})
-	}
-	slices.SortFunc(f.Skipped, func(a, b Skipped) int { return strings.Compare(a.Model, b.Model) })
-	return f
 }

@@ -63,7 +63,7 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 		agent.UpdatedAt = agent.CreatedAt
 		agents.queueInsert(tx, &agent)
 		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name})
+		audit(tx, actor, "agent.create", agent.ID, agent.OrgID, agent.Name)
 		return nil
 	})
 }
@@ -96,7 +96,7 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		}
 		agent.UpdatedAt = tx.Now()
 		agents.queueUpdate(tx, &agent, orgID, id)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.update", Target: id, OrgID: orgID, Detail: agent.Name})
+		audit(tx, actor, "agent.update", id, orgID, agent.Name)
 		return nil
 	})
 }
@@ -110,7 +110,7 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 		}
 		tx.Queue(AnyRows, `UPDATE channels SET agent_id = NULL, updated_at = $3 WHERE agent_id = $1 AND org_id = $2`,
 			id, orgID, tx.Now())
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.delete", Target: id, OrgID: orgID})
+		audit(tx, actor, "agent.delete", id, orgID, "")
 		return nil
 	})
 }

@@ -99,6 +99,6 @@ func deleteEmptyChannel(ctx context.Context, tx Tx, actor, orgID, id string) (de
 	}
 	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1 AND org_id = $2`, id, orgID)
 	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1 AND org_id = $2`, id, orgID)
-	QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.delete", Target: id, OrgID: orgID})
+	audit(tx, actor, "channel.delete", id, orgID, "")
 	return true, nil
 }

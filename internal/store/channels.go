@@ -73,10 +73,7 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 			return err
 		}
 	}
-	QueueAudit(tx, AuditEntry{
-		Actor: actor, Action: "channel.create", Target: channel.ID, OrgID: channel.OrgID,
-		Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
-	})
+	audit(tx, actor, "channel.create", channel.ID, channel.OrgID, strings.TrimSpace(channel.Type+" "+channel.ExternalID))
 	return nil
 }
 
@@ -120,7 +117,7 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 				return err
 			}
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.update", Target: id, OrgID: orgID, Detail: strings.Join(changed, " ")})
+		audit(tx, actor, "channel.update", id, orgID, strings.Join(changed, " "))
 		return nil
 	})
 }
@@ -174,7 +171,7 @@ func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) 
 
 // queueChannelState writes a changed state into the audit log. For needs_reauth, which only people can end, it also writes an event.
 func queueChannelState(tx Tx, actor, orgID, id, state string) {
-	QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: state})
+	audit(tx, actor, "channel.set_state", id, orgID, state)
 	if state == ChannelNeedsReauth {
 		QueueEvent(tx, &Event{OrgID: orgID, Type: EventChannelReauth, ChannelID: id})
 	}
@@ -324,10 +321,8 @@ func (c Channels) TakeOver(ctx context.Context, actor string, confirmed Confirme
 			return err
 		}
 		if id != "" {
-			QueueAudit(tx, AuditEntry{
-				Actor: "channels", Action: "channel.lose_external_id", Target: id, OrgID: orgID,
-				Detail: channel.Type + " " + channel.ExternalID + ": " + string(confirmed) + " confirmed it for another organization",
-			})
+			audit(tx, "channels", "channel.lose_external_id", id, orgID,
+				channel.Type+" "+channel.ExternalID+": "+string(confirmed)+" confirmed it for another organization")
 		}
 		return createChannel(ctx, tx, actor, channel, limit)
 	})

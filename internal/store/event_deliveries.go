@@ -99,9 +99,7 @@ func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *Event
 			WHERE id = $1 AND state = 'active' AND failing_since <= $3 RETURNING id`,
 			leased.EndpointID, try.DisableFor, tx.Now()-try.FailingFor, tx.Now())
 		if err == nil && disabled {
-			QueueAudit(tx, AuditEntry{
-				Actor: actor, Action: "event_endpoint.disable", Target: leased.EndpointID, OrgID: leased.OrgID, Detail: try.DisableFor,
-			})
+			audit(tx, actor, "event_endpoint.disable", leased.EndpointID, leased.OrgID, try.DisableFor)
 		}
 		return disabled, err
 	})

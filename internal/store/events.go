@@ -178,7 +178,7 @@ func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *Even
 			return err
 		}
 		eventEndpoints.queueInsert(tx, &created)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.create", Target: endpoint.ID, OrgID: endpoint.OrgID})
+		audit(tx, actor, "event_endpoint.create", endpoint.ID, endpoint.OrgID, "")
 		return nil
 	})
 }
@@ -226,7 +226,7 @@ func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id str
 		}
 		endpoint.UpdatedAt = tx.Now()
 		eventEndpoints.queueUpdate(tx, &endpoint, orgID, id)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint." + action, Target: id, OrgID: orgID})
+		audit(tx, actor, "event_endpoint."+action, id, orgID, "")
 		return nil
 	})
 }

@@ -57,10 +57,7 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 		}
 		key.CreatedAt, key.CreatedBy, key.ExpiresAt = orNow(tx, key.CreatedAt), actor, expiresAt
 		apiKeys.queueInsert(tx, &key)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "api_key.create", Target: key.ID, OrgID: key.OrgID,
-			Detail: string(key.Env) + ": " + strings.Join(key.Scopes, " "),
-		})
+		audit(tx, actor, "api_key.create", key.ID, key.OrgID, string(key.Env)+": "+strings.Join(key.Scopes, " "))
 		return nil
 	})
 }
@@ -118,7 +115,7 @@ func (k APIKeys) Update(ctx context.Context, actor, orgID, id string, edit func(
 			return err
 		}
 		apiKeys.queueUpdate(tx, &key, orgID, id)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "api_key.update", Target: id, OrgID: orgID, Detail: key.bounds()})
+		audit(tx, actor, "api_key.update", id, orgID, key.bounds())
 		return nil
 	})
 }
@@ -181,7 +178,7 @@ func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) er
 	return k.db.ExecQueued(ctx, func(tx Tx) {
 		key.UpdatedAt = orNow(tx, key.UpdatedAt)
 		tx.Queue(1, putProviderKey, providerKeys.values(&key)...)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "provider_key.put", Target: key.Provider, OrgID: key.OrgID})
+		audit(tx, actor, "provider_key.put", key.Provider, key.OrgID, "")
 	})
 }
 

@@ -40,7 +40,7 @@ func (b KnowledgeBases) Create(ctx context.Context, actor string, base Knowledge
 		base.CreatedAt = orNow(tx, base.CreatedAt)
 		base.UpdatedAt = base.CreatedAt
 		knowledgeBases.queueInsert(tx, &base)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name})
+		audit(tx, actor, "knowledge_base.create", base.ID, base.OrgID, base.Name)
 		return nil
 	})
 }
@@ -63,7 +63,7 @@ func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, upd
 		if err != nil || update == (KnowledgeBaseChange{}) {
 			return err
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.update", Target: id, OrgID: orgID, Detail: orEmpty(update.Name)})
+		audit(tx, actor, "knowledge_base.update", id, orgID, orEmpty(update.Name))
 		return nil
 	})
 }
@@ -82,7 +82,7 @@ func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string
 			return false, err
 		}
 		tx.Queue(AnyRows, `DELETE FROM knowledge_bases WHERE id = $1 AND org_id = $2`, id, orgID)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.delete", Target: id, OrgID: orgID})
+		audit(tx, actor, "knowledge_base.delete", id, orgID, "")
 		return true, nil
 	})
 }
@@ -158,9 +158,7 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 		document.UpdatedAt = document.CreatedAt
 		documents.queueInsert(tx, &document)
 		queueChunks(tx, document.OrgID, document.ID, 0, chunks)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "document.create", Target: document.ID, OrgID: document.OrgID, Detail: document.Name,
-		})
+		audit(tx, actor, "document.create", document.ID, document.OrgID, document.Name)
 		return nil
 	})
 }
@@ -241,7 +239,7 @@ func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, i
 			return false, err
 		}
 		tx.Queue(1, `DELETE FROM documents WHERE id = $1 AND org_id = $2`, id, orgID)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "document.delete", Target: id, OrgID: orgID})
+		audit(tx, actor, "document.delete", id, orgID, "")
 		return true, nil
 	})
 }

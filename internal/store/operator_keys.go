@@ -43,9 +43,7 @@ func (k OperatorKeys) Create(ctx context.Context, actor, maker string, key Opera
 		}
 		key.CreatedAt, key.CreatedBy, key.ExpiresAt = tx.Now(), actor, expiresAt
 		operatorKeys.queueInsert(tx, &key)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "operator_key.create", Target: key.ID, Detail: key.Name + ": " + strings.Join(key.Scopes, " "),
-		})
+		audit(tx, actor, "operator_key.create", key.ID, "", key.Name+": "+strings.Join(key.Scopes, " "))
 		return nil
 	})
 }

@@ -37,7 +37,7 @@ func (o Operators) Add(ctx context.Context, actor string, operator Operator, lin
 		operator.CreatedAt, operator.UpdatedAt, operator.LinkUntil = tx.Now(), tx.Now(), tx.Now()+link.Lifetime
 		operators.queueInsert(tx, &operator)
 		tx.Queue(1, `UPDATE operators SET link_hash = $2 WHERE id = $1`, operator.ID, link.Hash[:])
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.add", Target: operator.ID, Detail: operator.Role + ": " + operator.Email})
+		audit(tx, actor, "operator.add", operator.ID, "", operator.Role+": "+operator.Email)
 	})
 }
 
@@ -85,10 +85,7 @@ func (o Operators) Change(ctx context.Context, actor, id string, role *string, d
 		}
 		tx.Queue(1, `UPDATE operators SET role = $2, disabled_at = $3, updated_at = $4 WHERE id = $1`, id, is.Role, is.DisabledAt, tx.Now())
 		queueEndOperator(tx, id)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "operator.change", Target: id,
-			Detail: fmt.Sprintf("%s: %s to %s, disabled=%t", was.Email, was.Role, is.Role, is.DisabledAt.Valid),
-		})
+		audit(tx, actor, "operator.change", id, "", fmt.Sprintf("%s: %s to %s, disabled=%t", was.Email, was.Role, is.Role, is.DisabledAt.Valid))
 		return nil
 	})
 }
@@ -106,7 +103,7 @@ func (o Operators) Remove(ctx context.Context, actor, id string) error {
 		queueEndOperator(tx, id)
 		queueNoSecondFactor(tx, "", id)
 		tx.Queue(1, `DELETE FROM operators WHERE id = $1`, id)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.remove", Target: id, Detail: was.Role + ": " + was.Email})
+		audit(tx, actor, "operator.remove", id, "", was.Role+": "+was.Email)
 		return nil
 	})
 }
@@ -148,7 +145,7 @@ func (o Operators) PutLink(ctx context.Context, actor, id string, link UserLink)
 		if err != nil {
 			return err
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.link", Target: id})
+		audit(tx, actor, "operator.link", id, "", "")
 		return nil
 	})
 }
@@ -165,7 +162,7 @@ func (o Operators) SetPassword(ctx context.Context, actor, id, was, password str
 		}
 		queueEndOperator(tx, id)
 		queueOperatorSession(tx, id, session)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.set_password", Target: id})
+		audit(tx, actor, "operator.set_password", id, "", "")
 		return nil
 	})
 }
@@ -182,7 +179,7 @@ func (o Operators) Begin(ctx context.Context, actor string, operator Operator, r
 		tx.Queue(AnyRows, `DELETE FROM operator_sessions WHERE expires_at <= $1`, tx.Now())
 		queueOperatorSession(tx, operator.ID, session)
 		login.queueGiveBack(tx)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "operator.sign_in", Target: operator.ID})
+		audit(tx, actor, "operator.sign_in", operator.ID, "", "")
 		return nil
 	})
 }
@@ -234,7 +231,7 @@ func (o Operators) End(ctx context.Context, hash [32]byte) error {
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		ended, err := QueryValues[string](ctx, tx, `DELETE FROM operator_sessions WHERE hash = $1 RETURNING operator_id`, hash[:])
 		for _, id := range ended {
-			QueueAudit(tx, AuditEntry{Actor: id, Action: "operator.sign_out", Target: id})
+			audit(tx, id, "operator.sign_out", id, "", "")
 		}
 		return err
 	})

@@ -58,10 +58,7 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 		organization.RetentionDays, organization.LowBalanceMicros, organization.WaitingMinutes = 0, 0, DefaultWaitingMinutes
 		organization.FirstPlan, organization.TimeZone, organization.BudgetVersion = organization.Plan, DefaultTimeZone, 0
 		organizations.queueInsert(tx, &organization)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "organization.create", Target: organization.ID, OrgID: organization.ID,
-			Detail: organization.Name,
-		})
+		audit(tx, actor, "organization.create", organization.ID, organization.ID, organization.Name)
 	})
 }
 
@@ -214,9 +211,7 @@ func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string,
 	return o.db.ExecQueued(ctx, func(tx Tx) {
 		tx.Queue(1, `INSERT INTO org_models (org_id, model, enabled) VALUES ($1, $2, $3)
 			ON CONFLICT (org_id, model) DO UPDATE SET enabled = excluded.enabled`, orgID, model, enabled)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "org_model.set", Target: model, OrgID: orgID, Detail: "enabled=" + strconv.FormatBool(enabled),
-		})
+		audit(tx, actor, "org_model.set", model, orgID, "enabled="+strconv.FormatBool(enabled))
 	})
 }
 
@@ -250,9 +245,7 @@ func (o Organizations) SetRetention(ctx context.Context, actor, id string, days 
 			return nil
 		}
 		tx.Queue(1, `UPDATE organizations SET retention_days = $2 WHERE id = $1`, id, days)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "organization.set_retention", Target: id, OrgID: id, Detail: fmt.Sprintf("%d days", days),
-		})
+		audit(tx, actor, "organization.set_retention", id, id, fmt.Sprintf("%d days", days))
 		return nil
 	})
 }
@@ -279,10 +272,7 @@ func (o Organizations) SetEventBounds(ctx context.Context, actor, id string, bou
 		}
 		tx.Queue(1, `UPDATE organizations SET low_balance_micros = $2, waiting_minutes = $3,
 			low_balance_since = CASE WHEN low_balance_micros > 0 THEN low_balance_since ELSE 0 END WHERE id = $1`, id, low, minutes)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "organization.set_event_bounds", Target: id, OrgID: id,
-			Detail: fmt.Sprintf("wallet below %d micros, waiting %d minutes", low, minutes),
-		})
+		audit(tx, actor, "organization.set_event_bounds", id, id, fmt.Sprintf("wallet below %d micros, waiting %d minutes", low, minutes))
 		return nil
 	})
 }
@@ -316,6 +306,11 @@ var auditLog = newTable[AuditEntry]("audit_log", nil)
 func QueueAudit(tx Tx, entry AuditEntry) {
 	entry.ID, entry.At = cmp.Or(entry.ID, NewID("aud")), orNow(tx, entry.At)
 	auditLog.queueInsert(tx, &entry)
+}
+
+// audit is [QueueAudit] for an entry of the transaction's time.
+func audit(tx Tx, actor, action, target, orgID, detail string) {
+	QueueAudit(tx, AuditEntry{Actor: actor, Action: action, Target: target, OrgID: orgID, Detail: detail})
 }
 
 // AuditLog reads and writes the audit log.

@@ -45,7 +45,7 @@ func (s SecondFactors) Add(ctx context.Context, actor string, factor SecondFacto
 		tx.Queue(AnyRows, ended, factor.PersonID, kept[:])
 		factor.CreatedAt = tx.Now()
 		secondFactors.queueInsert(tx, &factor)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "second_factor.enable", Target: factor.PersonID, OrgID: factor.OrgID})
+		audit(tx, actor, "second_factor.enable", factor.PersonID, factor.OrgID, "")
 		return nil
 	})
 }
@@ -67,9 +67,7 @@ func (s SecondFactors) UseRecovery(ctx context.Context, actor, orgID, personID, 
 		}
 		kept := strings.Fields(strings.Replace(codes, hash, "", 1))
 		tx.Queue(1, `UPDATE second_factors SET recovery = $3 WHERE org_id = $1 AND person_id = $2`, orgID, personID, strings.Join(kept, " "))
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "second_factor.recover", Target: personID, OrgID: orgID, Detail: fmt.Sprintf("%d recovery codes left", len(kept)),
-		})
+		audit(tx, actor, "second_factor.recover", personID, orgID, fmt.Sprintf("%d recovery codes left", len(kept)))
 		return true, nil
 	})
 }
@@ -90,7 +88,7 @@ func (s SecondFactors) Delete(ctx context.Context, actor, orgID, personID string
 		if orgID == "" { // who holds a session now must set up another one before anything else
 			tx.Queue(AnyRows, `DELETE FROM operator_sessions WHERE operator_id = $1`, personID)
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "second_factor.disable", Target: personID, OrgID: orgID})
+		audit(tx, actor, "second_factor.disable", personID, orgID, "")
 		return nil
 	})
 }
@@ -114,5 +112,5 @@ func (s SecondFactors) Reseal(ctx context.Context, orgID, personID string, was, 
 
 // CountFailed writes a wrong code to the audit log. The caller bounds how many there are.
 func (s SecondFactors) CountFailed(ctx context.Context, orgID, personID string) error {
-	return AuditLog(s).Add(ctx, AuditEntry{Actor: "login", Action: "second_factor.fail", Target: personID, OrgID: orgID})
+	return s.db.ExecQueued(ctx, func(tx Tx) { audit(tx, "login", "second_factor.fail", personID, orgID, "") })
 }

@@ -31,7 +31,7 @@ func (s Sessions) Begin(ctx context.Context, record LoginRecord, renewed string,
 		tx.Queue(AnyRows, `DELETE FROM sessions WHERE expires_at <= $1`, tx.Now())
 		queueSession(tx, record.OrgID, record.UserID, session)
 		login.queueGiveBack(tx)
-		QueueAudit(tx, AuditEntry{Actor: record.UserID, Action: "session.begin", Target: record.UserID, OrgID: record.OrgID})
+		audit(tx, record.UserID, "session.begin", record.UserID, record.OrgID, "")
 		return nil
 	})
 }
@@ -89,7 +89,7 @@ func (s Sessions) End(ctx context.Context, hash [32]byte) error {
 		if err != nil || userID == "" {
 			return err
 		}
-		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end", Target: userID, OrgID: orgID})
+		audit(tx, userID, "session.end", userID, orgID, "")
 		return nil
 	})
 }
@@ -116,7 +116,7 @@ func (s Sessions) Live(ctx context.Context, orgID, userID string, idle int64) ([
 func (s Sessions) EndAll(ctx context.Context, orgID, userID string) error {
 	return s.db.ExecQueued(ctx, func(tx Tx) {
 		queueEndSessions(tx, orgID, userID)
-		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
+		audit(tx, userID, "session.end_all", userID, orgID, "")
 	})
 }
 
@@ -236,10 +236,8 @@ func (l Logins) CountFailed(ctx context.Context, subject [32]byte, records []Log
 			return nil
 		}
 		for _, record := range records {
-			QueueAudit(tx, AuditEntry{
-				Actor: "login", Action: "session.fail", Target: record.UserID, OrgID: record.OrgID,
-				Detail: fmt.Sprintf("failed login number %d of this hour, from %s", count, address),
-			})
+			audit(tx, "login", "session.fail", record.UserID, record.OrgID,
+				fmt.Sprintf("failed login number %d of this hour, from %s", count, address))
 		}
 		return nil
 	})
@@ -258,9 +256,7 @@ func (l Logins) ChangePassword(ctx context.Context, record LoginRecord, password
 		tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2 AND hash <> $3`, record.UserID, record.OrgID, kept[:])
 		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, record.UserID, record.OrgID)
 		login.queueGiveBack(tx)
-		QueueAudit(tx, AuditEntry{
-			Actor: record.UserID, Action: "user.set_password", Target: record.UserID, OrgID: record.OrgID, Detail: "change",
-		})
+		audit(tx, record.UserID, "user.set_password", record.UserID, record.OrgID, "change")
 		return nil
 	})
 }

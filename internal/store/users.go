@@ -92,9 +92,7 @@ func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow
 			queueEndSessions(tx, orgID, id)
 			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
 		}
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "user.set_role", Target: id, OrgID: orgID, Detail: user.Role + " to " + role + ": " + user.Email,
-		})
+		audit(tx, actor, "user.set_role", id, orgID, user.Role+" to "+role+": "+user.Email)
 		return nil
 	})
 }
@@ -122,7 +120,7 @@ func (u Users) Delete(ctx context.Context, actor, orgID, id string, allow func(U
 			table = "invitations"
 		}
 		tx.Queue(1, `DELETE FROM `+table+` WHERE id = $1 AND org_id = $2`, id, orgID)
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.remove", Target: id, OrgID: orgID, Detail: user.Role + ": " + user.Email})
+		audit(tx, actor, "user.remove", id, orgID, user.Role+": "+user.Email)
 		return nil
 	})
 }
@@ -198,9 +196,7 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 		tx.Queue(1, `INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`,
 			user.ID, user.OrgID, user.Email, user.Role, link.Hash[:], now, now+link.Lifetime)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "user.invite", Target: user.ID, OrgID: user.OrgID, Detail: user.Role + ": " + user.Email,
-		})
+		audit(tx, actor, "user.invite", user.ID, user.OrgID, user.Role+": "+user.Email)
 		return nil
 	})
 }
@@ -273,7 +269,7 @@ func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(
 			tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, created_at, expires_at, created_by) VALUES ($1, $2, $3, $4, $5, $6)`,
 				made.Hash[:], id, orgID, tx.Now(), tx.Now()+made.Lifetime, actor)
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email})
+		audit(tx, actor, "user.link", id, orgID, made.Purpose+": "+user.Email)
 		return nil
 	})
 }
@@ -323,7 +319,7 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted stri
 				return err
 			}
 			queueSession(tx, user.OrgID, user.ID, session)
-			QueueAudit(tx, AuditEntry{Actor: user.ID, Action: "user.set_password", Target: user.ID, OrgID: user.OrgID, Detail: "invite"})
+			audit(tx, user.ID, "user.set_password", user.ID, user.OrgID, "invite")
 			return nil
 		}
 		// The user first, as everywhere, so that two changes of the same user can't wait for each other.
@@ -340,7 +336,7 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password, salted stri
 			userID, orgID, password, tx.Now(), author)
 		queueEndSessions(tx, orgID, userID)
 		queueSession(tx, orgID, userID, session)
-		QueueAudit(tx, AuditEntry{Actor: author, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: "reset"})
+		audit(tx, author, "user.set_password", userID, orgID, "reset")
 		return nil
 	})
 }

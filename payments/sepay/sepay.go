@@ -2,6 +2,7 @@
 package sepay
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -44,11 +45,7 @@ func (Driver) Describe() *payments.Description {
 
 // New implements [payments.Driver].
 func (Driver) New(config *payments.Config) (payments.Provider, error) {
-	p := &provider{Config: config, api: apiBase}
-	if address := config.Options["api_base"]; address != "" {
-		p.api = strings.TrimSuffix(address, "/")
-	}
-	return p, nil
+	return &provider{config, cmp.Or(strings.TrimSuffix(config.Options["api_base"], "/"), apiBase)}, nil
 }
 
 const apiBase = "https://my.sepay.vn/userapi"
@@ -70,7 +67,7 @@ type transfer struct {
 	Type        string      `json:"transferType"`
 	Amount      json.Number `json:"transferAmount"`
 	Content     string      `json:"content"`
-	Code        *string     `json:"code"`
+	Code        string      `json:"code"`
 	Reference   string      `json:"referenceCode"`
 	Description string      `json:"description"`
 }
@@ -107,12 +104,8 @@ func (p *provider) proves(d *payments.Delivery) bool {
 
 // payment returns the payment of a transfer in. SePay may have found a code by a rule of the operator's; the text has more.
 func payment(t transfer) payments.Payment {
-	code := ""
-	if t.Code != nil {
-		code = *t.Code
-	}
 	made := payments.Payment{
-		ID: t.ID.String(), Kind: payments.Paid, Currency: "VND", Text: payments.Text(code, t.Content, t.Description),
+		ID: t.ID.String(), Kind: payments.Paid, Currency: "VND", Text: payments.Text(t.Code, t.Content, t.Description),
 		Reference: t.Reference, Account: t.Account,
 	}
 	var err error
@@ -172,7 +165,7 @@ type listedTransfer struct {
 	Account   string      `json:"account_number"`
 	AmountIn  string      `json:"amount_in"`
 	Content   string      `json:"transaction_content"`
-	Code      *string     `json:"code"`
+	Code      string      `json:"code"`
 	Reference string      `json:"reference_number"`
 }
 
