@@ -222,12 +222,7 @@ type BudgetChange struct {
 // error of the store.
 func (b *Book) ChangeBudget(ctx context.Context, actor, orgID, id string, change BudgetChange) (changed Budget, err error) {
 	err = b.changeBudget(ctx, orgID, id, func(_ context.Context, tx store.Tx, budget *budgetRow) error {
-		if change.Name != nil {
-			budget.Name = *change.Name
-		}
-		if change.LimitMicros != nil {
-			budget.LimitMicros = *change.LimitMicros
-		}
+		budget.Name, budget.LimitMicros = *cmp.Or(change.Name, &budget.Name), *cmp.Or(change.LimitMicros, &budget.LimitMicros)
 		if change.Thresholds != nil {
 			budget.Thresholds = change.Thresholds
 		}

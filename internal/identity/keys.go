@@ -134,14 +134,29 @@ type IssuedKey struct {
 // [store.ErrOutlives]. Other errors are, wrapped, a [FieldError] for a refused value, [store.ErrNotFound] for an unknown
 // organization, [store.ErrConflict] for a name that is taken, or the store's.
 func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRequest) (IssuedKey, error) {
-	key, err := request.key()
+	key := store.APIKey{
+		ID: store.NewID("key"), OrgID: request.OrgID, Env: cmp.Or(request.Env, store.Live), CreatedAt: time.Now().UnixMilli(),
+		Models: request.Models, RequestsPerMinute: request.RequestsPerMinute, MaxConcurrent: request.MaxConcurrent,
+	}
+	var err error
+	if strings.TrimSpace(request.Name) != "" {
+		if key.Name, err = CleanName("name", request.Name); err != nil {
+			return IssuedKey{}, err
+		}
+	}
+	if !key.Env.Valid() {
+		return IssuedKey{}, &FieldError{"env", fmt.Sprintf("%q is not live or test", clip(string(request.Env)))}
+	}
+	scopes, err := ParseScopes(request.Scopes)
 	if err != nil {
 		return IssuedKey{}, err
 	}
+	key.Scopes = store.Column(scopes, func(scope Scope) string { return string(scope) })
+	if request.ExpiresAt != nil {
+		key.ExpiresAt = sql.NullInt64{Int64: request.ExpiresAt.UnixMilli(), Valid: true}
+	}
 	var raw string
 	raw, key.Hash, key.Hint = NewKey(key.Env)
-	key.ID = store.NewID("key")
-	key.CreatedAt = time.Now().UnixMilli()
 	if err := db.APIKeys.Create(ctx, actor, key); err != nil {
 		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
 	}
@@ -150,33 +165,6 @@ func CreateAPIKey(ctx context.Context, db *store.DB, actor string, request KeyRe
 		return IssuedKey{}, fmt.Errorf("reading the new API key: %w", err)
 	}
 	return IssuedKey{APIKey: key, Raw: raw}, nil
-}
-
-// key validates the request and returns the row without its hash.
-func (r KeyRequest) key() (store.APIKey, error) {
-	key := store.APIKey{
-		OrgID: r.OrgID, Env: cmp.Or(r.Env, store.Live), Models: r.Models,
-		RequestsPerMinute: r.RequestsPerMinute, MaxConcurrent: r.MaxConcurrent,
-	}
-	if strings.TrimSpace(r.Name) != "" {
-		name, err := CleanName("name", r.Name)
-		if err != nil {
-			return store.APIKey{}, err
-		}
-		key.Name = name
-	}
-	if !key.Env.Valid() {
-		return store.APIKey{}, &FieldError{"env", fmt.Sprintf("%q is not live or test", clip(string(r.Env)))}
-	}
-	scopes, err := ParseScopes(r.Scopes)
-	if err != nil {
-		return store.APIKey{}, err
-	}
-	key.Scopes = store.Column(scopes, func(scope Scope) string { return string(scope) })
-	if r.ExpiresAt != nil {
-		key.ExpiresAt = sql.NullInt64{Int64: r.ExpiresAt.UnixMilli(), Valid: true}
-	}
-	return key, nil
 }
 
 // MaxProviderKeyBytes bounds a provider key; the longest known vendors' keys have some 200 bytes, tokens a few

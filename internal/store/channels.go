@@ -280,13 +280,6 @@ func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
 		`SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
 
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 // TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another organization claims its
 // external id, so that [Channels.TakeOver] would succeed.
 func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {

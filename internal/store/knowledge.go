@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,24 +47,20 @@ func (b KnowledgeBases) Create(ctx context.Context, actor string, base Knowledge
 }
 
 // KnowledgeBaseChange is a change of a knowledge base: a nil field stays unchanged.
-type KnowledgeBaseChange struct {
-	Name, Description *string
-}
+type KnowledgeBaseChange struct{ Name, Description *string }
 
 // Update changes an organization's knowledge base. It returns [ErrNotFound] when there is none, and
 // [ErrConflict] when another one has the name.
 func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
 	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		err := change(ctx, tx, `UPDATE knowledge_bases SET
-				name = CASE WHEN $3 THEN $4 ELSE name END,
-				description = CASE WHEN $5 THEN $6 ELSE description END,
-				updated_at = CASE WHEN $3 OR $5 THEN $7 ELSE updated_at END
-			WHERE id = $1 AND org_id = $2 RETURNING id`,
-			id, orgID, update.Name != nil, orEmpty(update.Name), update.Description != nil, orEmpty(update.Description), tx.Now())
+		base, err := knowledgeBases.lock(ctx, tx, orgID, id)
 		if err != nil || update == (KnowledgeBaseChange{}) {
 			return err
 		}
-		audit(tx, actor, "knowledge_base.update", id, orgID, orEmpty(update.Name))
+		base.Name, base.Description = *cmp.Or(update.Name, &base.Name), *cmp.Or(update.Description, &base.Description)
+		base.UpdatedAt = tx.Now()
+		knowledgeBases.queueUpdate(tx, &base, orgID, id)
+		audit(tx, actor, "knowledge_base.update", id, orgID, *cmp.Or(update.Name, new("")))
 		return nil
 	})
 }

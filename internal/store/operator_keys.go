@@ -30,12 +30,8 @@ type OperatorKeys struct{ db *DB }
 // name is in use, and [ErrLimit] if there are [MaxOperatorKeys].
 func (k OperatorKeys) Create(ctx context.Context, actor, maker string, key OperatorKey) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var rows int64
-		if err := queryRow(ctx, tx, []any{&rows}, `SELECT count(*) FROM operator_keys WHERE revoked_at IS NULL`); err != nil {
+		if err := checkCount(ctx, tx, MaxOperatorKeys, `SELECT count(*) FROM operator_keys WHERE revoked_at IS NULL`); err != nil {
 			return err
-		}
-		if rows >= MaxOperatorKeys {
-			return ErrLimit
 		}
 		expiresAt, err := expiryWithin(ctx, tx, key.ExpiresAt, `operator_keys WHERE id = $1`, maker)
 		if err != nil {

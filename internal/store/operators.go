@@ -74,9 +74,7 @@ func (o Operators) Change(ctx context.Context, actor, id string, role *string, d
 			return err
 		}
 		is := was
-		if role != nil {
-			is.Role = *role
-		}
+		is.Role = *cmp.Or(role, &was.Role)
 		if disabled != nil && *disabled != was.DisabledAt.Valid {
 			is.DisabledAt = sql.NullInt64{Int64: tx.Now(), Valid: *disabled}
 		}

@@ -233,16 +233,10 @@ func (o Organizations) SetRetention(ctx context.Context, actor, id string, days 
 		return fmt.Errorf("store: set a retention of %d days: %w", days, ErrRetention)
 	}
 	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		before := int64(-1)
-		read := func(row Row) error { return row.Scan(&before) }
-		if err := tx.Query(ctx, read, `SELECT retention_days FROM organizations WHERE id = $1`+tx.LockRows(), id); err != nil {
+		var before int64
+		err := queryRow(ctx, tx, []any{&before}, `SELECT retention_days FROM organizations WHERE id = $1`+tx.LockRows(), id)
+		if err != nil || before == days {
 			return err
-		}
-		switch before {
-		case -1:
-			return ErrNotFound
-		case days:
-			return nil
 		}
 		tx.Queue(1, `UPDATE organizations SET retention_days = $2 WHERE id = $1`, id, days)
 		audit(tx, actor, "organization.set_retention", id, id, fmt.Sprintf("%d days", days))
@@ -251,9 +245,7 @@ func (o Organizations) SetRetention(ctx context.Context, actor, id string, days 
 }
 
 // EventBounds are an organization's bounds, beyond which people are told; nil leaves one as it is.
-type EventBounds struct {
-	LowBalanceMicros, WaitingMinutes *int64
-}
+type EventBounds struct{ LowBalanceMicros, WaitingMinutes *int64 }
 
 // SetEventBounds sets when people of an organization are told, or returns [ErrNotFound]. The bounds are not negative.
 func (o Organizations) SetEventBounds(ctx context.Context, actor, id string, bounds EventBounds) error {
@@ -264,12 +256,7 @@ func (o Organizations) SetEventBounds(ctx context.Context, actor, id string, bou
 		if err != nil {
 			return err
 		}
-		if bounds.LowBalanceMicros != nil {
-			low = *bounds.LowBalanceMicros
-		}
-		if bounds.WaitingMinutes != nil {
-			minutes = *bounds.WaitingMinutes
-		}
+		low, minutes = *cmp.Or(bounds.LowBalanceMicros, &low), *cmp.Or(bounds.WaitingMinutes, &minutes)
 		tx.Queue(1, `UPDATE organizations SET low_balance_micros = $2, waiting_minutes = $3,
 			low_balance_since = CASE WHEN low_balance_micros > 0 THEN low_balance_since ELSE 0 END WHERE id = $1`, id, low, minutes)
 		audit(tx, actor, "organization.set_event_bounds", id, id, fmt.Sprintf("wallet below %d micros, waiting %d minutes", low, minutes))

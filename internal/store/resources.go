@@ -87,8 +87,13 @@ func checkRoom(ctx context.Context, tx Tx, orgID string, most int64, count strin
 	if err := lockOrganization(ctx, tx, orgID); err != nil {
 		return err
 	}
+	return checkCount(ctx, tx, most, count, orgID)
+}
+
+// checkCount returns [ErrLimit] if count, a query of a number, finds at least most.
+func checkCount(ctx context.Context, tx Tx, most int64, count string, arguments ...any) error {
 	var rows int64
-	err := tx.Query(ctx, func(row Row) error { return row.Scan(&rows) }, count, orgID)
+	err := queryRow(ctx, tx, []any{&rows}, count, arguments...)
 	if err == nil && rows >= most {
 		err = ErrLimit
 	}
