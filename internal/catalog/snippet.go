@@ -52,7 +52,10 @@ func (p *Price) write(text *strings.Builder, before string) {
 		word  string
 		price int64
 	}{
-		{"input", p.Input}, {"output", p.Output}, {"cached_input", p.CachedInput}, {"cache_write", p.CacheWrite},
+		{"input", p.Input},
+		{"output", p.Output},
+		{"cached_input", p.CachedInput},
+		{"cache_write", p.CacheWrite},
 		{"cache_write_long", p.LongCacheWrite},
 	} {
 		if part.price > 0 {

@@ -35,8 +35,12 @@ func (n priceNames) read(from object, suffix string) (p Price, err error) {
 		name string
 		to   *int64
 	}{
-		{n.input, &p.Input}, {n.cachedInput, &p.CachedInput}, {n.cacheWrite, &p.CacheWrite}, {n.longCacheWrite, &p.LongCacheWrite},
-		{n.output, &p.Output}, {n.reasoning, &reasoning},
+		{n.input, &p.Input},
+		{n.cachedInput, &p.CachedInput},
+		{n.cacheWrite, &p.CacheWrite},
+		{n.longCacheWrite, &p.LongCacheWrite},
+		{n.output, &p.Output},
+		{n.reasoning, &reasoning},
 	} {
 		if *part.to, err = from.price(part.name+suffix, n.shift); err != nil {
 			return Price{}, err

@@ -87,7 +87,7 @@ func ReadRow[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T
 	return items[0], nil
 }
 
-// Wrap returns an error with what was being done before it, or nil.
+// Wrap returns an error that begins with doing, or nil for nil.
 func Wrap(doing string, err error) error {
 	if err == nil {
 		return nil

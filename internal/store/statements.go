@@ -55,8 +55,9 @@ type member struct {
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // membersOf returns the exported fields of a struct, its embedded structs' fields among them, with their columns: CreatedAt is stored in
-// created_at. The tag db of a field names another form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words" and "lines" are lists of texts with spaces or
-// line breaks between them. The fields of a type are found once, because [ScanFields] is called for each query.
+// created_at. The tag db of a field names another form: "-" is no column, "null" is a text that is stored as NULL if it is empty, and "words"
+// and "lines" are lists of texts with spaces or line breaks between them. The fields of a type are found once, because [ScanFields] is called
+// for each query.
 func membersOf[T any]() []member {
 	key := reflect.TypeFor[T]()
 	if found, ok := membersByType.Load(key); ok {
