@@ -23,13 +23,13 @@ MODULE=github.com/caddy-svc/caddy-svc
 
 # Without C, as releases are; only the race detector needs it.
 export CGO_ENABLED=0
-variant='' build=() guest=()
+variant='' link='' build=() guest=()
 if [ "${XCADDY_GUEST:-}" = 1 ]; then
 	variant=-guest
 	guest=(--with "example.org/guest@v0.0.0=$PWD/tests/guest")
 elif [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
 	variant=-crash
-	build+=("$TAGS,failpoint")
+	link=" -X $MODULE/internal/failpoint.build=crash"
 fi
 if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	variant=$variant-race
@@ -86,7 +86,7 @@ echo "building $out (Caddy $CADDY_VERSION with this module; the first build take
 rm -rf "$out.new"
 if [ ${#guest[@]} = 0 ]; then
 	# Both at once: they share all packages but their own.
-	go build -v "${build[@]}" -ldflags "-w -s -X $MODULE/caddymodule.version=$version" -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
+	go build -v "${build[@]}" -ldflags "-w -s -X $MODULE/caddymodule.version=$version$link" -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
 	mv "$out.new/caddy" "$out"
 	mv "$out.new/svc-worker" "$worker"
 	rmdir "$out.new"

@@ -184,7 +184,7 @@ func applyCompanions(ctx context.Context, tx store.Tx, ops []store.Op) (own []st
 // passFailpoints writes the last row of the batch and passes the failpoints between the row and COMMIT. Without failpoints the
 // last rows are sent together with COMMIT.
 func passFailpoints(ctx context.Context, tx store.Tx, ops []store.Op) error {
-	if !failpoint.Enabled {
+	if !failpoint.Enabled() {
 		return nil
 	}
 	if err := tx.Flush(ctx); err != nil {

@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestNormalBuild guarantees that a build without the tag has no failpoints, whatever the environment says.
+// TestNormalBuild guarantees that a program without the flag of the linker has no failpoints, whatever the environment says.
 func TestNormalBuild(t *testing.T) {
 	t.Parallel()
-	require.False(t, failpoint.Enabled)
+	require.False(t, failpoint.Enabled())
 	crossing := build(t)
 	for _, setting := range []string{"", "after_hold", "after_hold:2", "nowhere", "after_hold:0"} {
 		passed, err := crossing.run(setting)
@@ -30,11 +30,11 @@ func TestNormalBuild(t *testing.T) {
 	}
 }
 
-// TestCrashBuild guarantees that a build with the tag dies by SIGKILL at the named hit of the named point and nowhere
+// TestCrashBuild guarantees that a program with the flag dies by SIGKILL at the named hit of the named point and nowhere
 // else, that nothing deferred runs, and that a name it doesn't know ends it at once.
 func TestCrashBuild(t *testing.T) {
 	t.Parallel()
-	crossing := build(t, "-tags=failpoint")
+	crossing := build(t, enabled)
 	passed, err := crossing.run("")
 	require.NoError(t, err)
 	require.Equal(t, everything(), passed)
@@ -67,7 +67,7 @@ func TestCrashBuild(t *testing.T) {
 // the file says, and not at all without the file.
 func TestSlowCommits(t *testing.T) {
 	dir := t.TempDir()
-	normal, crash := build(t), build(t, "-tags=failpoint")
+	normal, crash := build(t), build(t, enabled)
 	for content, broken := range map[string]bool{"1ms\n": false, "soon": true} {
 		file := filepath.Join(dir, "slow")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
@@ -88,6 +88,9 @@ func TestSlowCommits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, everything(), passed)
 }
+
+// enabled is the flag for programs that can kill themselves.
+const enabled = "-ldflags=-X github.com/caddy-svc/caddy-svc/internal/failpoint.build=crash"
 
 // everything is what crossing says when it lives.
 func everything() (lines []string) {

@@ -104,7 +104,7 @@ func (q *Queue) do(ctx context.Context, doing string, op *operation) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	if failpoint.Enabled && op.after != "" {
+	if failpoint.Enabled() && op.after != "" {
 		failpoint.Hit(op.after)
 	}
 	return nil
@@ -211,7 +211,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 			return fmt.Errorf("lease conversations: %w", err)
 		}
 	}
-	if !failpoint.Enabled {
+	if !failpoint.Enabled() {
 		return nil
 	}
 	if err := tx.Flush(ctx); err != nil { // the last row of the batch, before the failpoints

@@ -176,7 +176,7 @@ func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType 
 		}
 		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,
 			t.id, about, mediaType, bytes, pieces, tx.Now())
-		if failpoint.Enabled {
+		if failpoint.Enabled() {
 			if err := tx.Flush(ctx); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-// Command crossing passes every failpoint twice and prints that it did. Its builds with and without the tag are what the tests of
+// Command crossing passes every failpoint twice and prints that it did. Its builds with and without the flag are what the tests of
 // package failpoint run.
 package main
 

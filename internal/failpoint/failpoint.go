@@ -1,8 +1,9 @@
 // Package failpoint kills the process at a named point in the path of a call or a message, as a power failure would, so that
 // tests find the rows that remain. It also delays the commits of a database that has no network to slow down.
 //
-// A normal build contains none of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build with the tag
-// "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:
+// The linker decides whether a program can do that: only one with build set (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped,
+// reads the environment. In any other, [Hit] compares a pointer with nil. It is no build tag, for which all packages above this one would be
+// compiled once more.
 //
 //	SVC_FAILPOINT=after_hold      the process dies when it reaches after_hold
 //	SVC_FAILPOINT=after_hold:3    … for the third time since it started
@@ -11,6 +12,18 @@
 //
 // Other faults are made from outside the process, by faulty providers, databases and proxies of the tests.
 package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
 
 // Variable is the environment variable with the name of a [Point] and, after a colon, the number of the hit that kills, from 1
 // (the default).
@@ -80,4 +93,80 @@ func MessagePoints() []Point {
 		BeforePersonCommit, AfterPersonCommit, BeforeDraftCommit, AfterDraftCommit, BeforeSend, AfterSend,
 		AfterPiece, BeforeFileCommit, AfterFileCommit, AfterSweptPieces,
 	}
+}
+
+// build is set by the linker's flag -X in programs that can kill themselves.
+var build string
+
+// Enabled reports whether this program can kill itself.
+func Enabled() bool { return build != "" }
+
+// armed is the failpoint in the environment when the process started. It is nil in programs that aren't [Enabled].
+var armed = arm(os.Getenv(Variable))
+
+// trap is a point that kills at one of its hits.
+type trap struct {
+	point Point
+	left  atomic.Int64
+}
+
+// arm parses the value of [Variable]. It panics on an unknown point, because a test with a misspelled point would otherwise pass.
+func arm(text string) *trap {
+	if !Enabled() || text == "" {
+		return nil
+	}
+	name, count, counted := strings.Cut(text, ":")
+	t := &trap{point: Point(name)}
+	t.left.Store(1)
+	if counted {
+		n, err := strconv.ParseUint(count, 10, 31)
+		if err != nil || n == 0 {
+			panic(fmt.Sprintf("%s=%q: after the colon stands a number from 1", Variable, text))
+		}
+		t.left.Store(int64(n))
+	}
+	if !slices.Contains(Points(), t.point) {
+		panic(fmt.Sprintf("%s=%q: the points are %q", Variable, text, Points()))
+	}
+	return t
+}
+
+// Hit kills the process with SIGKILL if the environment demands it at this hit of p. It doesn't return, and no deferred function
+// runs. It is safe for concurrent use.
+func Hit(p Point) {
+	if armed != nil {
+		armed.hit(p)
+	}
+}
+
+func (t *trap) hit(p Point) {
+	if t.point != p || t.left.Add(-1) != 0 {
+		return
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("failpoint %s: %v", p, err))
+	}
+	select {} // the signal is on its way to this thread
+}
+
+// SlowCommit waits for the duration in the file that [SlowVariable] names. Without the variable or the file it doesn't wait. It
+// is called before each COMMIT of the ledger.
+func SlowCommit() {
+	path := os.Getenv(SlowVariable)
+	if !Enabled() || path == "" {
+		return
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the test chooses it
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	wait, parseErr := time.ParseDuration(strings.TrimSpace(string(text)))
+	if err = errors.Join(err, parseErr); err != nil {
+		panic(fmt.Sprintf("%s=%q: %v", SlowVariable, path, err))
+	}
+	<-time.After(wait)
 }
