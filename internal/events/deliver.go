@@ -224,24 +224,20 @@ func (d *Deliverer) try(ctx context.Context, endpoint *store.EventEndpoint, deli
 	request.Header.Set(HeaderTimestamp, strconv.FormatInt(at, 10))
 	request.Header.Set(HeaderSignature, signature)
 	response, err := d.client.Do(request)
-	if err != nil {
-		return outcomeOf(err), 0
+	var slow interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &slow) && slow.Timeout():
+		return OutcomeTimeout, 0
+	case err != nil:
+		// A name that leads to a private address has the same outcome as a name that doesn't exist: the difference would reveal to
+		// tenants which names exist in the operator's network.
+		return OutcomeConnect, 0
 	}
 	_ = response.Body.Close()
 	if response.StatusCode/100 == 2 {
 		return OutcomeDelivered, response.StatusCode
 	}
 	return OutcomeStatus, response.StatusCode
-}
-
-func outcomeOf(err error) string {
-	var slow interface{ Timeout() bool }
-	if errors.As(err, &slow) && slow.Timeout() {
-		return OutcomeTimeout
-	}
-	// A name that leads to a private address has the same outcome as a name that doesn't exist: the difference would reveal to
-	// tenants which names exist in the operator's network.
-	return OutcomeConnect
 }
 
 // watch emits the events of conditions that begin with the passing of time.

@@ -52,7 +52,11 @@ func (f *Fetcher) open(ctx context.Context, where platforms.Location, stable boo
 		transport = f.Platforms.Transport()
 	}
 	for range mostRedirects + 1 {
-		address, err := f.address(where)
+		check := f.Policy.Check
+		if where.Own { // an address of the operator's
+			check = url.Parse
+		}
+		address, err := check(where.Address)
 		if err != nil {
 			return nil, final(CodeRefused, "the address "+err.Error())
 		}
@@ -79,14 +83,6 @@ func (f *Fetcher) open(ctx context.Context, where platforms.Location, stable boo
 		where.Address, authorization = next, ""
 	}
 	return nil, final(CodeRefused, "the address refers to others again and again")
-}
-
-// address checks an address that is not the operator's.
-func (f *Fetcher) address(where platforms.Location) (*url.URL, error) {
-	if where.Own {
-		return url.Parse(where.Address)
-	}
-	return f.Policy.Check(where.Address)
 }
 
 // redirected returns the address that a response refers to, or none.

@@ -177,7 +177,10 @@ func (f *Fetcher) keep(ctx context.Context, t *try) (stop func()) {
 	keeping.Go(func() {
 		for repeat.Pause(ctx, f.Lease/3) == nil {
 			bounded, done := dispatch.Storing(ctx)
-			err := t.renew(bounded, f.DB, f.Lease.Milliseconds())
+			err := t.exec(bounded, f.DB, func(_ context.Context, tx store.Tx) error {
+				tx.Queue(1, `UPDATE media SET run_at = $2 WHERE id = $1`, t.id, tx.Now()+f.Lease.Milliseconds())
+				return nil
+			})
 			done()
 			if errors.Is(err, errLost) {
 				return
@@ -221,7 +224,11 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 	if err := t.clear(bounded, f.DB); err != nil {
 		return err
 	}
-	return t.fail(bounded, f.DB, about{Name: a.Name}.seal(f.Ring, t.orgID, t.id), code)
+	named := about{Name: a.Name}.seal(f.Ring, t.orgID, t.id)
+	return t.exec(bounded, f.DB, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(1, `UPDATE media SET state = 'failed', code = $2, about = $3, updated_at = $4 WHERE id = $1`, t.id, code, named, tx.Now())
+		return nil
+	})
 }
 
 // pause returns how long the file is left alone after the try, in milliseconds, at least as long as the platform has asked for.
