@@ -77,12 +77,8 @@ func (d *delivery) decide(item *arrivedItem) {
 	case platforms.HumanEcho, platforms.UnmarkedEcho, platforms.AutomaticEcho:
 		d.echo(c, item, key, sentAt)
 	case platforms.FailedDelivery:
-		code := cmp.Or(item.Code, OutboundFailed)
-		if sent := d.sent[key]; sent != nil {
-			d.fail(sent, code)
-		} else if mark := item.otherIDs().Mark; mark != "" {
-			d.fail(d.marked[messageKey{key.orgID, key.channelID, mark}], code)
-		}
+		marked := messageKey{key.orgID, key.channelID, item.otherIDs().Mark}
+		d.fail(cmp.Or(d.sent[key], d.sent[marked]), cmp.Or(item.Code, OutboundFailed))
 	case platforms.Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			d.s.close(c, codes.CustomerBlocked)
@@ -248,17 +244,15 @@ const selectWritten = `SELECT id, state, body, created_at FROM outbound_messages
 // readEchoes reads the parts that an echo without a part's id may repeat: mostly a person wrote, and the read is rare.
 func (d *delivery) readEchoes() error {
 	unknown := false
+	var hashes [][sha256.Size]byte
 	for item := range d.items() {
 		c := d.byKey[item.key]
 		if c == nil || !item.isEcho() || d.sent[item.messageKey()] != nil {
 			continue
 		}
 		unknown = true
-		if hash := automaticDigest(item); item.Kind == platforms.UnmarkedEcho {
-			d.s.tx.QueueQuery(func(store.Row) error {
-				d.automatic[hash] = true
-				return nil
-			}, selectTombstones[len(selectTombstones)-1], hash[:])
+		if item.Kind == platforms.UnmarkedEcho {
+			hashes = append(hashes, automaticDigest(item))
 		}
 		if _, read := d.written[c.id]; !read {
 			d.written[c.id] = nil
@@ -268,6 +262,7 @@ func (d *delivery) readEchoes() error {
 	if !unknown {
 		return nil
 	}
+	d.queueKnown(hashes)
 	if err := d.s.tx.Flush(d.s.ctx); err != nil {
 		return fmt.Errorf("read what echoes may repeat: %w", err)
 	}
@@ -333,7 +328,7 @@ func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
 		return false
 	}
 	hash := automaticDigest(item)
-	if d.automatic[hash] {
+	if d.known[hash] {
 		return true
 	}
 	after := item.SentAt - c.lastCustomerAt
@@ -341,7 +336,7 @@ func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
 		return false
 	}
 	if utf8.RuneCountInString(lettersOf(item.Text)) >= automaticLength {
-		d.automatic[hash] = true
+		d.known[hash] = true
 		d.learned = append(d.learned, tombstoneRow{item.key.orgID, hash})
 	}
 	return true
@@ -350,19 +345,6 @@ func (d *delivery) automaticReply(c *conversationRow, item *arrivedItem) bool {
 // automaticDigest is the hash that is kept of an automatic reply of a channel, among the hashes of deleted messages. It reveals nothing.
 func automaticDigest(item *arrivedItem) [sha256.Size]byte {
 	return sha256.Sum256([]byte("automatic\n" + item.key.channelID + "\n" + strings.TrimSpace(item.Text)))
-}
-
-// writeEchoes queues what echoes have settled and taught.
-func (d *delivery) writeEchoes() {
-	for _, parts := range d.written {
-		for _, part := range parts {
-			if part.settledAs != "" {
-				d.s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $2, updated_at = $3
-					WHERE id = $1 AND state = 'delivery_unknown'`, part.id, part.settledAs, d.s.now)
-			}
-		}
-	}
-	d.s.queueTombstones(d.learned, automaticDays)
 }
 
 // lettersOf returns the letters and digits of a text in lower case, because platforms change white space and marks of formatting. A text

@@ -32,15 +32,12 @@ type delivery struct {
 	begun   []*conversationRow               // conversations that begin with this batch, by key
 	byKey   map[conversationKey]*conversationRow
 	seen    map[messageKey]bool // messages that were stored before, or by this batch
-	sent    map[messageKey]*sentRow
-	// marked are the outbound messages of the marks of failed deliveries.
-	marked map[messageKey]*sentRow
-	// written are the last parts of conversations with an echo of an unknown id, automatic the digests of automatic replies.
-	written   map[string][]*writtenPart
-	automatic map[[sha256.Size]byte]bool
-	// businesses are the digests of known ids of businesses.
-	businesses map[[sha256.Size]byte]bool
-	// learned are new automatic replies and businesses.
+	// sent are the outbound messages that the arrivals are about, by their ids, and by the marks of failed deliveries.
+	sent map[messageKey]*sentRow
+	// written are the last parts of conversations with an echo of an unknown id.
+	written map[string][]*writtenPart
+	// known are the digests of automatic replies and of ids of businesses that are stored. learned are new ones.
+	known   map[[sha256.Size]byte]bool
 	learned []tombstoneRow
 	// reads is set when queries were queued that change conversations by their results.
 	reads bool
@@ -50,8 +47,8 @@ func newDelivery(s *session, ops []*enqueueOp) *delivery {
 	d := &delivery{
 		s: s, ops: ops, makers: map[conversationKey]*arrivedItem{}, aliases: map[conversationKey]string{},
 		ids: map[conversationKey]string{}, routes: map[string]*store.Route{}, byKey: map[conversationKey]*conversationRow{},
-		seen: map[messageKey]bool{}, sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{},
-		written: map[string][]*writtenPart{}, automatic: map[[sha256.Size]byte]bool{}, businesses: map[[sha256.Size]byte]bool{},
+		seen: map[messageKey]bool{}, sent: map[messageKey]*sentRow{},
+		written: map[string][]*writtenPart{}, known: map[[sha256.Size]byte]bool{},
 	}
 	uniteKeys(ops)
 	for _, op := range ops {
@@ -104,7 +101,7 @@ var (
 // itself only if one statement covers everything that this transaction locks. Otherwise it reads now, and returns the ids of the
 // conversations to lock; a failed delivery names only its message, and the conversation has to be read first.
 func (d *delivery) find(alone bool) ([]string, error) {
-	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == platforms.FailedDelivery }), d.markedIDs()
+	undelivered := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == platforms.FailedDelivery })
 	var named []conversationKey // the keys by which the conversations of customers with several ids may be found
 	for item := range d.items() {
 		if item.otherIDs().Alias != "" {
@@ -120,15 +117,17 @@ func (d *delivery) find(alone bool) ([]string, error) {
 	}
 	queueFind(d.s.tx, append(named, d.keys...), d.ids, d.s.rows, false)
 	d.queueAliases(named)
-	failed := func(sent *sentRow) { d.failed = append(d.failed, sent.conversationID) } // only the messages' rows name their conversations
-	d.queueSent(undelivered, func(_ messageKey, sent *sentRow) { failed(sent) })
-	d.queueMarked(marks, func(_ messageKey, sent *sentRow) { failed(sent) })
+	d.queueSent(undelivered)
+	d.queueMarked()
 	if err := d.s.tx.Flush(d.s.ctx); err != nil {
 		return nil, err
 	}
 	d.resolveAliases()
-	ids := slices.Collect(maps.Values(d.ids))
-	return append(ids, d.failed...), nil
+	for _, sent := range d.sent {
+		d.failed = append(d.failed, sent.conversationID) // only the messages' rows name their conversations
+	}
+	clear(d.sent) // they are read again under the locks
+	return slices.AppendSeq(slices.Clone(d.failed), maps.Values(d.ids)), nil
 }
 
 // messageKeys returns the keys of the arrivals that are wanted.
@@ -139,16 +138,6 @@ func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKe
 		}
 	}
 	return keys
-}
-
-// markedIDs returns the ids of the messages in the marks of failed deliveries.
-func (d *delivery) markedIDs() (ids []string) {
-	for item := range d.items() {
-		if id, _, found := strings.Cut(item.otherIDs().Mark, "."); found && item.Kind == platforms.FailedDelivery {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // queueRoutes reads the routes of channels that are remembered, or on which conversations may begin. A channel may be deleted after its route
@@ -283,26 +272,40 @@ func (d *delivery) insertBegun() error {
 // queueReads reads the rows that the decisions depend on, under the locks of the conversations.
 func (d *delivery) queueReads() {
 	d.queueSeen(d.messageKeys((*arrivedItem).stored))
-	sent := func(key messageKey, sent *sentRow) { d.sent[key] = sent }
-	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == platforms.FailedDelivery }), sent)
-	d.queueMarked(d.markedIDs(), func(key messageKey, sent *sentRow) { d.marked[key] = sent })
-	d.queueBusinesses()
-	d.queueSent(d.messageKeys(func(item *arrivedItem) bool { return item.Unsure }), sent)
+	d.queueSent(d.messageKeys(func(item *arrivedItem) bool {
+		return item.isEcho() || item.Unsure || item.Kind == platforms.FailedDelivery
+	}))
+	d.queueMarked()
+	var businesses [][sha256.Size]byte
+	for _, item := range d.withBusiness() {
+		businesses = append(businesses, businessDigest(item, item.otherIDs().Business))
+		if item.Unsure {
+			businesses = append(businesses, businessDigest(item, item.Address))
+		}
+	}
+	d.queueKnown(businesses)
 }
 
-func (d *delivery) queueSent(keys []messageKey, found func(messageKey, *sentRow)) {
+func (d *delivery) queueSent(keys []messageKey) {
 	store.QueueListed(d.s.tx, listSizes, selectSent, "", keys, func(values []any, key messageKey) []any {
 		return append(values, key.orgID, key.channelID, key.platformID)
 	}, func(row store.Row) error {
 		var key messageKey
 		sent := &sentRow{}
 		err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.orgID, &key.channelID, &key.platformID)
-		found(key, sent)
+		d.sent[key] = sent
 		return err
 	})
 }
 
-func (d *delivery) queueMarked(ids []string, found func(messageKey, *sentRow)) {
+// queueMarked reads the messages in the marks of failed deliveries.
+func (d *delivery) queueMarked() {
+	var ids []string
+	for item := range d.items() {
+		if id, _, found := strings.Cut(item.otherIDs().Mark, "."); found && item.Kind == platforms.FailedDelivery {
+			ids = append(ids, id)
+		}
+	}
 	for size, piece := range store.Padded(listSizes, ids) {
 		d.s.tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
@@ -314,23 +317,29 @@ func (d *delivery) queueMarked(ids []string, found func(messageKey, *sentRow)) {
 				attempts--
 			}
 			key.platformID = markOf(sent.id, resends, attempts)
-			found(key, sent)
+			d.sent[key] = sent
 			return err
 		}, selectMarked[size], store.Arguments(piece)...)
 	}
 }
 
-// write writes the reports on our messages, and inserts the new messages. If another process stores one of them at this
+// write writes what echoes have settled and taught and the reports on our messages, and inserts the new messages. If another process stores one of them at this
 // moment, under another conversation, the unique index reports [store.ErrConflict].
 func (d *delivery) write() {
 	s := d.s
-	d.writeEchoes()
-	for _, found := range []map[messageKey]*sentRow{d.sent, d.marked} {
-		for _, sent := range found {
-			if sent.changed {
-				s.tx.Queue(1, setPart, sent.id, sent.state, sent.code, s.now)
-				s.tx.Queue(store.AnyRows, failRest, sent.id, sent.code, s.now)
+	for _, parts := range d.written {
+		for _, part := range parts {
+			if part.settledAs != "" {
+				s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $2, updated_at = $3
+					WHERE id = $1 AND state = 'delivery_unknown'`, part.id, part.settledAs, s.now)
 			}
+		}
+	}
+	s.queueTombstones(d.learned, automaticDays)
+	for _, sent := range d.sent {
+		if sent.changed {
+			s.tx.Queue(1, setPart, sent.id, sent.state, sent.code, s.now)
+			s.tx.Queue(store.AnyRows, failRest, sent.id, sent.code, s.now)
 		}
 	}
 	arrived := s.arrived

@@ -98,27 +98,7 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	if err != nil {
 		return fmt.Errorf("enqueue messages: %w", err)
 	}
-	if err := q.withdraw(ctx, arrivals); err != nil {
-		return err
-	}
-	return q.refuse(ctx, arrivals)
-}
-
-// refuse marks the channels that may not send, by the platform's report. It is rare, and has a transaction of its own.
-func (q *Queue) refuse(ctx context.Context, arrivals []Arrival) error {
-	for i := range arrivals {
-		route := &arrivals[i].Route
-		for _, item := range arrivals[i].Items {
-			if item.Kind != platforms.AccessRefused {
-				continue
-			}
-			if err := q.db.ChannelCredentials.RefuseReported(ctx, "platform", route.OrgID, route.ChannelID, item.SentAt); err != nil {
-				return fmt.Errorf("mark a channel that may not send: %w", err)
-			}
-			break
-		}
-	}
-	return nil
+	return q.applyRare(ctx, arrivals)
 }
 
 // enqueueOp is a delivery with sealed bodies and assigned ids.
@@ -157,6 +137,11 @@ type arrivedItem struct {
 func (i *arrivedItem) stored() bool {
 	return i.Kind == platforms.Text || i.Kind == platforms.Media || i.Kind == platforms.Event ||
 		i.Kind == platforms.HumanEcho || i.Kind == platforms.UnmarkedEcho
+}
+
+// isRare reports whether the item is left to [Queue.applyRare].
+func (i *Item) isRare() bool {
+	return i.Kind == platforms.AccessRefused || i.Kind == platforms.Unsent || i.Kind == platforms.ErasureWanted || i.Kind == platforms.Edited
 }
 
 // isEcho reports whether the item is a message of the business itself.
@@ -201,8 +186,7 @@ func (q *Queue) seal(ctx context.Context, arrivals []Arrival) (*enqueueOp, error
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
 			case item.Kind < platforms.Text || item.Kind > platforms.Edited:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == platforms.AccessRefused, item.Kind == platforms.Unsent, // see refuse and withdraw
-				item.Kind == platforms.ErasureWanted, item.Kind == platforms.Edited,
+			case item.isRare(), // see applyRare
 				item.Kind == platforms.Blocked && item.CustomerRef == "",
 				item.Kind == platforms.FailedDelivery && item.MessageID == "",
 				item.Kind != platforms.Blocked && item.Kind != platforms.FailedDelivery && !complete:
@@ -326,8 +310,8 @@ func (d *delivery) attribute() {
 			item.Kind, item.Unsure, item.CustomerName = platforms.HumanEcho, false, ""
 			item.Address, item.Other = item.otherIDs().Business, &platforms.OtherIDs{Alias: item.otherIDs().Alias, Business: item.Address}
 		}
-		if hash := businessDigest(item, item.otherIDs().Business); !d.businesses[hash] {
-			d.businesses[hash] = true
+		if hash := businessDigest(item, item.otherIDs().Business); !d.known[hash] {
+			d.known[hash] = true
 			d.learned = append(d.learned, tombstoneRow{item.key.orgID, hash})
 		}
 	}
@@ -343,21 +327,14 @@ func (d *delivery) withBusiness() (items []*arrivedItem) {
 	return items
 }
 
-// queueBusinesses reads which ids of the arrivals are known to be the business's.
-func (d *delivery) queueBusinesses() {
-	var hashes [][sha256.Size]byte
-	for _, item := range d.withBusiness() {
-		hashes = append(hashes, businessDigest(item, item.otherIDs().Business))
-		if item.Unsure {
-			hashes = append(hashes, businessDigest(item, item.Address))
-		}
-	}
+// queueKnown reads which digests are stored.
+func (d *delivery) queueKnown(hashes [][sha256.Size]byte) {
 	store.QueueListed(d.s.tx, listSizes, selectTombstones, "", hashes, func(values []any, hash [sha256.Size]byte) []any {
 		return append(values, hash[:])
 	}, func(row store.Row) error {
 		hash, err := store.ScanValue[[]byte](row)
 		if len(hash) == sha256.Size {
-			d.businesses[[sha256.Size]byte(hash)] = true
+			d.known[[sha256.Size]byte(hash)] = true
 		}
 		return err
 	})
@@ -367,7 +344,7 @@ func (d *delivery) queueBusinesses() {
 // conversation's answers is the business's. An id from a new conversation may be the customer's: if both ids are known, the customer wrote,
 // so that no customer waits in vain.
 func (d *delivery) byBusiness(item *arrivedItem) bool {
-	writer, reader := d.businesses[businessDigest(item, item.Address)], d.businesses[businessDigest(item, item.otherIDs().Business)]
+	writer, reader := d.known[businessDigest(item, item.Address)], d.known[businessDigest(item, item.otherIDs().Business)]
 	c := d.byKey[item.key]
 	switch {
 	case d.sent[item.messageKey()] != nil:
