@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -24,8 +23,10 @@ type StandingTurn struct {
 }
 
 const (
-	selectStanding = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code, placed.balance_micros,
-			placed.agent_id, placed.created_at, placed.updated_at, o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
+	// selectStanding reads the times since a moment in nanoseconds, as a [time.Duration] has them.
+	selectStanding = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code,
+			($4 - placed.created_at) * 1000000, ($4 - placed.updated_at) * 1000000, placed.balance_micros, placed.agent_id,
+			o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
 		FROM (
 			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, agent_id, created_at, updated_at,
 				row_number() OVER (PARTITION BY org_id, code ORDER BY updated_at) AS place
@@ -47,18 +48,8 @@ func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit in
 	if err != nil {
 		return nil, fmt.Errorf("list standing turns: %w", err)
 	}
-	return store.ReadRows(ctx, q.db, "list standing turns", func(row store.Row) (turn StandingTurn, err error) {
-		var balance sql.NullInt64
-		var made, stands int64
-		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance, &turn.AgentID, &made, &stands,
-			&turn.Suspended, &turn.HasAgent, &turn.ChannelState)
-		if balance.Valid {
-			turn.BalanceMicros = &balance.Int64
-		}
-		turn.Age = time.Duration(now-made) * time.Millisecond
-		turn.Stood = time.Duration(now-stands) * time.Millisecond
-		return turn, err
-	}, selectStanding, newerThan.UnixMilli(), limit, standingShare)
+	return store.ReadRows(ctx, q.db, "list standing turns", store.ScanFields[StandingTurn](),
+		selectStanding, newerThan.UnixMilli(), limit, standingShare, now)
 }
 
 // Resume lets a standing turn that isn't dead run again, with the request it has; without one its texts wait for a new turn. Its
@@ -82,12 +73,7 @@ type DeadTurn struct {
 
 // DeadTurns reads up to limit dead turns of all organizations, the longest dead first.
 func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
-	return store.ReadRows(ctx, q.db, "list dead turns", store.Into(func(turn *DeadTurn) []any {
-		return []any{
-			&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
-			&turn.CreatedAt, &turn.UpdatedAt,
-		}
-	}), selectDead, limit)
+	return store.ReadRows(ctx, q.db, "list dead turns", store.ScanFields[DeadTurn](), selectDead, limit)
 }
 
 // Retry lets a dead turn run again, as [Queue.Resume] does, and writes it into the audit log. It returns
@@ -108,9 +94,9 @@ func (q *Queue) revive(ctx context.Context, doing, turnID, from string, attempts
 			if c == nil {
 				return refusal{store.ErrNotFound}
 			}
-			turn := standingTurn{id: turnID}
+			turn := standingTurn{ID: turnID}
 			var state string
-			err := s.query("read a turn", func(row store.Row) error { return row.Scan(&state, &turn.asks) },
+			err := s.query("read a turn", func(row store.Row) error { return row.Scan(&state, &turn.Asks) },
 				`SELECT state, request IS NOT NULL FROM turns WHERE id = $1`, turnID)
 			switch {
 			case err != nil:
@@ -141,20 +127,20 @@ func (s *session) revive(c *conversationRow, turn standingTurn, attempts int64) 
 	err := s.value("look for other turns", &others, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)
 		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('awaiting', 'needs_attention') AND id <> $2)`,
-		c.id, turn.id)
+		c.id, turn.ID)
 	if err != nil {
 		return err
 	}
 	state := TurnAwaiting
-	if !others && turn.asks {
-		c.turnID = turn.id
+	if !others && turn.Asks {
+		c.turnID = turn.ID
 	} else {
 		state = TurnSuperseded
 		s.reopenStanding(c)
-		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, turn.id)
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, turn.ID)
 	}
 	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = $4, updated_at = $3
-		WHERE id = $1`, turn.id, state, s.now, attempts)
+		WHERE id = $1`, turn.ID, state, s.now, attempts)
 	c.attempts = 0
 	c.setAttention("")
 	c.runBy(s.now)
@@ -239,7 +225,7 @@ func (q *Queue) Dismiss(ctx context.Context, actor, orgID, id, code string) erro
 			return refusal{ErrEnded}
 		}
 		for _, turn := range turns {
-			s.dismissTurn(turn.id, codeDismissed)
+			s.dismissTurn(turn.ID, codeDismissed)
 		}
 		if unknown {
 			c.people.unknownSince = 0
@@ -296,25 +282,20 @@ func (q *Queue) ForEachStanding(
 
 // standingTurn is a turn that stands.
 type standingTurn struct {
-	id, code string
-	asks     bool // its request is stored
+	ID, Code string
+	Asks     bool // its request is stored
 }
 
 // standingTurns reads the conversation's standing turns, oldest first.
-func (s *session) standingTurns(c *conversationRow) (turns []standingTurn, err error) {
-	err = s.query("read standing turns", func(row store.Row) error {
-		var turn standingTurn
-		err := row.Scan(&turn.id, &turn.code, &turn.asks)
-		turns = append(turns, turn)
-		return err
-	}, `SELECT id, code, request IS NOT NULL FROM turns WHERE conversation_id = $1 AND `+standing+` ORDER BY id`, c.id)
-	return turns, err
+func (s *session) standingTurns(c *conversationRow) ([]standingTurn, error) {
+	return store.QueryRows(s.ctx, s.tx, store.ScanFields[standingTurn](),
+		`SELECT id, code, request IS NOT NULL FROM turns WHERE conversation_id = $1 AND `+standing+` ORDER BY id`, c.id)
 }
 
 // partition splits turns into the turns that stand with a code, all if it is empty, and the others.
 func partition(turns []standingTurn, code string) (with, without []standingTurn) {
 	for _, turn := range turns {
-		if code == "" || code == turn.code {
+		if code == "" || code == turn.Code {
 			with = append(with, turn)
 		} else {
 			without = append(without, turn)
@@ -328,7 +309,7 @@ func newestCode(turns []standingTurn) string {
 	if len(turns) == 0 {
 		return ""
 	}
-	return turns[len(turns)-1].code
+	return turns[len(turns)-1].Code
 }
 
 // Depth is the amount of open work, for metrics and health.
@@ -349,7 +330,7 @@ const selectDepth = `SELECT
 	(SELECT count(*) FROM conversations WHERE run_at IS NOT NULL AND lease_until >= $1),
 	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'dead'),
 	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'needs_attention'),
-	(SELECT min(run_at) FROM conversations WHERE run_at <= $1 AND lease_until < $1)`
+	coalesce($1 - (SELECT min(run_at) FROM conversations WHERE run_at <= $1 AND lease_until < $1), 0) * 1000000`
 
 // Depth reads the queue's depth. It reads only conversations with work and standing turns.
 func (q *Queue) Depth(ctx context.Context) (Depth, error) {
@@ -357,14 +338,7 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 	if err != nil {
 		return Depth{}, err
 	}
-	return store.ReadRow(ctx, q.db, "read the queue's depth", func(row store.Row) (depth Depth, err error) {
-		var oldest sql.NullInt64
-		err = row.Scan(&depth.Due, &depth.Leased, &depth.Dead, &depth.Attention, &oldest)
-		if oldest.Valid {
-			depth.OldestDue = time.Duration(max(0, now-oldest.Int64)) * time.Millisecond
-		}
-		return depth, err
-	}, selectDepth, now)
+	return store.ReadRow(ctx, q.db, "read the queue's depth", store.ScanFields[Depth](), selectDepth, now)
 }
 
 const selectStandingByCode = `SELECT code, count(*) FROM turns WHERE ` + standing + ` GROUP BY code`
@@ -393,7 +367,7 @@ type Lag struct {
 
 // selectLags visits each organization with work once: a few look-ups in the index conversations_ready, however much waits.
 var selectLags = store.WalkOrganizations("conversations", "run_at IS NOT NULL", "", "") + `
-	SELECT org_id, due_at FROM (SELECT org_id, (SELECT c.run_at FROM conversations c WHERE c.org_id = walk.org_id
+	SELECT org_id, ($1 - due_at) * 1000000 FROM (SELECT org_id, (SELECT c.run_at FROM conversations c WHERE c.org_id = walk.org_id
 			AND c.lease_until BETWEEN 0 AND 0 AND c.run_at IS NOT NULL ORDER BY c.lease_until, c.run_at LIMIT 1) AS due_at
 		FROM walk WHERE org_id IS NOT NULL) AS oldest
 	WHERE due_at <= $1 ORDER BY due_at, org_id LIMIT CAST($2 AS BIGINT)`
@@ -405,10 +379,5 @@ func (q *Queue) Lags(ctx context.Context, limit int) ([]Lag, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.ReadRows(ctx, q.db, "read who waits longest", func(row store.Row) (lag Lag, err error) {
-		var dueAt int64
-		err = row.Scan(&lag.OrgID, &dueAt)
-		lag.Due = time.Duration(max(0, now-dueAt)) * time.Millisecond
-		return lag, err
-	}, selectLags, now, limit)
+	return store.ReadRows(ctx, q.db, "read who waits longest", store.ScanFields[Lag](), selectLags, now, limit)
 }

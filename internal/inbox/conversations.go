@@ -142,15 +142,15 @@ func (q *Queue) conversation(ctx context.Context, condition string, args ...any)
 // [store.ErrNotFound] when the organization has no such conversation; a page after
 // an unknown message is the first.
 func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
-	return q.messages(ctx, orgID, conversationID, page, placedMessage{}, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, placedMessage.before)
+	return q.messages(ctx, orgID, conversationID, page, Message{}, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, Message.before)
 }
 
 // LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the page
 // begins; an unknown one is the end.
 func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
-	end := placedMessage{placedAt: math.MaxInt64}
+	end := Message{placedAt: math.MaxInt64}
 	return q.messages(ctx, orgID, conversationID, page, end, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`,
-		func(a, b placedMessage) int { return b.before(a) })
+		func(a, b Message) int { return b.before(a) })
 }
 
 // withFiles adds the files of messages.
@@ -196,7 +196,7 @@ var errPageFull = errors.New("the page has enough text")
 // messages reads a page of a conversation in an order, or less with [maxPageText]. part is the condition on the messages behind a place and
 // the same order; %[1]s in it is the column with a message's place. first is the place at which the order begins.
 func (q *Queue) messages(
-	ctx context.Context, orgID, conversationID string, page store.Page, first placedMessage, part string, order func(a, b placedMessage) int,
+	ctx context.Context, orgID, conversationID string, page store.Page, first Message, part string, order func(a, b Message) int,
 ) ([]Message, error) {
 	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (q *Queue) messages(
 	if err != nil {
 		return nil, err
 	}
-	var all []placedMessage
+	var all []Message
 	var ends []string // the last messages of directions that were not read to their end
 	for _, direction := range []struct {
 		columns, place string
@@ -226,13 +226,13 @@ func (q *Queue) messages(
 	for _, id := range ends { // behind it there may be messages of its direction between the other's
 		all = upTo(all, id)
 	}
-	return q.withFiles(ctx, orgID, messages(all))
+	return q.withFiles(ctx, orgID, all)
 }
 
 // readDirection reads the messages that came, or went. full reports that it has ended with [maxPageText].
 func readDirection(
-	ctx context.Context, q *Queue, scan func(store.Row) (placedMessage, error), text string, arguments ...any,
-) (read []placedMessage, full bool, err error) {
+	ctx context.Context, q *Queue, scan func(store.Row) (Message, error), text string, arguments ...any,
+) (read []Message, full bool, err error) {
 	size := 0
 	_, err = store.ReadRows(ctx, q.db, "list messages", func(row store.Row) (none struct{}, err error) {
 		if len(read) > 1 && size > maxPageText {
@@ -250,17 +250,17 @@ func readDirection(
 }
 
 // upTo returns the messages up to an id, if it is among them.
-func upTo(all []placedMessage, id string) []placedMessage {
-	end := slices.IndexFunc(all, func(m placedMessage) bool { return m.ID == id })
+func upTo(all []Message, id string) []Message {
+	end := slices.IndexFunc(all, func(m Message) bool { return m.ID == id })
 	return all[:cmp.Or(end+1, len(all))]
 }
 
 // place finds the position of a message in its conversation. It returns unknown if there is no such message.
-func (q *Queue) place(ctx context.Context, conversationID, messageID string, unknown placedMessage) (placedMessage, error) {
+func (q *Queue) place(ctx context.Context, conversationID, messageID string, unknown Message) (Message, error) {
 	if messageID == "" {
 		return unknown, nil
 	}
-	found, err := store.ReadRows(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
+	found, err := store.ReadRows(ctx, q.db, "find a message", func(row store.Row) (m Message, err error) {
 		m.ID = messageID
 		err = row.Scan(&m.placedAt)
 		return m, err
@@ -329,7 +329,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 		return reply, err
 	}
 	parts, err := store.ReadRows(ctx, q.db, "read a reply", q.scanMessage(vault.OutboundBody), selectParts, reply.TurnID, orgID)
-	reply.Text = strings.Join(store.Column(parts, func(m placedMessage) string { return m.Text }), "\n\n")
+	reply.Text = strings.Join(store.Column(parts, func(m Message) string { return m.Text }), "\n\n")
 	return reply, err
 }
 
@@ -348,9 +348,8 @@ func (q *Queue) Outgoing(ctx context.Context, orgID, conversationID, messageID s
 	if _, err := q.loadIDs(ctx, false); err != nil {
 		return Message{}, err
 	}
-	message, err := store.ReadRow(ctx, q.db, "read a message", q.scanMessage(vault.OutboundBody),
+	return store.ReadRow(ctx, q.db, "read a message", q.scanMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE id = $1 AND conversation_id = $2 AND org_id = $3`, messageID, conversationID, orgID)
-	return message.Message, err
 }
 
 // The columns of a message of either direction, read alike.
@@ -362,47 +361,30 @@ const (
 		platform_message_id, created_at AS at, created_at AS placed_at, FALSE AS handled, FALSE AS edited FROM outbound_messages`
 )
 
-// placedMessage is a message and its position in the conversation, the moment when it was stored.
-type placedMessage struct {
-	Message
-
-	placedAt int64
-}
-
-func (m placedMessage) before(other placedMessage) int {
-	return cmp.Or(cmp.Compare(m.placedAt, other.placedAt), cmp.Compare(m.ID, other.ID))
-}
-
 // UnreadableText replaces a message that doesn't open: it is damaged, or its key is not in the vault's ring.
 const UnreadableText = "[This message can't be decrypted.]"
 
-// scanMessage reads and opens a message. One that doesn't open has [UnreadableText].
-func (q *Queue) scanMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
-	return func(row store.Row) (placedMessage, error) {
-		m, unopened, err := q.openMessage(row, aad)
-		if err == nil && unopened != nil {
+// scanMessage reads and opens a message. One that doesn't open has [UnreadableText]. [Queue.loadIDs] must have run.
+func (q *Queue) scanMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (Message, error) {
+	return func(row store.Row) (m Message, err error) {
+		var orgID string
+		var body []byte
+		var turnID sql.NullString
+		err = row.Scan(&m.ID, &orgID, &m.Author, &m.Kind, &body, &m.State, &m.Code, &turnID, &m.PlatformMessageID,
+			&m.At, &m.placedAt, &m.Handled, &m.Edited)
+		if err != nil {
+			return m, err
+		}
+		m.TurnID = turnID.String
+		m.PlatformMessageID = q.openID("the platform's id of message "+m.ID, m.PlatformMessageID, vault.PlatformMessageID(orgID))
+		text, unopened := q.ring.Open(body, aad(orgID, m.ID))
+		m.Text = string(text)
+		if unopened != nil {
 			m.Text, m.Unreadable = UnreadableText, true
 			q.unreadable("message "+m.ID, unopened)
 		}
-		return m, err
+		return m, nil
 	}
-}
-
-// openMessage reads a message; unopened is the reason why it has no text. [Queue.loadIDs] must have run.
-func (q *Queue) openMessage(row store.Row, aad func(orgID, messageID string) vault.AAD) (m placedMessage, unopened, err error) {
-	var orgID string
-	var body []byte
-	var turnID sql.NullString
-	err = row.Scan(&m.ID, &orgID, &m.Author, &m.Kind, &body, &m.State, &m.Code, &turnID, &m.PlatformMessageID,
-		&m.At, &m.placedAt, &m.Handled, &m.Edited)
-	if err != nil {
-		return m, nil, err
-	}
-	m.TurnID = turnID.String
-	m.PlatformMessageID = q.openID("the platform's id of message "+m.ID, m.PlatformMessageID, vault.PlatformMessageID(orgID))
-	text, unopened := q.ring.Open(body, aad(orgID, m.ID))
-	m.Text = string(text)
-	return m, unopened, nil
 }
 
 // complaintPause is the shortest time between two warnings of unreadable: a page of a list may have a hundred such values, and

@@ -86,7 +86,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectEarlier: {"cnv_7", "", 50},
 				selectDelivered: {"cnv_7", 50}, selectInterrupted[len(listSizes)-1]: {"cnv_7", "trn_7"}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
 				selectLags: {now, 10}, selectStandingByCode: {},
-				selectStanding: {now, 10, 10}, selectDead: {10},
+				selectStanding: {now, 10, 10, now}, selectDead: {10},
 				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, listSizes[0]), any("org_1")),
 			})
 			for text, args := range texts {
@@ -175,7 +175,8 @@ func (q *inboxTest) everything(t *testing.T) {
 	_, err = q.SendAsHuman(ctx, "usr_1", "org_1", shown.ConversationID, []string{"x"})
 	require.NoError(t, err)
 	require.NoError(t, q.db.Organizations.SetRetention(ctx, "usr_1", "org_1", store.MinRetentionDays))
-	swept, err := sweepConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1")
+	var swept Swept
+	err = sweepConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1", &swept)
 	require.NoError(t, err)
 	require.NotZero(t, swept.Turns)
 	require.NoError(t, q.DeleteConversation(ctx, "usr_1", "org_1", lease.ConversationID))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -138,6 +137,13 @@ type Message struct {
 	Unreadable        bool   `json:"-"`               // Text is [UnreadableText]
 	// Files are the files that the customer sent with it, or that a person sent, where messages are listed.
 	Files []media.File `json:"files,omitzero"`
+
+	placedAt int64 // when it was stored, which is its position in the conversation
+}
+
+// before orders messages by their positions in the conversation.
+func (m Message) before(other Message) int {
+	return cmp.Or(cmp.Compare(m.placedAt, other.placedAt), cmp.Compare(m.ID, other.ID))
 }
 
 // Turn is one answer of an assistant in progress.
@@ -145,7 +151,7 @@ type Turn struct {
 	ID, AgentID string
 	Request     []byte // as it was given to [Queue.BeginTurn]; nil if it doesn't open or is forgotten
 	// Forgotten: the request was deleted, because its sender has taken back a message in it. [Queue.GiveWay] lets the texts wait again.
-	Forgotten   bool
+	Forgotten   bool `db:"-"`
 	State, Code string
 	Attempts    int64
 	CreatedAt   int64 // epoch milliseconds
@@ -226,9 +232,9 @@ var (
 type reading struct {
 	work         Work
 	channel      *store.ChannelAgent
-	waiting      []placedMessage // in any order
-	token, until int64           // of the lease
-	runAt        sql.NullInt64   // later than work.ReadAt while the quiet window lasts
+	waiting      []Message     // in any order
+	token, until int64         // of the lease
+	runAt        sql.NullInt64 // later than work.ReadAt while the quiet window lasts
 	// asking, unsent, earlier: there is a running turn, an unsent part, an earlier message.
 	asking, unsent, earlier bool
 	failed                  bool // something could not be read
@@ -239,19 +245,14 @@ type reading struct {
 // [Outbound.Unreadable]), a running turn has no request, and the history leaves such messages out. It returns [ErrLeaseLost],
 // [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
-	_, err := q.loadIDs(ctx, false)
-	var r *reading
-	if err == nil {
-		r, err = q.read(ctx, lease)
+	if _, err := q.loadIDs(ctx, false); err != nil {
+		return Work{}, err
 	}
-	var work Work
-	if err == nil {
-		work, err = q.open(ctx, lease, r, history)
-	}
+	r, err := q.read(ctx, lease)
 	if err != nil {
-		return Work{}, fmt.Errorf("open a conversation: %w", err)
+		return Work{}, err
 	}
-	return work, nil
+	return q.open(ctx, lease, r, history)
 }
 
 // OpenLeased is [Queue.Open] for a conversation that [Queue.Lease] has just leased. It returns the conversation as the transaction of the
@@ -263,11 +264,7 @@ func (q *Queue) OpenLeased(ctx context.Context, lease Lease, history int) (Work,
 	if r == nil || r.failed || r.asking || r.unsent || r.channel.Err != nil || len(r.waiting) == leasedTexts {
 		return q.Open(ctx, lease, history)
 	}
-	work, err := q.open(ctx, lease, r, history)
-	if err != nil {
-		return Work{}, fmt.Errorf("open a conversation: %w", err)
-	}
-	return work, nil
+	return q.open(ctx, lease, r, history)
 }
 
 func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) (work Work, err error) {
@@ -289,9 +286,8 @@ func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) 
 	}
 	quiet := r.runAt.Valid && r.runAt.Int64 > work.ReadAt
 	if !quiet && !work.Conversation.silent(work.ReadAt) && len(r.waiting) > 0 {
-		slices.SortFunc(r.waiting, func(a, b placedMessage) int { return cmp.Or(cmp.Compare(a.At, b.At), a.before(b)) })
-		work.Waiting = messages(r.waiting)
-		work.WaitingSince = slices.MinFunc(r.waiting, placedMessage.before).placedAt
+		work.Waiting = slices.SortedFunc(slices.Values(r.waiting), func(a, b Message) int { return cmp.Or(cmp.Compare(a.At, b.At), a.before(b)) })
+		work.WaitingSince = slices.MinFunc(r.waiting, Message.before).placedAt
 	}
 	if r.earlier {
 		work.History, err = q.openHistory(ctx, lease, history, &work)
@@ -373,15 +369,11 @@ func (r *reading) scan(q *Queue, row store.Row) (err error) {
 }
 
 func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
-	turns, err := store.ReadRows(ctx, q.db, "read its turn", func(row store.Row) (*Turn, error) {
-		turn := &Turn{}
-		err := row.Scan(&turn.ID, &turn.AgentID, &turn.Request, &turn.State, &turn.Code, &turn.Attempts, &turn.CreatedAt)
-		return turn, err
-	}, selectAsking, lease.ConversationID)
+	turns, err := store.ReadRows(ctx, q.db, "read its turn", store.ScanFields[Turn](), selectAsking, lease.ConversationID)
 	if err != nil || len(turns) == 0 {
 		return nil, err
 	}
-	turn := turns[0]
+	turn := &turns[0]
 	if turn.Request == nil {
 		turn.Forgotten = true
 		return turn, nil
@@ -433,11 +425,7 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 	if err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(append(earlier, sent...), func(m placedMessage) bool { return m.Unreadable })
-	slices.SortFunc(all, placedMessage.before)
-	return messages(all[max(0, len(all)-most):]), nil
-}
-
-func messages(placed []placedMessage) []Message {
-	return store.Column(placed, func(m placedMessage) Message { return m.Message })
+	all := slices.DeleteFunc(append(earlier, sent...), func(m Message) bool { return m.Unreadable })
+	slices.SortFunc(all, Message.before)
+	return all[max(0, len(all)-most):], nil
 }

@@ -171,10 +171,7 @@ type LongWait struct {
 // LongWaits counts the customers who have had no answer since before a moment, by organization, the most customers first. It counts to
 // [MaxLongWaits].
 func (q *Queue) LongWaits(ctx context.Context, before int64) ([]LongWait, error) {
-	return store.ReadRows(ctx, q.db, "count long waits", func(row store.Row) (w LongWait, err error) {
-		err = row.Scan(&w.OrgID, &w.Name, &w.Customers)
-		return w, err
-	}, countLongWaits, before, MaxLongWaits)
+	return store.ReadRows(ctx, q.db, "count long waits", store.ScanFields[LongWait](), countLongWaits, before, MaxLongWaits)
 }
 
 const countLongWaits = `SELECT o.id, o.name, count(*) FROM (

@@ -67,8 +67,18 @@ func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 }
 
 // sweepOrganization sweeps an organization and writes the numbers into the audit log.
-func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (Swept, error) {
-	all, err := sweepConversations(ctx, db, retention)
+func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (all Swept, err error) {
+	now, err := db.Now(ctx)
+	before := now - retention.Days*retentionDay
+	for after, more := "", true; more && err == nil; {
+		var ids []string
+		ids, after, more, err = sweepable(ctx, db, retention.OrgID, after, before)
+		for _, id := range ids {
+			if err == nil {
+				err = sweepConversation(ctx, db, retention, id, &all)
+			}
+		}
+	}
 	if all == (Swept{}) {
 		return all, err
 	}
@@ -76,29 +86,6 @@ func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retent
 		Actor: "retention", Action: "conversation.forget", Target: retention.OrgID, OrgID: retention.OrgID,
 		Detail: fmt.Sprintf("%d conversations and %d messages older than %d days", all.Conversations, all.Messages, retention.Days),
 	}))
-}
-
-func sweepConversations(ctx context.Context, db *store.DB, retention store.Retention) (all Swept, err error) {
-	now, err := db.Now(ctx)
-	if err != nil {
-		return all, err
-	}
-	before := now - retention.Days*retentionDay
-	for after, more := "", true; more; {
-		var ids []string
-		ids, after, more, err = sweepable(ctx, db, retention.OrgID, after, before)
-		if err != nil {
-			return all, err
-		}
-		for _, id := range ids {
-			swept, err := sweepConversation(ctx, db, retention, id)
-			all.add(swept)
-			if err != nil {
-				return all, err
-			}
-		}
-	}
-	return all, nil
 }
 
 // selectSweepable selects the conversations of a page that may have something old enough; a false positive costs a read of the
@@ -124,7 +111,8 @@ func sweepable(ctx context.Context, db *store.DB, orgID, after string, before in
 	return ids, last, len(page) == retentionPage, err
 }
 
-func sweepConversation(ctx context.Context, db *store.DB, retention store.Retention, id string) (all Swept, err error) {
+// sweepConversation sweeps a conversation and adds the numbers to all.
+func sweepConversation(ctx context.Context, db *store.DB, retention store.Retention, id string, all *Swept) error {
 	for sweep := (rowSweep{more: true}); sweep.more; {
 		err := db.Do(ctx, Kind, &operation{conversation: id, run: func(s *session, c *conversationRow) error {
 			sweep = rowSweep{}
@@ -134,11 +122,11 @@ func sweepConversation(ctx context.Context, db *store.DB, retention store.Retent
 			return sweep.run(s, c, s.now-retention.Days*retentionDay)
 		}})
 		if err != nil {
-			return all, err
+			return err
 		}
 		all.add(sweep.swept)
 	}
-	return all, nil
+	return nil
 }
 
 // rowSweep deletes a part of the old rows of a conversation.
@@ -174,25 +162,14 @@ var (
 func (w *rowSweep) run(s *session, c *conversationRow, before int64) error {
 	// Messages and answers are deleted with their turn and not before it: a turn without texts or without an answer would break an
 	// invariant ([Check]).
-	turns, err := w.old(s, c, selectOldTurns, before)
-	for _, rows := range []struct {
-		text  store.ListStatement
-		count *int64
-	}{{deletePartsOfTurns, &w.swept.Messages}, {deleteMessagesOfTurns, &w.swept.Messages}, {deleteTurns, &w.swept.Turns}} {
-		if err == nil {
-			err = s.deleteListed(rows.text, turns, rows.count)
-		}
+	messages, turns := &w.swept.Messages, &w.swept.Turns
+	err := w.delete(s, c, before, selectOldTurns,
+		deletion{deletePartsOfTurns, messages}, deletion{deleteMessagesOfTurns, messages}, deletion{deleteTurns, turns})
+	if err == nil {
+		err = w.delete(s, c, before, selectOldMessages, deletion{deleteMessages, messages})
 	}
-	for _, rows := range []struct {
-		find string
-		text store.ListStatement
-	}{{selectOldMessages, deleteMessages}, {selectOldParts, deleteParts}} {
-		if err == nil {
-			var ids []string
-			if ids, err = w.old(s, c, rows.find, before); err == nil {
-				err = s.deleteListed(rows.text, ids, &w.swept.Messages)
-			}
-		}
+	if err == nil {
+		err = w.delete(s, c, before, selectOldParts, deletion{deleteParts, messages})
 	}
 	if since := c.people.unansweredSince; err == nil && since > 0 && since < before {
 		err = s.countUnanswered(c)
@@ -221,21 +198,26 @@ func (s *session) rest(c *conversationRow) (filled, attention bool, err error) {
 	return filled, attention, err
 }
 
-// old reads the ids of some rows, the oldest first, and records whether there may be more.
-func (w *rowSweep) old(s *session, c *conversationRow, text string, before int64) (ids []string, err error) {
-	ids, err = store.QueryValues[string](s.ctx, s.tx, text, c.id, before, retentionRows)
-	w.more = w.more || len(ids) == retentionRows
-	return ids, err
+// deletion deletes the rows of a list of ids and adds their number to count.
+type deletion struct {
+	texts store.ListStatement
+	count *int64
 }
 
-// deleteListed deletes the rows of a list and adds their number to count.
-func (s *session) deleteListed(texts store.ListStatement, ids []string, count *int64) error {
-	return store.EachPadded(listSizes, ids, func(size int, piece []string) error {
-		return s.tx.Query(s.ctx, func(store.Row) error {
-			*count++
-			return nil
-		}, texts[size], store.Arguments(piece)...)
-	})
+// delete reads the ids of some rows, the oldest first, makes deletions by them, and records whether there may be more.
+func (w *rowSweep) delete(s *session, c *conversationRow, before int64, find string, deletions ...deletion) error {
+	ids, err := store.QueryValues[string](s.ctx, s.tx, find, c.id, before, retentionRows)
+	w.more = w.more || len(ids) == retentionRows
+	for _, d := range deletions {
+		if err == nil {
+			err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
+				deleted, err := store.QueryValues[string](s.ctx, s.tx, d.texts[size], store.Arguments(piece)...)
+				*d.count += int64(len(deleted))
+				return err
+			})
+		}
+	}
+	return err
 }
 
 // SweepInterval is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.

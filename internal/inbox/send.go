@@ -109,16 +109,12 @@ func (q *Queue) send(ctx context.Context, m *personMessage, key *SendKey) (sent 
 	var at int64
 	op := onOwn(m.orgID, m.conversationID, func(s *session, c *conversationRow) (err error) {
 		before = nil
-		if key == nil {
-			at, err = s.send(c, m)
-			return err
+		if key != nil {
+			if before, err = key.find(s, m.orgID); err != nil || before != nil {
+				return err
+			}
 		}
-		used, err := key.find(s, m.orgID)
-		if err != nil || used != nil {
-			before = used
-			return err
-		}
-		if at, err = s.send(c, m); err == nil {
+		if at, err = s.send(c, m); err == nil && key != nil {
 			key.store(s, m)
 		}
 		return err
@@ -142,7 +138,7 @@ func (q *Queue) send(ctx context.Context, m *personMessage, key *SendKey) (sent 
 		} else if part.fileID != "" {
 			kind = KindEvent
 		}
-		sent = append(sent, Message{ID: part.id, Author: AuthorHuman, Kind: kind, Text: part.text, State: part.state, At: at})
+		sent = append(sent, Message{ID: part.id, Author: AuthorHuman, Kind: kind, Text: part.text, State: part.state, At: at, placedAt: at})
 	}
 	return sent, false, nil
 }
@@ -192,16 +188,11 @@ func (s *session) endMedia(c *conversationRow) {
 
 // keyUse is the use of a key.
 type keyUse struct {
-	fingerprint []byte
-	messageIDs  string
+	Fingerprint []byte
+	MessageIDs  string
 }
 
 const selectKey = `SELECT fingerprint, message_ids FROM message_keys WHERE org_id = $1 AND key_hash = $2 AND created_at > $3`
-
-func scanKeyUse(row store.Row) (use keyUse, err error) {
-	err = row.Scan(&use.fingerprint, &use.messageIDs)
-	return use, err
-}
 
 // messageIDs returns the ids of the messages that were sent under the key, nil if it wasn't used. It returns [ErrKeyReused] for other
 // content.
@@ -209,20 +200,15 @@ func (k *SendKey) messageIDs(uses []keyUse) ([]string, error) {
 	switch {
 	case len(uses) == 0:
 		return nil, nil
-	case !bytes.Equal(uses[0].fingerprint, k.Fingerprint[:]):
+	case !bytes.Equal(uses[0].Fingerprint, k.Fingerprint[:]):
 		return nil, ErrKeyReused
 	}
-	return strings.Fields(uses[0].messageIDs), nil
+	return strings.Fields(uses[0].MessageIDs), nil
 }
 
 // find looks for an earlier use of the key in a transaction.
 func (k *SendKey) find(s *session, orgID string) ([]string, error) {
-	var uses []keyUse
-	err := s.query("look for a message's key", func(row store.Row) error {
-		use, err := scanKeyUse(row)
-		uses = append(uses, use)
-		return err
-	}, selectKey, orgID, k.Hash[:], s.now-sendKeyLife.Milliseconds())
+	uses, err := store.QueryRows(s.ctx, s.tx, store.ScanFields[keyUse](), selectKey, orgID, k.Hash[:], s.now-sendKeyLife.Milliseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +235,8 @@ func (q *Queue) SentUnder(ctx context.Context, orgID string, key SendKey) ([]Mes
 	if err != nil {
 		return nil, fmt.Errorf("look for a message's key: %w", err)
 	}
-	uses, err := store.ReadRows(ctx, q.db, "look for a message's key", scanKeyUse, selectKey, orgID, key.Hash[:], now-sendKeyLife.Milliseconds())
+	uses, err := store.ReadRows(ctx, q.db, "look for a message's key", store.ScanFields[keyUse](),
+		selectKey, orgID, key.Hash[:], now-sendKeyLife.Milliseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +254,7 @@ func (q *Queue) sentMessages(ctx context.Context, orgID string, ids []string) ([
 	if _, err := q.loadIDs(ctx, false); err != nil {
 		return nil, err
 	}
-	var sent []placedMessage
+	var sent []Message
 	err := store.EachPadded(listSizes, ids, func(size int, piece []string) error {
 		read, err := store.ReadRows(ctx, q.db, "read sent messages", q.scanMessage(vault.OutboundBody),
 			selectSentMessages[size], store.Arguments(piece, any(orgID))...)
@@ -277,8 +264,8 @@ func (q *Queue) sentMessages(ctx context.Context, orgID string, ids []string) ([
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(sent, placedMessage.before)
-	return q.withFiles(ctx, orgID, messages(sent))
+	slices.SortFunc(sent, Message.before)
+	return q.withFiles(ctx, orgID, sent)
 }
 
 // Codes of discarded turns after a person has sent the draft, unchanged or changed.
@@ -418,7 +405,7 @@ func (s *session) endDraft(c *conversationRow, draftID, code string) error {
 		return err
 	}
 	drafts, others := partition(turns, codes.Draft)
-	if !slices.ContainsFunc(drafts, func(turn standingTurn) bool { return turn.id == draftID }) {
+	if !slices.ContainsFunc(drafts, func(turn standingTurn) bool { return turn.ID == draftID }) {
 		return refusal{ErrEnded}
 	}
 	s.dismissTurn(draftID, code)
