@@ -84,7 +84,12 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) ([]store.Finding
 	}
 	var findings []store.Finding
 	for _, s := range sentences {
-		found, err := s.search(ctx, db, now, since)
+		var found []store.Finding
+		if s.table == "" {
+			found, err = store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, s.text+fmt.Sprintf(" LIMIT %d", store.MostFindings), now)
+		} else {
+			found, err = store.ReadFindings(ctx, db, s.table, s.after(since), checkPage, s.text)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("check the queue: %w", err)
 		}
@@ -93,17 +98,13 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) ([]store.Finding
 	return findings, nil
 }
 
-func (s sentence) search(ctx context.Context, db *store.DB, now, since int64) ([]store.Finding, error) {
-	if s.table == "" {
-		return store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, s.text+fmt.Sprintf(" LIMIT %d", store.MostFindings), now)
+// after returns the id after which the rows since a moment are. It is empty for all rows.
+func (s sentence) after(since int64) string {
+	switch {
+	case since <= 0:
+		return ""
+	case s.table == "turns":
+		return store.FirstID("trn", since)
 	}
-	after := ""
-	if since > 0 {
-		prefix := "msg"
-		if s.table == "turns" {
-			prefix = "trn"
-		}
-		after = store.FirstID(prefix, since)
-	}
-	return store.ReadFindings(ctx, db, s.table, after, checkPage, s.text)
+	return store.FirstID("msg", since)
 }

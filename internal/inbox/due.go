@@ -118,9 +118,7 @@ func (p *Places) take(org string) {
 
 // clone returns places that may be taken without a change of these.
 func (p *Places) clone() Places {
-	taken := make(map[string]int, len(p.Taken))
-	maps.Copy(taken, p.Taken)
-	return Places{Free: p.Free, Most: p.Most, Taken: taken}
+	return Places{Free: p.Free, Most: p.Most, Taken: maps.Collect(maps.All(p.Taken))}
 }
 
 // due returns the wanted conversations for free Places, in the order in which they should be leased, and after them some spares where other
@@ -147,7 +145,11 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 	if err := q.readDue(ctx, tx, work, free, spares); err != nil {
 		return nil, 0, err
 	}
-	if walked == steps && work.count() < free.Free {
+	found := 0
+	for _, o := range work.organizations {
+		found += len(o.due)
+	}
+	if walked == steps && found < free.Free {
 		if err := q.readOldest(ctx, tx, work); err != nil {
 			return nil, 0, err
 		}
@@ -170,7 +172,12 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 // readDue reads the due conversations of the visited organizations: of each as many as it gets when all have enough, one more, and its part
 // of the spares.
 func (q *Queue) readDue(ctx context.Context, tx store.Tx, work *dueWork, free Places, spares int) error {
-	work.divide(free.clone())
+	divided := free.clone() // among organizations that all have enough
+	anyOne := func(*dueOrganization) bool { return true }
+	for o, _ := work.next(&divided, anyOne); o != nil; o, _ = work.next(&divided, anyOne) {
+		o.read++
+		divided.take(o.id)
+	}
 	var list []dueOrganization
 	for _, o := range work.organizations {
 		if !free.may(o.id) {
@@ -242,25 +249,6 @@ func (q *Queue) readOldest(ctx context.Context, tx store.Tx, work *dueWork) erro
 			return err
 		}, countLeases[size], store.Arguments(piece, any(tx.Now()))...)
 	})
-}
-
-func (w *dueWork) count() (n int) {
-	for _, o := range w.organizations {
-		n += len(o.due)
-	}
-	return n
-}
-
-// divide sets how many conversations each organization gets when all have enough of them.
-func (w *dueWork) divide(free Places) {
-	for {
-		o, _ := w.next(&free, func(*dueOrganization) bool { return true })
-		if o == nil {
-			return
-		}
-		o.read++
-		free.take(o.id)
-	}
 }
 
 // next returns the ready organization that gets the next place, and its index: it has the fewest leases, and is the first of several. It is

@@ -59,7 +59,7 @@ type leaseOp struct {
 var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
 
-// run leases conversations, and with read also reads them.
+// run leases conversations, and with read also reads them, for [Queue.OpenLeased].
 func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	op.leases = nil
 	now := tx.Now()
@@ -82,14 +82,9 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 		}
 	}
 	queueConversations(tx, rows)
-	if read {
-		op.queueReadings(tx)
+	if !read {
+		return nil
 	}
-	return nil
-}
-
-// queueReadings queues the reading of the leased conversations, for [Queue.OpenLeased].
-func (op *leaseOp) queueReadings(tx store.Tx) {
 	channels := map[string]*store.ChannelAgent{}
 	for i := range op.leases {
 		lease := &op.leases[i]
@@ -100,6 +95,7 @@ func (op *leaseOp) queueReadings(tx store.Tx) {
 		}
 		lease.reading = op.queue.queueReading(tx, *lease, channel)
 	}
+	return nil
 }
 
 // countAttempt counts a failed attempt of a conversation's last turn, if it runs.

@@ -391,12 +391,9 @@ func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, 
 		ends.CloseConversation = o.CloseConversation && wroteLast <= p.changedAt
 		s.failPart(c, p, state, stored, ends)
 		return nil
-	}, func(s *session) {
-		wroteLast, heldUntil = 0, 0
-		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&wroteLast, &heldUntil) }, `SELECT `+wroteAt+`,
-			coalesce((SELECT closed_until FROM channel_paces WHERE org_id = outbound_messages.org_id AND channel_id = $2), 0)
-			FROM outbound_messages WHERE id = $1`, outboundID, lease.ChannelID)
-	})
+	}, readInto([]any{&wroteLast, &heldUntil}, `SELECT `+wroteAt+`,
+		coalesce((SELECT closed_until FROM channel_paces WHERE org_id = outbound_messages.org_id AND channel_id = $2), 0)
+		FROM outbound_messages WHERE id = $1`, outboundID, lease.ChannelID))
 	op.pace = lease.pace(o.HoldChannel > 0)
 	return q.do(ctx, "mark a part as "+state, op)
 }

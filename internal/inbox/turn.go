@@ -128,11 +128,8 @@ func (q *Queue) begin(ctx context.Context, lease Lease, messageIDs []string, tur
 			c.turnID = turn.id
 		}
 		return nil
-	}, openTexts(lease.ConversationID, &open), func(s *session) {
-		running = ""
-		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&running, &runningCall) },
-			`SELECT id, call_id FROM `+runningTurn, lease.ConversationID)
-	})
+	}, openTexts(lease.ConversationID, &open), // max, so that the row is there without a running turn
+		readInto([]any{&running, &runningCall}, `SELECT coalesce(max(id), ''), coalesce(max(call_id), '') FROM `+runningTurn, lease.ConversationID))
 	op.call, op.size = lease.Call, len(turn.request)
 	return q.do(ctx, "begin a turn", op)
 }
@@ -165,11 +162,8 @@ type turnRow struct {
 // that people have ended, or that was erased, doesn't.
 func onTurn(lease Lease, turnID string, run func(s *session, c *conversationRow, t *turnRow) error, reads ...func(*session)) *operation {
 	t := &turnRow{id: turnID}
-	read := func(s *session) {
-		t.state = ""
-		s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&t.state, &t.call, &t.createdAt) },
-			`SELECT state, call_id, created_at FROM turns WHERE id = $1 AND conversation_id = $2`, turnID, lease.ConversationID)
-	}
+	read := readInto([]any{&t.state, &t.call, &t.createdAt}, `SELECT coalesce(max(state), ''), coalesce(max(call_id), ''),
+		coalesce(max(created_at), 0) FROM turns WHERE id = $1 AND conversation_id = $2`, turnID, lease.ConversationID)
 	op := onLease(lease, func(s *session, c *conversationRow) error {
 		switch t.state {
 		case TurnAwaiting:
