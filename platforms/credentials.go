@@ -260,15 +260,20 @@ func (c *Client) RefreshTokens(ctx context.Context, request *Request, old Creden
 	if known.Member == "code" {
 		code = string(body.Code)
 	}
+	refused, cause := code != "" && code != "0", r.Error(code, "")
 	switch {
 	case !readable:
 		return nil, r.Unreadable(false)
-	case code != "" && code != "0":
-		return nil, r.refreshFailure(code, known)
+	case refused && (r.Status == http.StatusTooManyRequests || r.Status >= 500 || slices.Contains(known.Temporary, code)):
+		return nil, RetryLater(r.RetryAfter(), cause)
+	case refused && slices.Contains(known.Operator, code):
+		return nil, Fail(Refused, cause)
+	case refused:
+		return nil, Unauthorized(false, cause)
 	case !r.OK():
 		return nil, r.Unreadable(false)
 	case CheckToken(body.AccessToken) != "", body.RefreshToken != "" && CheckToken(body.RefreshToken) != "":
-		return nil, Fail(Unknown, r.Error(code, ""))
+		return nil, Fail(Unknown, cause)
 	}
 	next := maps.Clone(old)
 	next[AccessToken] = body.AccessToken
@@ -280,15 +285,4 @@ func (c *Client) RefreshTokens(ctx context.Context, request *Request, old Creden
 		next[ExpiresAt] = strconv.FormatInt(now.Add(life).UnixMilli(), 10)
 	}
 	return next, nil
-}
-
-func (r *Response) refreshFailure(code string, known RefreshErrors) *Error {
-	cause := r.Error(code, "")
-	if r.Status == http.StatusTooManyRequests || r.Status >= 500 || slices.Contains(known.Temporary, code) {
-		return RetryLater(r.RetryAfter(), cause)
-	}
-	if slices.Contains(known.Operator, code) {
-		return Fail(Refused, cause)
-	}
-	return Unauthorized(false, cause)
 }

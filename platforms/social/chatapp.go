@@ -98,12 +98,8 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 		return
 	}
 	in := s.about(phone, m.from, m.fromUser, m.id, m.timestamp)
-	if m.kind == revoked {
-		s.Add(m.unsent(in))
-		return
-	}
-	if m.kind == edited {
-		s.Add(m.changed(in))
+	if changed, is := m.change(in); is {
+		s.Add(changed)
 		return
 	}
 	in.CustomerName = s.contacts[in.Address].name
@@ -118,14 +114,12 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	var m chatAppMessage
 	m.read(value)
 	in := s.about(phone, m.to, m.toUser, m.id, m.timestamp)
-	text, media := m.words()
-	switch {
-	case m.group != "":
-	case m.kind == revoked:
-		s.Add(m.unsent(in))
-	case m.kind == edited:
-		s.Add(m.changed(in))
-	case text != "" || media != "":
+	if m.group != "" {
+		return
+	}
+	if changed, is := m.change(in); is {
+		s.Add(changed)
+	} else if text, media := m.words(); text != "" || media != "" {
 		in = in.AsEcho(text, media)
 		s.Attach(&in, m.attachment())
 		s.Add(in)
@@ -216,26 +210,21 @@ func (m *chatAppMessage) read(value platforms.Value) {
 	m.content = value.Member(m.kind)
 }
 
-// revoked is the type of a message that withdraws another one
+// change returns in as the withdrawal or the change of m.original. It reports false for a message that is neither
 // (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/revoke).
-const revoked = "revoke"
-
-// unsent returns in as the withdrawal of m.original.
-func (m *chatAppMessage) unsent(in platforms.Inbound) platforms.Inbound {
-	in.Kind, in.MessageID = platforms.Unsent, m.original
-	return in
-}
-
-// edited is the type of a message that changes the text of another one.
-const edited = "edit"
-
-// changed returns in as the change of m.original.
-func (m *chatAppMessage) changed(in platforms.Inbound) platforms.Inbound {
-	var now chatAppMessage
-	now.read(m.now)
-	text, _ := now.words()
-	in.MessageID = m.original
-	return in.WithContent(text, "").AsEdited()
+func (m *chatAppMessage) change(in platforms.Inbound) (changed platforms.Inbound, is bool) {
+	switch m.kind {
+	case "revoke":
+		in.Kind, in.MessageID = platforms.Unsent, m.original
+		return in, true
+	case "edit":
+		var now chatAppMessage
+		now.read(m.now)
+		text, _ := now.words()
+		in.MessageID = m.original
+		return in.WithContent(text, "").AsEdited(), true
+	}
+	return in, false
 }
 
 // words returns the text of a message and a short name of its content. Both are empty for reactions and for messages of the

@@ -318,7 +318,14 @@ func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 // (developers.facebook.com/docs/messenger-platform/send-messages/sender-actions).
 func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 	if signal.Type == ChatApp {
-		return s.signalChatApp(ctx, signal)
+		// It marks the message and all earlier ones as read, without which the platform shows no typing
+		// (developers.facebook.com/documentation/business-messaging/whatsapp/typing-indicators).
+		_, err := s.callNumber(ctx, signal.ExternalID, signal.Credentials, &platforms.Request{
+			Method: http.MethodPost, Path: "/messages", JSON: object{
+				"messaging_product": "whatsapp", "status": "read", "message_id": signal.MessageID, "typing_indicator": object{"type": "text"},
+			},
+		}, &struct{}{})
+		return err
 	}
 	actions := []string{"mark_seen", "typing_on"}
 	if signal.Again {
@@ -333,15 +340,4 @@ func (s *social) Signal(ctx context.Context, signal *platforms.Signal) error {
 		}
 	}
 	return nil
-}
-
-// signalChatApp marks the message and all earlier ones as read, without which the platform shows no typing
-// (developers.facebook.com/documentation/business-messaging/whatsapp/typing-indicators).
-func (s *social) signalChatApp(ctx context.Context, signal *platforms.Signal) error {
-	_, err := s.callNumber(ctx, signal.ExternalID, signal.Credentials, &platforms.Request{
-		Method: http.MethodPost, Path: "/messages", JSON: object{
-			"messaging_product": "whatsapp", "status": "read", "message_id": signal.MessageID, "typing_indicator": object{"type": "text"},
-		},
-	}, &struct{}{})
-	return err
 }
