@@ -443,6 +443,7 @@ func (q *Queue) Interruptions(ctx context.Context, turns []RunningTurn) (map[str
 
 // TurnPlace is the agent and conversation of a turn.
 type TurnPlace struct {
+	TurnID         string
 	AgentID        string // it may have been deleted
 	ConversationID string
 }
@@ -454,13 +455,11 @@ var selectTurnPlaces = listSizes.Statement(`SELECT id, agent_id, conversation_id
 func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]TurnPlace, error) {
 	places := make(map[string]TurnPlace, len(turnIDs))
 	err := store.EachPadded(listSizes, turnIDs, func(size int, piece []string) error {
-		_, err := store.ReadRows(ctx, q.db, "find turns", func(row store.Row) (struct{}, error) {
-			var id string
-			var place TurnPlace
-			err := row.Scan(&id, &place.AgentID, &place.ConversationID)
-			places[id] = place
-			return struct{}{}, err
-		}, selectTurnPlaces[size], store.Arguments(piece, any(orgID))...)
+		found, err := store.ReadRows(ctx, q.db, "find turns", store.ScanFields[TurnPlace](),
+			selectTurnPlaces[size], store.Arguments(piece, any(orgID))...)
+		for _, place := range found {
+			places[place.TurnID] = place
+		}
 		return err
 	})
 	return places, err
