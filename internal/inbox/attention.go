@@ -345,17 +345,10 @@ const selectStandingByCode = `SELECT code, count(*) FROM turns WHERE ` + standin
 
 // StandingByCode counts the turns that stand, of all organizations, by code; every code of [codes.All] is there.
 func (q *Queue) StandingByCode(ctx context.Context) (map[string]int64, error) {
-	byCode := make(map[string]int64, len(codes.All))
+	byCode, err := store.ReadMap[string, int64](ctx, q.db, "count what stands", selectStandingByCode)
 	for code := range codes.All {
-		byCode[code] = 0
+		byCode[code] += 0 // a code without turns, too
 	}
-	_, err := store.ReadRows(ctx, q.db, "count what stands", func(row store.Row) (struct{}, error) {
-		var code string
-		var turns int64
-		err := row.Scan(&code, &turns)
-		byCode[code] = turns
-		return struct{}{}, err
-	}, selectStandingByCode)
 	return byCode, err
 }
 

@@ -79,23 +79,19 @@ var sentences = []sentence{
 // It reads page by page while the database is in use, writes nothing, and reports up to 20 findings of each sort. The error is one of reading.
 func CheckSince(ctx context.Context, db *store.DB, since int64) ([]store.Finding, error) {
 	now, err := db.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("check the queue: %w", err)
-	}
 	var findings []store.Finding
 	for _, s := range sentences {
 		var found []store.Finding
-		if s.table == "" {
+		switch {
+		case err != nil:
+		case s.table == "":
 			found, err = store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, s.text+fmt.Sprintf(" LIMIT %d", store.MostFindings), now)
-		} else {
+		default:
 			found, err = store.ReadFindings(ctx, db, s.table, s.after(since), checkPage, s.text)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("check the queue: %w", err)
 		}
 		findings = append(findings, found...)
 	}
-	return findings, nil
+	return findings, store.Wrap("check the queue", err)
 }
 
 // after returns the id after which the rows since a moment are. It is empty for all rows.

@@ -234,14 +234,14 @@ func readDirection(
 	ctx context.Context, q *Queue, scan func(store.Row) (Message, error), text string, arguments ...any,
 ) (read []Message, full bool, err error) {
 	size := 0
-	_, err = store.ReadRows(ctx, q.db, "list messages", func(row store.Row) (none struct{}, err error) {
+	err = store.EachRow(ctx, q.db, "list messages", func(row store.Row) error {
 		if len(read) > 1 && size > maxPageText {
-			return none, errPageFull
+			return errPageFull
 		}
 		m, err := scan(row)
 		size += len(m.Text)
 		read = append(read, m)
-		return none, err
+		return err
 	}, text, arguments...)
 	if errors.Is(err, errPageFull) {
 		return read, true, nil

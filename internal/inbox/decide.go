@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -263,10 +262,7 @@ func (d *delivery) readEchoes() error {
 		return nil
 	}
 	d.queueKnown(hashes)
-	if err := d.s.tx.Flush(d.s.ctx); err != nil {
-		return fmt.Errorf("read what echoes may repeat: %w", err)
-	}
-	return nil
+	return store.Wrap("read what echoes may repeat", d.s.tx.Flush(d.s.ctx))
 }
 
 func (d *delivery) collectWritten(c *conversationRow, ring *vault.Ring) func(store.Row) error {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -221,12 +220,10 @@ func (d *delivery) store() error {
 	}
 	d.write()
 	d.writeAliases()
-	if d.reads {
-		if err := d.s.tx.Flush(d.s.ctx); err != nil {
-			return fmt.Errorf("look for unanswered texts: %w", err)
-		}
+	if !d.reads {
+		return nil
 	}
-	return nil
+	return store.Wrap("look for unanswered texts", d.s.tx.Flush(d.s.ctx))
 }
 
 // insertBegun inserts the new conversations once, in the state that the arrivals leave them in. If another process has inserted one of them

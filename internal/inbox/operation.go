@@ -155,10 +155,7 @@ type session struct {
 
 // query reads rows at this point of the transaction.
 func (s *session) query(doing string, scan func(store.Row) error, text string, args ...any) error {
-	if err := s.tx.Query(s.ctx, scan, text, args...); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+	return store.Wrap(doing, s.tx.Query(s.ctx, scan, text, args...))
 }
 
 // value reads a row into a variable, which keeps its value if there is no row.

@@ -299,10 +299,7 @@ func (q *Queue) addIDKey(ctx context.Context, number int64) (*idKeys, error) {
 			return err
 		})
 	}
-	if err != nil {
-		return nil, fmt.Errorf("make a key of ids: %w", err)
-	}
-	return &idKeys{keys: []*vault.IDKey{key}}, nil
+	return &idKeys{keys: []*vault.IDKey{key}}, store.Wrap("make a key of ids", err)
 }
 
 // none reports whether there are no keys.

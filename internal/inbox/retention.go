@@ -330,17 +330,16 @@ func sweepTombstones(ctx context.Context, db *store.DB) error {
 
 // deleteRows repeats a statement that deletes rows older than age milliseconds until it deletes none.
 func deleteRows(ctx context.Context, db *store.DB, age int64, text string) error {
-	for deleted := tombstoneRows; deleted == tombstoneRows; {
-		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-			deleted = 0
-			return tx.Query(ctx, func(store.Row) error {
+	for {
+		deleted, err := store.Write(ctx, db, func(ctx context.Context, tx store.Tx) (deleted int, err error) {
+			err = tx.Query(ctx, func(store.Row) error {
 				deleted++
 				return nil
 			}, text, tx.Now()-age, tombstoneRows)
+			return deleted, err
 		})
-		if err != nil {
-			return fmt.Errorf("delete what is left of deleted conversations: %w", err)
+		if err != nil || deleted < tombstoneRows {
+			return store.Wrap("delete what is left of deleted conversations", err)
 		}
 	}
-	return nil
 }

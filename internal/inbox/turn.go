@@ -427,16 +427,15 @@ func (q *Queue) Interruptions(ctx context.Context, turns []RunningTurn) (map[str
 		for _, turn := range piece {
 			args = append(args, turn.ConversationID, turn.TurnID)
 		}
-		_, err := store.ReadRows(ctx, q.db, "look for people", func(row store.Row) (struct{}, error) {
+		return store.EachRow(ctx, q.db, "look for people", func(row store.Row) error {
 			var id string
 			var i Interruption
 			err := row.Scan(&id, &i.Ended, &i.Person)
 			if i.Ended || i.Person {
 				seen[id] = i
 			}
-			return struct{}{}, err
+			return err
 		}, selectInterrupted[size], args...)
-		return err
 	})
 	return seen, err
 }

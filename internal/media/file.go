@@ -297,16 +297,12 @@ func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error
 		begin := position * PieceBytes
 		sealed := k.ring.Seal(u.Content[begin:min(begin+PieceBytes, f.Bytes)], vault.SentFilePiece(orgID, f.ID, position))
 		err = k.pieces.Write(ctx, longestPace, func() error {
-			return k.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+			return k.db.ExecQueued(ctx, func(tx store.Tx) {
 				tx.Queue(1, `INSERT INTO sent_file_pieces (org_id, file_id, position, body) VALUES ($1, $2, $3, $4)`, orgID, f.ID, position, sealed)
-				return nil
 			})
 		})
 	}
-	if err != nil {
-		return File{}, fmt.Errorf("store a file: %w", err)
-	}
-	return f, nil
+	return f, store.Wrap("store a file", err)
 }
 
 // Attach gives a file to its message, which the transaction has written. The transaction fails when the file is gone.

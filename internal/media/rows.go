@@ -3,7 +3,6 @@ package media
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -266,15 +265,14 @@ var selectBroken = `SELECT f.id, CASE
 // it is tried, and none outlives its message except for some seconds, for which CheckSince waits. It checks files that came from a moment on, in
 // epoch milliseconds, and files without a message. 0 means all files. It writes nothing. The error is one of reading.
 func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []store.Finding, err error) {
-	now, err := db.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("check the files: %w", err)
-	}
 	from := func(string) string { return "" }
 	if since > 0 {
 		from = func(prefix string) string { return store.FirstID(prefix, since) }
 	}
-	findings, err = store.ReadFindings(ctx, db, "media", from("med"), checkPage, selectBroken, now-lateWaiting)
+	now, err := db.Now(ctx)
+	if err == nil {
+		findings, err = store.ReadFindings(ctx, db, "media", from("med"), checkPage, selectBroken, now-lateWaiting)
+	}
 	var sent, left []store.Finding
 	if err == nil {
 		sent, err = store.ReadFindings(ctx, db, "sent_files", from("fil"), checkPage, selectBrokenSent)
@@ -283,10 +281,7 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) (findings []stor
 		left, err = unswept(ctx, db)
 		findings = append(append(findings, sent...), left...)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("check the files: %w", err)
-	}
-	return findings, nil
+	return findings, store.Wrap("check the files", err)
 }
 
 // selectBrokenSent selects the sent files of a page that break an invariant.
@@ -359,10 +354,7 @@ func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
 		others, err = sentFiles.sweep(ctx, db, sweepPage, now)
 	}
 	deleted += others
-	if err != nil {
-		return deleted, fmt.Errorf("delete files: %w", err)
-	}
-	return deleted, nil
+	return deleted, store.Wrap("delete files", err)
 }
 
 // sweep deletes the files that sweepable reads with the arguments, some at a time.
