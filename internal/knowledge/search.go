@@ -35,11 +35,8 @@ var errSearchSlow = fmt.Errorf("%w: the search took longer than 2 s", ErrBusy)
 
 // Snippet is a chunk that fits a query.
 type Snippet struct {
-	DocumentID      string
-	Document        string // the document's name
-	KnowledgeBaseID string
-	Position        int64 // the chunk's index in the document, from 0
-	Text            string
+	store.FoundChunk
+
 	// Score is above 0; scores of different queries don't compare.
 	Score float64
 }
@@ -73,10 +70,7 @@ func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, qu
 	if ctx.Err() != nil && err != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("searching knowledge bases: %w", err)
-	}
-	return snippets, nil
+	return snippets, store.Wrap("searching knowledge bases", err)
 }
 
 func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, asked *question, n int) ([]Snippet, error) {
@@ -96,16 +90,10 @@ func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, as
 		return nil, err
 	}
 	var snippets []Snippet
-	for i := range found {
-		chunk := &found[i]
-		score := asked.score(chunk.Text)
-		if score <= 0 {
-			continue
+	for _, chunk := range found {
+		if score := asked.score(chunk.Text); score > 0 {
+			snippets = append(snippets, Snippet{chunk, score})
 		}
-		snippets = append(snippets, Snippet{
-			DocumentID: chunk.DocumentID, Document: chunk.Document, KnowledgeBaseID: chunk.KnowledgeBaseID,
-			Position: chunk.Position, Text: chunk.Text, Score: score,
-		})
 	}
 	slices.SortStableFunc(snippets, func(a, b Snippet) int { return cmp.Compare(b.Score, a.Score) })
 	return snippets[:min(n, len(snippets))], nil

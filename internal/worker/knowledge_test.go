@@ -122,7 +122,9 @@ func TestTooLongPromptLosesItsDocumentsLast(t *testing.T) {
 
 func TestPromptLeavesRoomBesideDocuments(t *testing.T) {
 	t.Parallel()
-	snippet := func(text string) knowledge.Snippet { return knowledge.Snippet{Document: "d", Text: text} }
+	snippet := func(text string) knowledge.Snippet {
+		return knowledge.Snippet{FoundChunk: store.FoundChunk{Document: "d", Text: text}}
+	}
 	p := prompt{
 		Instructions: "S", Waiting: customer("question"), Window: 4000, MaxOutput: 500,
 		Knowledge: []knowledge.Snippet{snippet(strings.Repeat("a", 500)), snippet(strings.Repeat("b", 5000)), snippet("c")},
@@ -153,7 +155,7 @@ func TestPlaygroundCallIsTheCustomersCall(t *testing.T) {
 	t.Parallel()
 	agent := &store.Agent{OrgID: "org_1", Model: "acme/std", Instructions: "be kind", UseBYOK: true, MaxTokens: 50}
 	model := &gateway.Model{ContextWindow: 4000, MaxOutputTokens: 200}
-	p := prompt{History: customer("before"), Waiting: customer("now"), Knowledge: []knowledge.Snippet{{Document: "d", Text: "fact"}}}
+	p := prompt{History: customer("before"), Waiting: customer("now"), Knowledge: []knowledge.Snippet{{FoundChunk: store.FoundChunk{Document: "d", Text: "fact"}}}}
 	want := newRequest(agent, model, p).call("org_1", "")
 	got := PlaygroundCall(agent, model, p.Knowledge, p.History, []inbox.Message{p.Waiting[0]})
 	require.Equal(t, want, got)
