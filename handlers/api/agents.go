@@ -86,10 +86,7 @@ func (d *Deps) updateAgent(ctx context.Context, principal *identity.Principal, i
 		return nil, err
 	}
 	err = d.DB.Agents.Update(ctx, principal.Actor(), principal.OrgID, in.ID, in.Body.apply)
-	if refused, ok := errors.AsType[*handlers.Error](err); ok { // together with what was changed since
-		return nil, refused
-	}
-	if err != nil {
+	if err != nil { // apply may refuse the change together with one that was made since
 		return nil, agentConflict(err, d.refuse(ctx, principal, store.OwnedAgents, in.ID, err))
 	}
 	return d.getAgent(ctx, principal, &in.PathID)

@@ -154,11 +154,8 @@ func (d *Deps) Operator(ctx context.Context, by identity.Principal, orgID string
 		return &by, nil
 	}
 	organization, err := d.DB.Organizations.ByID(ctx, orgID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, handlers.NotFound("There is no organization with this id.")
-	}
 	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading organization %s: %w", orgID, err))
+		return nil, unlessMissing(err, "There is no organization with this id.")
 	}
 	by.OrgID, by.Plan, by.Suspended, by.HasOrgModels = orgID, organization.Plan, organization.SuspendedAt.Valid, true
 	by.BudgetVersion = organization.BudgetVersion
@@ -303,8 +300,24 @@ func (d *Deps) missing(ctx context.Context, principal *identity.Principal, kind 
 	}
 }
 
-// refuse returns the public form of an error of the store, or of the queue, about one resource. It returns nil if there is no error.
+// unlessMissing returns the public form of an error of the store: not_found with the message if the row doesn't exist. It returns nil if there is
+// no error.
+func unlessMissing(err error, message string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrNotFound):
+		return handlers.NotFound("%s", message)
+	}
+	return handlers.Internal(err)
+}
+
+// refuse returns the public form of an error of the store, or of the queue, about one resource. It returns nil if there is no error, and a public
+// error unchanged.
 func (d *Deps) refuse(ctx context.Context, principal *identity.Principal, kind store.OwnedKind, id string, err error) error {
+	if public, ok := errors.AsType[*handlers.Error](err); ok {
+		return public
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -329,9 +329,6 @@ func (d *Deps) send(
 		}
 	}
 	messages, replayed, err := queue(&recipient{conversation, channel, key})
-	if refusal, ok := errors.AsType[*handlers.Error](err); ok {
-		return nil, refusal
-	}
 	return d.showSent(ctx, principal, id, messages, replayed, err)
 }
 

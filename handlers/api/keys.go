@@ -322,9 +322,6 @@ func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, 
 	if errors.Is(err, store.ErrRevoked) {
 		return nil, endpoint.Refusal(errcode.Conflict, err, "The API key is revoked. Make another one.")
 	}
-	if refused, ok := errors.AsType[*handlers.Error](err); ok {
-		return nil, refused
-	}
 	if err != nil {
 		return nil, d.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
 	}
@@ -416,13 +413,7 @@ func (d *Deps) deleteProviderKey(ctx context.Context, principal *identity.Princi
 		return nil, noProvider()
 	}
 	err := d.DB.ProviderKeys.Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, handlers.NotFound("The organization has no key of its own at this provider.")
-	}
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("deleting a provider key: %w", err))
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, unlessMissing(err, "The organization has no key of its own at this provider.")
 }
 
 func noProvider() error { return handlers.NotFound("There is no provider with this name.") }

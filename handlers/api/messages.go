@@ -54,19 +54,14 @@ func (d *Deps) queueFile(ctx context.Context, principal *identity.Principal, in 
 			to.channel.Type, strings.Join(kind.Files, ", "))
 	}
 	messages, replayed, err := d.Conversations.SendFile(ctx, principal.Actor(), principal.OrgID, in.ID, &file, to.key)
-	return messages, replayed, fileError(err)
-}
-
-// fileError returns the public form of a refusal to store a file, and other errors as they are.
-func fileError(err error) error {
 	switch {
 	case errors.Is(err, media.ErrFull):
-		return endpoint.Refusal(errcode.PlanLimitExceeded, err,
+		err = endpoint.Refusal(errcode.PlanLimitExceeded, err,
 			"The organization's files take all of the space that there is for them. Erase conversations, or keep them for a shorter time.")
 	case errors.Is(err, media.ErrBusy):
-		return endpoint.RateLimited(handlers.BudgetRetryAfter, err, "Several files are being stored now. Retry shortly.")
+		err = endpoint.RateLimited(handlers.BudgetRetryAfter, err, "Several files are being stored now. Retry shortly.")
 	}
-	return err
+	return messages, replayed, err
 }
 
 // DraftObject is a proposed answer as the API shows it.

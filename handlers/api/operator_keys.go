@@ -101,13 +101,7 @@ func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Princip
 
 func (d *Deps) revokeOperatorKey(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
 	err := d.DB.OperatorKeys.Revoke(ctx, principal.Operator, in.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, handlers.NotFound("There is no operator key with this id.")
-	}
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("revoking an operator key: %w", err))
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, unlessMissing(err, "There is no operator key with this id.")
 }
 
 // OperatorObject is an operator. It is exported for the framework, see [endpoint.PathID].

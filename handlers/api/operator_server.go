@@ -112,10 +112,8 @@ func (d *Deps) operatorRequest(r *http.Request, key *identity.Principal) (*ident
 			return nil, handlers.NotFound("- stands for the owner of an id in the path, and this path has none.")
 		}
 		var err error
-		if orgID, err = d.DB.OwnerOf(r.Context(), kind, id); errors.Is(err, store.ErrNotFound) {
-			return nil, handlers.NotFound("There is no %s with this id.", singular(kind))
-		} else if err != nil {
-			return nil, handlers.Internal(err)
+		if orgID, err = d.DB.OwnerOf(r.Context(), kind, id); err != nil {
+			return nil, unlessMissing(err, "There is no "+singular(kind)+" with this id.")
 		}
 	}
 	if orgID != "" && !handlers.WellFormedID(orgID) {

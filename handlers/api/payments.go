@@ -106,13 +106,7 @@ func (d *Deps) listPayments(ctx context.Context, principal *identity.Principal, 
 
 func (d *Deps) getPayment(ctx context.Context, _ *identity.Principal, in *endpoint.PathID) (*ReceivedPayment, error) {
 	payment, err := d.Book.Payment(ctx, in.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, handlers.NotFound("There is no payment with this id.")
-	}
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return new(showReceived(&payment)), nil
+	return new(showReceived(&payment)), unlessMissing(err, "There is no payment with this id.")
 }
 
 type paymentMatch struct {

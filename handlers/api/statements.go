@@ -109,12 +109,10 @@ type statement struct {
 func (d *Deps) readStatement(ctx context.Context, wallet billing.WalletID, month string) (*statement, error) {
 	s := &statement{wallet: wallet}
 	var err error
-	if s.Statement, err = d.Wallets.Statement(ctx, wallet, month); errors.Is(err, store.ErrNotFound) {
-		return nil, handlers.NotFound("The wallet has no statement of this month.")
+	if s.Statement, err = d.Wallets.Statement(ctx, wallet, month); err != nil {
+		return nil, unlessMissing(err, "The wallet has no statement of this month.")
 	}
-	if err == nil {
-		s.sums, err = s.Sums()
-	}
+	s.sums, err = s.Sums()
 	if err == nil {
 		s.postings, err = d.Wallets.Postings(ctx, wallet, s.FirstSeq, s.LastSeq)
 	}
