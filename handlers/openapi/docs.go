@@ -201,9 +201,8 @@ type docsGroup struct {
 }
 
 type docsOperation struct {
-	ID, Method, Path, Summary, Description string
-	// Security lists the accepted credentials, each a security scheme with the scope or role that it needs.
-	Security   []map[string][]string
+	*huma.Operation
+
 	Parameters []docsField
 	// Body is the schema of the request, empty for none.
 	Body      docsType
@@ -276,7 +275,7 @@ func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, path, style, script
 		}
 		shown := showDocsOperation(document, operation)
 		groups[name].Operations = append(groups[name].Operations, shown)
-		if shown.ID == firstOperation && len(shown.Examples) > 0 {
+		if shown.OperationID == firstOperation && len(shown.Examples) > 0 {
 			page.First = shown.Examples[len(shown.Examples)-1].Command // that of the answer in one piece
 		}
 	}

@@ -18,11 +18,7 @@ import (
 )
 
 func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOperation {
-	shown := docsOperation{
-		ID: operation.OperationID, Method: operation.Method, Path: operation.Path,
-		Summary: operation.Summary, Description: operation.Description,
-		Examples: docsExamples(document, operation), Try: docsTryOf(operation), Security: operation.Security,
-	}
+	shown := docsOperation{Operation: operation, Examples: docsExamples(document, operation), Try: docsTryOf(operation)}
 	for _, parameter := range operation.Parameters {
 		shown.Parameters = append(shown.Parameters, docsField{
 			Name: parameter.Name, In: parameter.In, Description: parameter.Description, Required: parameter.Required,

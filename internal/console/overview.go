@@ -113,14 +113,8 @@ func (req *request) overviewFigures(o *api.OverviewObject) []ui.Figure {
 	waiting := req.figure("waiting-customers", "Customers wait longer than 15 minutes", o.Waiting, "#waits")
 	waiting.Note = req.Say.Tf("in %d organizations", o.WaitingIn)
 	days := &o.Last30Days
-	charged := ui.Figure{
-		ID: "charged", Label: req.Say.T("Charged, 30 days"), Path: usagePath,
-		Value: req.Say.Amount(days.ChargedMicros), Micros: days.ChargedMicros,
-	}
-	margin := ui.Figure{
-		ID: "margin", Label: req.Say.T("Margin, 30 days"), Path: usagePath + "?by=model",
-		Value: req.Say.Amount(days.MarginMicros), Micros: days.MarginMicros,
-	}
+	charged := req.money("charged", "Charged, 30 days", days.ChargedMicros, usagePath)
+	margin := req.money("margin", "Margin, 30 days", days.MarginMicros, usagePath+"?by=model")
 	if days.MarginPercent != nil {
 		margin.Note = req.Say.Tf("%.1f %% of the charges", *days.MarginPercent)
 	}

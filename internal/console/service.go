@@ -81,6 +81,11 @@ func (req *request) queueFigures() []ui.Figure {
 	return figures
 }
 
+// money is a card with an amount.
+func (req *request) money(id string, label text.Text, micros, path string) ui.Figure {
+	return ui.Figure{ID: id, Label: req.Say.T(label), Value: req.Say.Amount(micros), Micros: micros, Path: path}
+}
+
 // figure is a card with a number.
 func (req *request) figure(id string, label text.Text, number int64, path string) ui.Figure {
 	return ui.Figure{ID: id, Label: req.Say.T(label), Value: req.Say.Number(number), Path: path}
