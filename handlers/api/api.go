@@ -213,11 +213,18 @@ func operation[I, T any](
 	})
 }
 
-// operationOf is [operation] for a method that returns another answer than a body with the usual status.
+// operationOf is [operation] for a method that returns another answer than a body with the usual status. An error that isn't public is internal,
+// and the answer beside an error isn't given.
 func operationOf[I, O any](
 	o endpoint.Operation, do func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) endpoint.Op[*Deps, I, O] {
-	return endpoint.Op[*Deps, I, O]{Operation: o, Do: do}
+	return endpoint.Op[*Deps, I, O]{Operation: o, Do: func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
+		answer, err := do(d, ctx, principal, in)
+		if err != nil {
+			return nil, handlers.AsError(err)
+		}
+		return answer, nil
+	}}
 }
 
 // noScope is the scope of operations that no API key may use.

@@ -191,15 +191,12 @@ type deadTurnsQuery struct {
 
 func (d *Deps) listDeadTurns(ctx context.Context, _ *identity.Principal, in *deadTurnsQuery) (*pageOf[deadTurnObject], error) {
 	turns, err := d.Conversations.DeadTurns(ctx, cmp.Or(in.Limit, 100))
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
 	return onePage(turns, func(turn *inbox.DeadTurn) deadTurnObject {
 		return deadTurnObject{
 			turn.TurnID, turn.OrgID, turn.ChannelID, turn.ConversationID, turn.Code, turn.Attempts,
 			endpoint.Timestamp(turn.CreatedAt), endpoint.Timestamp(turn.UpdatedAt),
 		}
-	}), nil
+	}), err
 }
 
 type retriedTurn struct {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/big"
 	"time"
 
@@ -114,10 +113,7 @@ func (d *Deps) listBudgets(ctx context.Context, principal *identity.Principal, i
 		return nil, err
 	}
 	budgets, err := d.Book.Budgets(ctx, wallet)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading budgets: %w", err))
-	}
-	return onePage(budgets, d.showBudget), nil
+	return onePage(budgets, d.showBudget), err
 }
 
 func (d *Deps) getBudget(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*BudgetDetail, error) {
@@ -126,10 +122,7 @@ func (d *Deps) getBudget(ctx context.Context, principal *identity.Principal, in 
 		return nil, d.refuse(ctx, principal, store.OwnedBudgets, in.ID, err)
 	}
 	rises, err := d.Book.BudgetRises(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return &BudgetDetail{d.showBudget(&budget), showAll(rises, d.showRise)}, nil
+	return &BudgetDetail{d.showBudget(&budget), showAll(rises, d.showRise)}, err
 }
 
 func (d *Deps) showRise(r *billing.BudgetRise) BudgetRiseObject {

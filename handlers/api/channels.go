@@ -301,10 +301,7 @@ func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string
 		field := "credentials." + fault.Field
 		return nil, handlers.InvalidRequest(field, "%s %s.", field, fault.Problem)
 	}
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return credentials, nil
+	return credentials, err
 }
 
 // describeCredentials adds the catalog's channel types and credential fields to the schemas of the channels' bodies.

@@ -381,10 +381,7 @@ var (
 // listProviderKeys returns all keys on one page, because an organization has no more than one for each configured provider.
 func (d *Deps) listProviderKeys(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.ListObject[ProviderKeyObject], error) {
 	keys, err := d.DB.ProviderKeys.List(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return onePage(keys, showProviderKey), nil
+	return onePage(keys, showProviderKey), err
 }
 
 func (d *Deps) putProviderKey(ctx context.Context, principal *identity.Principal, in *providerKeyPut) (*ProviderKeyObject, error) {

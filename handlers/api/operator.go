@@ -217,10 +217,7 @@ func (d *Deps) changed(ctx context.Context, principal *identity.Principal, err e
 		return nil, handlers.Internal(fmt.Errorf("changing an organization: %w", err))
 	}
 	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading an organization: %w", err))
-	}
-	return new(showCustomer(&organization)), nil
+	return new(showCustomer(&organization)), err
 }
 
 type modelChoice struct {

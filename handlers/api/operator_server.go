@@ -162,12 +162,9 @@ func (d *Deps) readOrganization(ctx context.Context, principal *identity.Princip
 
 func (d *Deps) listOrganizationModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*pageOf[modelState], error) {
 	exceptions, err := d.DB.Organizations.Models(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading the models of an organization: %w", err))
-	}
 	return onePage(d.Models.Models(), func(model *gateway.Model) modelState {
 		return modelState{model.ID, model.Enabled(exceptions, store.Live, store.KeyModels{})}
-	}), nil
+	}), err
 }
 
 // channelStateObject is a channel in the operator's view, without credentials and texts.
@@ -229,10 +226,7 @@ type queueObject struct {
 
 func (d *Deps) getQueue(ctx context.Context, _ *identity.Principal, _ *struct{}) (*queueObject, error) {
 	depth, err := d.Conversations.Depth(ctx)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return &queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}, nil
+	return &queueObject{depth.Due, int64(depth.OldestDue.Seconds()), depth.Leased, depth.Attention, depth.Dead}, err
 }
 
 // statusObject is the state of the service.
@@ -245,11 +239,8 @@ type statusObject struct {
 func (d *Deps) getStatus(ctx context.Context, _ *identity.Principal, _ *struct{}) (*statusObject, error) {
 	living, livingErr := d.DB.Processes.Living(ctx)
 	backup, backupErr := d.DB.LastBackup(ctx)
-	if err := errors.Join(livingErr, backupErr); err != nil {
-		return nil, handlers.Internal(err)
-	}
 	processes := showAll(living, func(p *store.Process) string { return p.Name })
-	return &statusObject{string(d.DB.Engine()), processes, endpoint.TimestampOrNull(backup)}, nil
+	return &statusObject{string(d.DB.Engine()), processes, endpoint.TimestampOrNull(backup)}, errors.Join(livingErr, backupErr)
 }
 
 // maxBackups bounds the copies in the folder, because an operator's key could fill the disk.
@@ -288,10 +279,7 @@ func (d *Deps) startBackup(ctx context.Context, principal *identity.Principal, _
 		return nil, handlers.Internal(fmt.Errorf("reading a backup: %w", err))
 	}
 	err = d.DB.AuditLog.Add(ctx, store.AuditEntry{Actor: principal.Actor(), Action: "store.backup", Target: name})
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("recording a backup: %w", err))
-	}
-	return &backupObject{name, info.Size()}, nil
+	return &backupObject{name, info.Size()}, err
 }
 
 // vendorObject is the state of an endpoint of a model in the process of the request.
@@ -355,10 +343,7 @@ var (
 
 func (d *Deps) listConditions(ctx context.Context, _ *identity.Principal, _ *struct{}) (*pageOf[conditions.Object], error) {
 	all, err := conditions.List(ctx, d.DB)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return onePage(all, (*conditions.Condition).Show), nil
+	return onePage(all, (*conditions.Condition).Show), err
 }
 
 // doctorObject is the doctor's last result, and whether the doctor runs.
@@ -411,8 +396,5 @@ func (d *Deps) runDoctor(ctx context.Context, principal *identity.Principal, in 
 	if errors.Is(err, conditions.ErrRunning) {
 		return nil, endpoint.Refusal(errcode.Conflict, err, "The doctor runs already. Read its result when it has ended.")
 	}
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return &doctorStarted{true}, nil
+	return &doctorStarted{true}, err
 }

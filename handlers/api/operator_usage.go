@@ -378,9 +378,6 @@ func (d *Deps) find(
 		return &pageOf[FoundObject]{Data: []FoundObject{}}, nil
 	}
 	found, err := d.DB.Organizations.Find(ctx, in.Q, foundRows)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("searching: %w", err))
-	}
 	kinds := map[string]string{"organizations": "organization", "api_keys": "key", "channels": "channel", "calls": "call"}
-	return onePage(found, func(f *store.Found) FoundObject { return FoundObject{kinds[f.Table], f.ID, f.OrgID, f.OrgName} }), nil
+	return onePage(found, func(f *store.Found) FoundObject { return FoundObject{kinds[f.Table], f.ID, f.OrgID, f.OrgName} }), err
 }

@@ -57,10 +57,7 @@ var (
 
 func (d *Deps) getOrganization(ctx context.Context, principal *identity.Principal, _ *struct{}) (*OrganizationObject, error) {
 	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading the organization: %w", err))
-	}
-	return new(showOrganization(&organization)), nil
+	return new(showOrganization(&organization)), err
 }
 
 func (d *Deps) updateOrganization(

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -241,10 +240,7 @@ func (d *Deps) createTopUp(ctx context.Context, principal *identity.Principal, i
 			return nil, endpoint.Refusal(errcode.ProviderError, err, "The provider of payments made no page. Try again, or pay another way.")
 		}
 	}
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("beginning a payment: %w", err))
-	}
-	return made, nil
+	return made, err
 }
 
 // transfer returns a transfer with its VietQR code.

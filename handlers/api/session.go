@@ -250,10 +250,7 @@ func (d *Deps) beginSecondFactor(ctx context.Context, principal *identity.Princi
 	}
 	_, host, _ := strings.Cut(d.BaseURL, "://")
 	secret, err := identity.NewEnrolment(cmp.Or(host, "caddy-svc"), user.Email)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return new(SecondFactorSecret(secret)), nil
+	return new(SecondFactorSecret(secret)), err
 }
 
 type secondFactorEnabling struct {

@@ -73,14 +73,7 @@ func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in 
 		return nil, err
 	}
 	wallet, err := d.Wallets.Wallet(ctx, id)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading the wallet: %w", err))
-	}
-	return &WalletObject{
-		Environment:   id.Env,
-		BalanceMicros: billing.FormatMicros(wallet.BalanceMicros),
-		HeldMicros:    billing.FormatMicros(wallet.HeldMicros),
-	}, nil
+	return &WalletObject{id.Env, billing.FormatMicros(wallet.BalanceMicros), billing.FormatMicros(wallet.HeldMicros)}, err
 }
 
 // dayLayout is how a UTC day is written in queries and answers (RFC 3339 full-date).

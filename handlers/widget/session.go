@@ -53,28 +53,25 @@ type visitInput struct {
 
 // Register adds the operations of visitors to the server. They work after [New] was called with the same server.
 func Register(server *endpoint.Server) {
-	const session, messages = "/widget/{channelId}/session", "/widget/{channelId}/messages"
-	endpoint.Register(server, endpoint.Operation{ID: "beginVisit", Check: checkVisit, Status: http.StatusOK, Route: handlers.Route{
-		Method: http.MethodPost, Path: session, Public: true,
-		Summary: "Begin, or go on with, a visitor's session; only for pages of the channel's origins",
-	}}, beginVisit)
-	endpoint.Register(server, endpoint.Operation{
-		ID: "writeAsVisitor", Check: checkVisit, Status: http.StatusOK, MaxBody: maxVisitorBody, Stream: true, Route: handlers.Route{
-			Method: http.MethodPost, Path: messages, Public: true,
-			Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
-		},
-		Responses: func(schemas huma.Registry) map[string]*huma.Response {
-			return map[string]*huma.Response{"202": {
-				Description: "Nobody answers at once: a human has the conversation, or something has to be mended first",
-				Content: map[string]*huma.MediaType{"application/json": {
-					Schema: schemas.Schema(reflect.TypeFor[visitReceipt](), true, ""),
-				}},
-			}}
-		},
-	}, writeAsVisitor)
-	endpoint.Register(server, endpoint.Operation{ID: "listVisit", Check: checkVisit, Route: handlers.Route{
-		Method: http.MethodGet, Path: messages, Public: true, Summary: "List the last 100 messages of a visitor's conversation, oldest first",
-	}}, listVisit)
+	described := func(id, method, part, summary string) endpoint.Operation {
+		route := handlers.Route{Method: method, Path: "/widget/{channelId}/" + part, Public: true, Summary: summary}
+		return endpoint.Operation{ID: id, Check: checkVisit, Status: http.StatusOK, Route: route}
+	}
+	endpoint.Register(server, described("beginVisit", http.MethodPost, "session",
+		"Begin, or go on with, a visitor's session; only for pages of the channel's origins"), beginVisit)
+	write := described("writeAsVisitor", http.MethodPost, "messages",
+		"Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once")
+	write.MaxBody, write.Stream = maxVisitorBody, true
+	write.Responses = func(schemas huma.Registry) map[string]*huma.Response {
+		receipt := &huma.MediaType{Schema: schemas.Schema(reflect.TypeFor[visitReceipt](), true, "")}
+		return map[string]*huma.Response{"202": {
+			Description: "Nobody answers at once: a human has the conversation, or something has to be mended first",
+			Content:     map[string]*huma.MediaType{"application/json": receipt},
+		}}
+	}
+	endpoint.Register(server, write, writeAsVisitor)
+	endpoint.Register(server, described("listVisit", http.MethodGet, "messages",
+		"List the last 100 messages of a visitor's conversation, oldest first"), listVisit)
 }
 
 func beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*endpoint.JSON[visitObject], error) {
