@@ -403,10 +403,7 @@ func getRow[Row, T any](
 	byID func(ctx context.Context, orgID, id string) (Row, error), show func(*Row) T,
 ) (*T, error) {
 	row, err := byID(ctx, principal.OrgID, id)
-	if err != nil {
-		return nil, d.refuse(ctx, principal, kind, id, err)
-	}
-	return new(show(&row)), nil
+	return new(show(&row)), d.refuse(ctx, principal, kind, id, err)
 }
 
 // change applies a change of one row of the organization, such as its deletion.

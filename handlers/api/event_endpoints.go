@@ -153,10 +153,7 @@ func (d *Deps) checkEventURL(address string) error {
 // withEventSecret returns the current state of an endpoint, with a secret that was made for it.
 func (d *Deps) withEventSecret(ctx context.Context, principal *identity.Principal, id, secret string) (*eventEndpointSecret, error) {
 	row, err := d.DB.EventEndpoints.ByID(ctx, principal.OrgID, id)
-	if err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
-	}
-	return &eventEndpointSecret{EventEndpointObject: d.showEventEndpoint(&row), Secret: secret}, nil
+	return &eventEndpointSecret{d.showEventEndpoint(&row), secret}, d.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
 }
 
 func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
@@ -211,10 +208,7 @@ func (d *Deps) testEventEndpoint(ctx context.Context, principal *identity.Princi
 	if errors.Is(err, store.ErrTooSoon) {
 		return nil, endpoint.RateLimited(store.TestPause, err, "An endpoint was tested a moment ago. Wait a second.")
 	}
-	if err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
-	}
-	return &sentTest{EventID: eventID}, nil
+	return &sentTest{eventID}, d.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
 }
 
 // pathIDAndPage is the input of a list below a row.

@@ -128,16 +128,14 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 		return nil, err
 	}
 	key, err := identity.CreateAPIKey(ctx, d.DB, principal.Actor(), request)
-	if errors.Is(err, store.ErrConflict) {
+	switch {
+	case errors.Is(err, store.ErrConflict):
 		return nil, endpoint.Refusal(errcode.Conflict, err, "The organization has an API key with this name already.")
-	}
-	if errors.Is(err, store.ErrLimit) {
+	case errors.Is(err, store.ErrLimit):
 		return nil, noRoom(store.MaxAPIKeys, "API keys that aren't revoked", err)
-	}
-	if errors.Is(err, store.ErrOutlives) {
+	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
-	}
-	if err != nil {
+	case err != nil:
 		return nil, handlers.BadField(err)
 	}
 	return &issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}, nil

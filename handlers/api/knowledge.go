@@ -274,25 +274,23 @@ func (d *Deps) getDocument(ctx context.Context, principal *identity.Principal, i
 		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}
 	document, err := d.Knowledge.Document(ctx, principal.OrgID, in.ID, in.DocumentID)
-	if err != nil {
-		return nil, d.refuseDocument(ctx, principal, in, err)
-	}
-	return new(showDocument(&document)), nil
+	return new(showDocument(&document)), d.refuseDocument(ctx, principal, in, err)
 }
 
 func (d *Deps) deleteDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath) (*endpoint.Empty, error) {
 	if !handlers.WellFormedID(in.DocumentID) {
 		return nil, d.refuseDocument(ctx, principal, in, store.ErrNotFound)
 	}
-	if err := d.Knowledge.DeleteDocument(ctx, principal.Actor(), principal.OrgID, in.ID, in.DocumentID); err != nil {
-		return nil, d.refuseDocument(ctx, principal, in, err)
-	}
-	return &endpoint.Empty{}, nil
+	err := d.Knowledge.DeleteDocument(ctx, principal.Actor(), principal.OrgID, in.ID, in.DocumentID)
+	return &endpoint.Empty{}, d.refuseDocument(ctx, principal, in, err)
 }
 
 // refuseDocument returns the error for a document that isn't in the knowledge base, which may itself be unknown or another
-// organization's.
+// organization's. It returns nil if there is no error.
 func (d *Deps) refuseDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath, err error) error {
+	if err == nil {
+		return nil
+	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return handlers.Internal(fmt.Errorf("document %s: %w", in.DocumentID, err))
 	}

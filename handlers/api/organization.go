@@ -230,10 +230,7 @@ func (d *Deps) linkMember(ctx context.Context, principal *identity.Principal, in
 		return nil, d.refuseMember(ctx, principal, in.ID, err)
 	}
 	user, err := d.DB.Users.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, d.refuse(ctx, principal, store.OwnedUsers, in.ID, err)
-	}
-	return d.showLinkedMember(&user, link), nil
+	return d.showLinkedMember(&user, link), d.refuse(ctx, principal, store.OwnedUsers, in.ID, err)
 }
 
 func (d *Deps) resetMemberSecondFactor(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {

@@ -23,8 +23,7 @@ type TableQuery struct {
 type table[Row, T any] struct {
 	// name of the file.
 	name string
-	// read reads a stretch in bounded reads. If it stopped early, next is the place from which to read on. Otherwise next is zero. Its errors are
-	// [handlers.Error]s.
+	// read reads a stretch in bounded reads. If it stopped early, next is the place from which to read on. Otherwise next is zero.
 	read  func(ctx context.Context, stretch billing.Stretch) (rows []Row, next billing.Place, err error)
 	place func(*Row) billing.Place
 	show  func(*Row) T
@@ -53,7 +52,7 @@ func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch
 		}
 		rows, next, err := t.read(ctx, stretch)
 		if err != nil {
-			return nil, err
+			return nil, handlers.AsError(err)
 		}
 		if asCSV {
 			return endpoint.File(func(w http.ResponseWriter, r *http.Request) { t.writeCSV(w, r, stretch, rows, next) }), nil

@@ -105,15 +105,13 @@ func (q HistoryQuery) rows(principal *identity.Principal, calls bool) (wallet bi
 			return wallet, stretch, err
 		}
 	}
-	if q.From != "" {
-		from, err := readDay("from", q.From)
-		if err != nil {
-			return wallet, stretch, err
-		}
-		stretch.From = from.UnixMilli()
+	from, err := readDay("from", q.From, time.UnixMilli(0))
+	if err != nil {
+		return wallet, stretch, err
 	}
+	stretch.From = from.UnixMilli()
 	if q.To != "" {
-		to, err := readDay("to", q.To)
+		to, err := readDay("to", q.To, from)
 		if err != nil {
 			return wallet, stretch, err
 		}
@@ -125,8 +123,11 @@ func (q HistoryQuery) rows(principal *identity.Principal, calls bool) (wallet bi
 	return wallet, stretch, nil
 }
 
-// readDay reads a day between 1970 and 9999.
-func readDay(field, text string) (time.Time, error) {
+// readDay reads a day between 1970 and 9999. An empty text means usual.
+func readDay(field, text string, usual time.Time) (time.Time, error) {
+	if text == "" {
+		return usual, nil
+	}
 	day, err := time.Parse(dayLayout, text)
 	if err != nil || day.Year() <= 1970 {
 		return day, handlers.InvalidRequest(field, "%s must be a day such as 2026-11-01.", field)
@@ -194,10 +195,7 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 		name: "transactions-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, billing.Place, error) {
 			entries, err := d.Wallets.Entries(ctx, wallet, stretch)
-			if err != nil {
-				return nil, billing.Place{}, handlers.Internal(fmt.Errorf("reading transactions: %w", err))
-			}
-			return entries, billing.Place{}, nil
+			return entries, billing.Place{}, err
 		},
 		place:   func(row *billing.Entry) billing.Place { return row.Place() },
 		show:    showTransaction,
@@ -417,17 +415,11 @@ type spendQuery struct {
 // days returns the first and the last day of the query.
 func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
 	const day = 24 * time.Hour
-	to = now.UTC().Truncate(day)
-	if q.To != "" {
-		if to, err = readDay("to", q.To); err != nil {
-			return from, to, err
-		}
+	if to, err = readDay("to", q.To, now.UTC().Truncate(day)); err != nil {
+		return from, to, err
 	}
-	from = to.AddDate(0, 0, 1-spendDays)
-	if q.From != "" {
-		if from, err = readDay("from", q.From); err != nil {
-			return from, to, err
-		}
+	if from, err = readDay("from", q.From, to.AddDate(0, 0, 1-spendDays)); err != nil {
+		return from, to, err
 	}
 	switch days := to.Sub(from) / day; {
 	case days < 0 && q.To == "":

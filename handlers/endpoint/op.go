@@ -286,11 +286,9 @@ func Members(answer any) map[string]any {
 	members, of := map[string]any{}, reflect.Indirect(reflect.ValueOf(answer))
 	eachField(of.Type(), nil, func(index []int, f reflect.StructField, _ string) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch value := of.FieldByIndex(index); {
-		case value.Kind() == reflect.Pointer && value.IsNil():
-			members[name] = nil
-		default:
-			members[name] = reflect.Indirect(value).Interface()
+		members[name] = nil
+		if value := reflect.Indirect(of.FieldByIndex(index)); value.IsValid() {
+			members[name] = value.Interface()
 		}
 	})
 	return members

@@ -267,23 +267,18 @@ func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, path, style, script
 		Path: path, BaseURL: document.Servers[0].URL, Style: style, Script: script,
 		Schemes: docsSchemes(document), Schemas: docsSchemas(document), Codes: codes,
 	}
-	groups := make(map[string]*docsGroup, len(document.Tags))
+	groups := make(map[string][]docsOperation, len(document.Tags))
 	for _, operation := range operationsOf(document) {
-		name := operation.Tags[0]
-		if groups[name] == nil {
-			groups[name] = &docsGroup{}
-		}
-		shown := showDocsOperation(document, operation)
-		groups[name].Operations = append(groups[name].Operations, shown)
+		name, shown := operation.Tags[0], showDocsOperation(document, operation)
+		groups[name] = append(groups[name], shown)
 		if shown.OperationID == firstOperation && len(shown.Examples) > 0 {
 			page.First = shown.Examples[len(shown.Examples)-1].Command // that of the answer in one piece
 		}
 	}
 	for _, tag := range document.Tags {
-		if group := groups[tag.Name]; group != nil {
-			group.ID = "group-" + strings.ReplaceAll(strings.ToLower(tag.Name), " ", "-")
-			group.Name, group.Description = tag.Name, tag.Description
-			page.Groups = append(page.Groups, *group)
+		if operations := groups[tag.Name]; operations != nil {
+			id := "group-" + strings.ReplaceAll(strings.ToLower(tag.Name), " ", "-")
+			page.Groups = append(page.Groups, docsGroup{id, tag.Name, tag.Description, operations})
 		}
 	}
 	parsed, err := template.New("docs").Funcs(template.FuncMap{"text": withCode, "paragraphs": paragraphs, "typeOf": docsTypeOf}).Parse(docsTemplate)

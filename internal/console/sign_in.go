@@ -3,7 +3,6 @@ package console
 import (
 	"encoding/base64"
 	"html/template"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -43,7 +42,7 @@ type factorData struct {
 func signInPages() []page {
 	operators := func(req *request) *handlers.OperatorSessions { return req.c.config.Operators }
 	return []page{
-		forward(root + "/{$}"),
+		site.Forward[*request](root+"/{$}", root),
 		{
 			Path: root + "/sign-in", Template: "sign-in", Title: "Sign in as an operator", Public: true,
 			Show: func(req *request) (any, error) { return req.Form(signInForm), operators(req).Allowed(req.R) },
@@ -79,20 +78,12 @@ func signInPages() []page {
 			}}},
 		},
 		{
-			Path: root + "/sign-out", Public: true, Show: forward("").Show,
+			Path: root + "/sign-out", Public: true, Show: site.Forward[*request]("", root).Show,
 			Actions: []action{{Form: "sign-out", Done: "You are signed out.", Do: func(req *request) (string, error) {
 				return root + "/sign-in", operators(req).SignOut(req.W, req.R)
 			}}},
 		},
 	}
-}
-
-// forward returns an address that leads to the overview.
-func forward(path string) page {
-	return page{Path: path, Public: true, Show: func(req *request) (any, error) {
-		http.Redirect(req.W, req.R, root, http.StatusSeeOther)
-		return nil, site.ErrAnswered
-	}}
 }
 
 func showFactor(req *request) (any, error) {

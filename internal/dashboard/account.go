@@ -106,7 +106,7 @@ var welcomePage = page{
 
 // signOutPage has only the action of the button in the header of every page.
 func signOutPage() page {
-	p := forward(logoutPath, loginPath)
+	p := site.Forward[*pageRequest](logoutPath, loginPath)
 	p.Actions = []action{{Form: "logout", Done: "You are signed out.", Do: run(loginPath, api.SignOut)}}
 	return p
 }

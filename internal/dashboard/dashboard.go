@@ -196,7 +196,7 @@ var names = []ui.Text{
 func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
-			forward(root+"/{$}", root), loginPage, welcomePage, signOutPage(),
+			site.Forward[*pageRequest](root+"/{$}", root), loginPage, welcomePage, signOutPage(),
 			{Path: root, Template: "overview", Title: "Overview", Show: showOverview},
 			walletPage, callsPage, callPage, statementsPage, statementPage, keysPage, keyPage, providerKeysPage,
 			eventsPage, auditPage,
@@ -204,14 +204,6 @@ func pages(types []channelType) []page {
 		},
 		budgetPages, memberPages, agentPages, knowledgePages, channelPages(types), conversationPages,
 	)
-}
-
-// forward returns an address that redirects to another.
-func forward(path, to string) page {
-	return page{Path: path, Public: true, Show: func(req *pageRequest) (any, error) {
-		http.Redirect(req.W, req.R, to, http.StatusSeeOther)
-		return nil, site.ErrAnswered
-	}}
 }
 
 // listData is the data of a page that shows a list and the form of a new element.

@@ -234,6 +234,14 @@ func Add[R Visit](s *Site, pages []Page[R], visit func(*Request) R) {
 	}
 }
 
+// Forward returns an address that redirects to another.
+func Forward[R Visit](path, to string) Page[R] {
+	return Page[R]{Path: path, Public: true, Show: func(req R) (any, error) {
+		http.Redirect(req.Base().W, req.Base().R, to, http.StatusSeeOther)
+		return nil, ErrAnswered
+	}}
+}
+
 // Below returns the address of a page's action or relay.
 func Below(path, name string) string { return strings.TrimSuffix(path+"/"+name, "/") }
 
