@@ -157,9 +157,13 @@ var (
 	ExportConversation = operationOf(containing(exportContent, members("exportConversation", "GET /conversations/{id}/export",
 		identity.ConversationsRead, "Get everything that is stored about the customer, as one file")), (*Deps).exportConversation)
 	RetryConversation = operation(acting(members("retryConversation", "POST /conversations/{id}/retry", identity.ConversationsWrite,
-		"Let the agent answer again what stands unanswered")), changing(retryStanding, "No message of this conversation stands unanswered."))
+		"Let the agent answer again what stands unanswered")), changing(func(c Conversations, ctx context.Context, actor, orgID, id string) error {
+		return c.RetryStanding(ctx, actor, orgID, id, "")
+	}, "No message of this conversation stands unanswered."))
 	DismissConversation = operation(acting(members("dismissConversation", "POST /conversations/{id}/dismiss", identity.ConversationsWrite,
-		"End a conversation's attention without an answer")), changing(dismiss, "This conversation doesn't need attention."))
+		"End a conversation's attention without an answer")), changing(func(c Conversations, ctx context.Context, actor, orgID, id string) error {
+		return c.Dismiss(ctx, actor, orgID, id, "")
+	}, "This conversation doesn't need attention."))
 	ActOnConversations = operation(acting(members("actOnConversations", "POST /conversations", identity.ConversationsWrite,
 		"Retry or dismiss a page of the conversations that need attention")), (*Deps).actOnConversations)
 	ResendMessage = operation(acting(members("resendMessage", "POST /conversations/{id}/messages/{messageId}/resend", identity.ConversationsWrite,
@@ -202,14 +206,6 @@ func (d *Deps) getConversation(ctx context.Context, principal *identity.Principa
 
 func (d *Deps) deleteConversation(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
 	return &endpoint.Empty{}, d.change(ctx, principal, store.OwnedConversations, in.ID, d.Conversations.DeleteConversation)
-}
-
-func retryStanding(c Conversations, ctx context.Context, actor, orgID, id string) error {
-	return c.RetryStanding(ctx, actor, orgID, id, "")
-}
-
-func dismiss(c Conversations, ctx context.Context, actor, orgID, id string) error {
-	return c.Dismiss(ctx, actor, orgID, id, "")
 }
 
 // changing returns the method of an operation that changes a conversation and returns it. nothing is the message if there was nothing to change.
