@@ -64,12 +64,10 @@ type OutgoingMessages interface {
 	SendKeyed(ctx context.Context, actor, orgID, conversationID string, parts []string, key inbox.SendKey) ([]inbox.Message, bool, error)
 	SentUnder(ctx context.Context, orgID string, key inbox.SendKey) ([]inbox.Message, error)
 	// SendTemplate queues a template, once for a key. Nil means no key.
-	SendTemplate(ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *inbox.SendKey) (
-		sent []inbox.Message, replayed bool, err error)
+	SendTemplate(ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *inbox.SendKey) ([]inbox.Message, bool, error)
 	// SendFile stores a file and queues it, once for a key. Nil means no key. It also returns [media.ErrFull] and
 	// [media.ErrBusy].
-	SendFile(ctx context.Context, actor, orgID, conversationID string, file *media.Upload, key *inbox.SendKey) (
-		sent []inbox.Message, replayed bool, err error)
+	SendFile(ctx context.Context, actor, orgID, conversationID string, file *media.Upload, key *inbox.SendKey) ([]inbox.Message, bool, error)
 	// Outgoing reads a message that goes to the customer, and Resend queues it again.
 	Outgoing(ctx context.Context, orgID, conversationID, messageID string) (inbox.Message, error)
 	Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error
@@ -433,11 +431,8 @@ func (d *Deps) showSent(
 	case len(messages) == 0:
 		return nil, handlers.Internal(errors.New("the queue took a message and returned none"))
 	}
-	sent := sentMessage{MessageObject: showMessage(&messages[0])}
-	for i := range messages {
-		sent.Parts = append(sent.Parts, messages[i].ID)
-	}
-	return endpoint.Replay(sent, replayed), nil
+	parts := showAll(messages, func(m *inbox.Message) string { return m.ID })
+	return endpoint.Replay(sentMessage{showMessage(&messages[0]), parts}, replayed), nil
 }
 
 // checkSendable returns an error if the channel, the conversation or the platform's window doesn't allow a message of the kind that a

@@ -217,10 +217,7 @@ func (d *Deps) countCalls(ctx context.Context, orgID string, keys []APIKeyObject
 	if len(keys) == 0 {
 		return nil
 	}
-	ids := make([]string, len(keys))
-	for i := range keys {
-		ids[i] = keys[i].ID
-	}
+	ids := showAll(keys, func(key *APIKeyObject) string { return key.ID })
 	const day = int64(24 * time.Hour / time.Second)
 	used, err := d.Book.KeyCalls(ctx, orgID, slices.Min(ids), slices.Max(ids), d.Now().Unix()/day-spendDays+1)
 	if err != nil {

@@ -298,7 +298,7 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 	now := d.Now()
 	through, throughErr := d.Book.UsageThrough(ctx)
 	overview := OverviewObject{
-		CountedThrough: endpoint.TimestampOrNull(through), Last30Days: period, Days: days, EndingWallets: []EndingWallet{}, LongWaits: []LongWait{},
+		CountedThrough: endpoint.TimestampOrNull(through), Last30Days: period, Days: days, LongWaits: []LongWait{},
 	}
 	counts, countErr := d.DB.Organizations.Counts(ctx, now.AddDate(0, 0, -7).UnixMilli())
 	overview.Organizations, overview.NewOrganizations, overview.Suspended = counts.All, counts.New, counts.Suspended
@@ -316,11 +316,9 @@ func (d *Deps) getOverview(ctx context.Context, principal *identity.Principal, _
 			overview.LongWaits = append(overview.LongWaits, LongWait{wait.OrgID, wait.Name, wait.Customers})
 		}
 	}
-	for i := range ending {
-		overview.EndingWallets = append(overview.EndingWallets, EndingWallet{
-			ending[i].OrgID, ending[i].Name, ending[i].Plan, showSpending(&ending[i].Spending),
-		})
-	}
+	overview.EndingWallets = showAll(ending, func(e *billing.EndingWallet) EndingWallet {
+		return EndingWallet{e.OrgID, e.Name, e.Plan, showSpending(&e.Spending)}
+	})
 	return &overview, nil
 }
 
