@@ -40,40 +40,40 @@ var (
 	chargedMicrosTotal = counters("charged_micros_total",
 		"Micros taken from wallets.", "model")
 	shortfallMicrosTotal = counters("shortfall_micros_total",
-		"Micros of cost that no wallet carried: the operator's loss. Above 0, look for a model whose vendor counts other tokens than we do.", "model")
+		"Cost that no wallet carried: the operator's loss. Above 0, look for a model whose vendor counts other tokens than we do.", "model")
 	settleLateTotal = counter("settle_late_total",
-		"Calls whose end or hold the slow or lost store didn't confirm in time. They are void, except settlements with an Idempotency-Key.")
+		"Calls whose hold or end the store didn't confirm in time. They are void, except settlements with an Idempotency-Key.")
 	providerSeconds = histograms("provider_seconds",
-		"Duration of the call to the model provider, from its start to the end of the answer.",
+		"Duration of the call to the provider, to the end of the answer.",
 		[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640}, "provider")
 	firstTextSeconds = histograms("first_text_seconds",
-		"Time from the start of the call to the provider to the first text of its answer.",
+		"From the start of the call to the provider to the first text.",
 		[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80}, "provider")
 	outputSpeed = histograms("output_tokens_per_second",
-		"Output tokens of a whole answer by the provider's count, reasoning included, divided by the duration of its call.",
+		"Output tokens of a whole answer, reasoning included, by the duration of its call.",
 		[]float64{1, 2, 5, 10, 20, 35, 50, 75, 100, 150, 200, 300, 500, 1000, 2000}, "provider")
 
 	genAITokens = genAI("token_usage",
-		"Tokens of a call as the provider counted them, cached ones and reasoning included.",
+		"Tokens by the provider's count, cached ones and reasoning included.",
 		prometheus.ExponentialBuckets(1, 4, 14), "gen_ai_token_type")
 	genAISeconds = genAI("operation_duration_seconds",
-		"Duration of the call to the provider; error_type is the outcome of a call that was not completed.",
+		"Duration of the call to the provider; error_type is the outcome if it isn't completed.",
 		genAISecondsBuckets, "error_type")
 	genAIFirstChunk = genAI("operation_time_to_first_chunk_seconds",
-		"Time from the start of a streamed call to the first text of its answer.", genAISecondsBuckets)
+		"From the start of a streamed call to the first text.", genAISecondsBuckets)
 
 	writerOps = histogram("writer_batch_operations",
-		"Operations that shared one transaction; they grow before transactions get slow.", prometheus.ExponentialBuckets(1, 2, 9))
+		"Operations of one transaction; they grow before transactions get slow.", prometheus.ExponentialBuckets(1, 2, 9))
 	writerFailed = counter("writer_failed_operations_total",
 		"Writes that failed in the store; a refusal, like a call without credits, is none.")
 	writerRefused = counter("writer_refused_operations_total",
-		"Writes that were refused, with 500 and Retry-After, because too much waits: the store is too slow for the load.")
+		"Writes that were refused because too much waits: the store is too slow for the load.")
 	writerExpectedSeconds = ofProcess(prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "writer_expected_seconds",
-		Help: "Expected duration of the next transaction, by the last ones. A write that can't begin within 1.5 times that (2 to 4 s) is refused.",
+		Help: "Expected duration of the next transaction. A write that can't begin within 1.5 times that (2 to 4 s) is refused.",
 	}))
 	writerTurnSeconds = histogram("writer_turn_seconds",
-		"Wait for the turn among the processes that write one SQLite file; 0 with PostgreSQL.", prometheus.ExponentialBuckets(.0001, 2, 16))
+		"Wait for the turn among processes that write one SQLite file; 0 with PostgreSQL.", prometheus.ExponentialBuckets(.0001, 2, 16))
 	writerSeconds = histogram("writer_transaction_seconds",
 		"Duration of the writer's transactions.", prometheus.ExponentialBuckets(.0001, 2, 16))
 
@@ -81,25 +81,25 @@ var (
 		"Deliveries of platforms and providers of payments: accepted, or the code of the error. unauthenticated: the secrets differ.",
 		"platform", "outcome")
 	queueWaitSeconds = histograms("queue_wait_seconds",
-		"Wait of the first text of each answer until a worker begins the answer, quiet window included, by channel type.",
+		"From the first text of each answer until a worker begins the answer, quiet window included.",
 		replyBuckets, "type")
 	answerSeconds = histograms("answer_seconds",
-		"Wait of the first text of each answer until the platform has accepted the first part of the answer, by channel type.",
+		"From the first text of each answer until the platform has accepted the first part of the answer.",
 		replyBuckets, "type")
 	turnsTotal = counters("turns_total",
 		"Passes of the worker over an answer.", "outcome")
 	sendsTotal = counters("sends_total",
-		"Tries to send a message to a customer, by channel type.", "type", "outcome")
+		"Tries to send a message to a customer.", "type", "outcome")
 	refreshesTotal = counters("token_refreshes_total",
-		"Tries to refresh a channel's access token, by channel type.", "type", "outcome")
+		"Tries to refresh a channel's access token.", "type", "outcome")
 	conversationsLeasedTotal = counter("conversations_leased_total",
 		"Conversations that this process's worker took up.")
 	leasesLostTotal = counter("leases_lost_total",
-		"Conversations whose lease ran out in this worker: it or its store stood still for longer.")
+		"Conversations whose lease ran out in this worker: it or its store stood still.")
 	eventTriesTotal = counters("event_deliveries_total",
-		"Tries to deliver an event to its endpoint. `GET /event-endpoints/{id}/deliveries` says which fail.", "outcome")
+		"Tries to deliver an event. `GET /event-endpoints/{id}/deliveries` says which fail.", "outcome")
 	fileFetchesTotal = counters("file_fetches_total",
-		"Tries to fetch a file that a customer sent: stored, retried, or the code with which it failed.", "outcome")
+		"Tries to fetch a customer's file: stored, retried, or the code of the failure.", "outcome")
 
 	// Without `redis` these stay at 0.
 	redisSeconds = histogram("redis_seconds",
@@ -109,7 +109,7 @@ var (
 	redisFailedTotal = counter("redis_failed_pipelines_total",
 		"Pipelines to Redis that failed or came too late.")
 	redisLocalTotal = counters("redis_local_requests_total",
-		"Requests counted in this process instead of Redis: open (Redis is given up), late, failed, busy, key (another program's key).",
+		"Requests counted here instead of in Redis: open (Redis is given up), late, failed, busy, key (another program's key).",
 		"reason")
 )
 
@@ -178,40 +178,40 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
 		a.queueGauges(), a.conditionGauge(), a.endpointGauges(),
-		gauge("build_info", "1, with the version of the program as its label.", prometheus.Labels{"version": Version()},
+		gauge("build_info", "1, with the program's version as its label.", prometheus.Labels{"version": Version()},
 			func() float64 { return 1 }),
 		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.Running()) })),
-		gauge("detached_calls", "Calls that continue without their client, for its key or until their provider begins; at most 256.", nil,
+		gauge("detached_calls", "Calls that continue without their client; at most 256.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
 		gauge("open_holds", "Holds of calls that run or weren't settled, in the whole store; -1 if it can't be read.", nil,
 			a.openHolds),
-		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet, without a hold of their own.", nil,
+		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.tranches.Calls()) })),
-		gauge("wal_bytes", "Size of the SQLite write-ahead log. Above some 100 MiB a reader keeps it from being folded in.", nil,
+		gauge("wal_bytes", "Size of SQLite's write-ahead log. Above some 100 MiB a reader keeps it from being folded in.", nil,
 			a.reading(func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
 	}
 	for _, share := range handlers.Shares() {
 		gauges = append(gauges, gauge("buffered_bytes",
-			"Bytes of request bodies and unread answers in memory, by share of `limits buffered_bytes`; a full one refuses its own senders.",
+			"Bytes of request bodies and unread answers, by share of `limits buffered_bytes`; a full one refuses its own senders.",
 			prometheus.Labels{"share": share.String()},
 			a.reading(func(rt *runtime) int64 { return rt.shared.bodies.UsedBy(share) })))
 	}
 	for _, p := range a.Providers {
 		gauges = append(gauges, gauge("provider_calls_running",
-			"Calls to the provider that run in this process. They rise to max_calls when it hangs.", prometheus.Labels{"provider": p.Name},
+			"Calls to the provider that run in this process, up to max_calls when it hangs.", prometheus.Labels{"provider": p.Name},
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.CallsAt(p.Name)) })))
 	}
 	for _, m := range a.Models {
 		if day, err := m.shutdown(); err == nil && !day.IsZero() {
 			gauges = append(gauges, gauge("model_shutdown_timestamp_seconds",
-				"When the vendor ends the model, in Unix seconds, by its shutdown_date. Alert 90 days before.", prometheus.Labels{"model": m.Name},
+				"When the vendor ends the model, by its shutdown_date. Alert 90 days before.", prometheus.Labels{"model": m.Name},
 				func() float64 { return float64(day.Unix()) }))
 		}
 	}
 	if a.Redis != nil {
 		gauges = append(gauges, gauge("redis_up",
-			"1 if requests are counted in Redis, 0 while it is given up and this process counts. Alert on minutes of 0.", nil, a.reading(redisUp)))
+			"0 while Redis is given up and this process counts requests. Alert on minutes of 0.", nil, a.reading(redisUp)))
 	}
 	return gauges
 }
@@ -294,9 +294,9 @@ func (a *App) queueGauges() prometheus.Collector {
 	figure("oldest_due_seconds", "How long the longest-waiting conversation has been due",
 		func(d inbox.Depth) float64 { return d.OldestDue.Seconds() })
 	standing := s.describe("queue", "standing_turns",
-		"Answers that stand still or were given up, by their attention code, in the whole store.", "code")
+		"Answers that stand still or were given up, in the whole store.", "code")
 	lags := s.describe("queue", "lag_seconds",
-		"How long an organization's longest-waiting conversation has been due; the ten longest, in the whole store.", "organization")
+		"How long an organization's longest-waiting conversation has been due; the ten longest.", "organization")
 	s.collect = func(add func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
 		depth, err := atScrape(a, func(ctx context.Context, rt *runtime) (inbox.Depth, error) { return rt.queue.Depth(ctx) })
 		for desc, read := range figures {
@@ -323,7 +323,7 @@ func (a *App) queueGauges() prometheus.Collector {
 // conditionGauge counts the conditions that hold at each scrape. It is absent if they can't be read.
 func (a *App) conditionGauge() prometheus.Collector {
 	s := new(scraped)
-	held := s.describe("", "condition", "Conditions that need the operator, in the whole store, by kind. `caddy svc status` has their texts.", "kind")
+	held := s.describe("", "condition", "Conditions that need the operator, in the whole store. `caddy svc status` has their texts.", "kind")
 	s.collect = func(add func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
 		all, err := atScrape(a, func(ctx context.Context, rt *runtime) ([]conditions.Condition, error) {
 			return conditions.List(ctx, rt.shared.db)

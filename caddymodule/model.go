@@ -353,7 +353,7 @@ func (m *Model) endpoints() []gateway.Endpoint {
 func (a *App) endpointGauges() prometheus.Collector {
 	s := new(scraped)
 	rest := s.describe("endpoint", "rest_seconds",
-		"Rest of the time for which an endpoint isn't asked because of its last failure. Its state is ok, resting or probing: one call tries it.",
+		"How long an endpoint isn't asked because of its last failure. Its state is ok, resting or probing: one call tries it.",
 		"provider", "upstream_model", "state", "failure")
 	attempts := s.describe("endpoint", "attempts_total",
 		"Calls of an endpoint: answered, canceled because the client left, or the class of the failure.", "provider", "upstream_model", "outcome")
