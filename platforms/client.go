@@ -133,7 +133,20 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 	u := *q.Base
 	u.Path += q.Path
 	u.RawQuery = q.Query.Encode()
-	body, contentType, err := q.body()
+	var body []byte
+	var contentType string // empty for a request without a body
+	var err error
+	switch {
+	case q.JSON != nil:
+		contentType = "application/json"
+		if body, err = json.Marshal(q.JSON); err != nil {
+			err = errors.New("the message can't be written as JSON")
+		}
+	case q.Form != nil:
+		body, contentType = []byte(q.Form.Encode()), "application/x-www-form-urlencoded"
+	case q.Parts != nil:
+		body, contentType, err = multipartBody(q.Parts)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,23 +164,6 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 		req.Header[name] = []string{value}
 	}
 	return req, nil
-}
-
-// body returns the body and its media type, which is empty for a request without a body.
-func (q *Request) body() (body []byte, contentType string, err error) {
-	switch {
-	case q.JSON != nil:
-		encoded, err := json.Marshal(q.JSON)
-		if err != nil {
-			return nil, "", errors.New("the message can't be written as JSON")
-		}
-		return encoded, "application/json", nil
-	case q.Form != nil:
-		return []byte(q.Form.Encode()), "application/x-www-form-urlencoded", nil
-	case q.Parts != nil:
-		return multipartBody(q.Parts)
-	}
-	return nil, "", nil
 }
 
 // multipartBody writes parts as a form with files (RFC 7578).
