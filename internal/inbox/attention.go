@@ -347,7 +347,7 @@ const selectStandingByCode = `SELECT code, count(*) FROM turns WHERE ` + standin
 func (q *Queue) StandingByCode(ctx context.Context) (map[string]int64, error) {
 	byCode, err := store.ReadMap[string, int64](ctx, q.db, "count what stands", selectStandingByCode)
 	for code := range codes.All {
-		byCode[code] += 0 // a code without turns, too
+		byCode[code] += 0 // so that every code is there
 	}
 	return byCode, err
 }
