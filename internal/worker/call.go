@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,19 +17,18 @@ import (
 
 // ask calls the model for the turn, with less history when the vendor finds it too long, and handles the outcome.
 func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
-	for range maxHalvings + 1 {
+	for halvings := 0; ; halvings++ {
 		end, failure := p.call(ctx, turn, request)
 		switch {
 		case end != nil:
 			return end()
 		case failure.Outcome != gateway.OutcomeContextTooLong && failure.Outcome != gateway.OutcomeRequestTooLarge:
 			return p.failed(ctx, turn, request, failure)
-		case !request.halve():
-			return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
+		case halvings == maxHalvings, !request.halve():
+			return 0, p.stand(ctx, turn, inbox.Standing{Code: codes.ContextTooLong})
 		}
 		turn.Request = nil // the shorter one is stored with the next call
 	}
-	return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
 }
 
 // ending is how the pass goes on when a turn has ended, or can't begin.
@@ -131,8 +131,8 @@ func (p *pass) beginCall(ctx context.Context, turn *inbox.Turn, request *storedR
 		request.Since, request.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
 	}
 	if turn.Request == nil {
-		if begins.Request, err = request.encode(); err != nil {
-			return err
+		if begins.Request, err = json.Marshal(request); err != nil {
+			return fmt.Errorf("encoding a turn's request: %w", err)
 		}
 	}
 	if err := p.Queue.BeginCall(ctx, lease, begins, texts); err != nil {
@@ -166,7 +166,7 @@ func (p *pass) failed(ctx context.Context, turn *inbox.Turn, request *storedRequ
 	case gateway.OutcomeInsufficientCredits, gateway.OutcomeBudgetExceeded:
 		return p.outOfFunds(ctx, turn, request, failure.Outcome)
 	case gateway.OutcomeUnsupportedModel, gateway.OutcomeInvalidRequest:
-		return 0, p.stand(ctx, turn, code, nil)
+		return 0, p.stand(ctx, turn, inbox.Standing{Code: code})
 	case gateway.OutcomeExiting:
 		if p.stopping() {
 			p.turnEnded(endedReleased)
@@ -176,12 +176,12 @@ func (p *pass) failed(ctx context.Context, turn *inbox.Turn, request *storedRequ
 	}
 	switch {
 	case failure.NoRetry:
-		return 0, p.dead(ctx, turn, code)
+		return 0, p.stand(ctx, turn, inbox.Standing{Code: code, Final: true})
 	case turn.Attempts+1 < maxTries:
 		p.turnEnded(endedRetried)
 		return backoff(turn.Attempts, failure.RetryAfter), nil
 	}
-	return 0, p.stand(ctx, turn, code, nil)
+	return 0, p.stand(ctx, turn, inbox.Standing{Code: code})
 }
 
 // postponement returns the pause after a call that never began because this process or the store is overloaded, or 0 if the call failed for
@@ -220,7 +220,7 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 		return 0, err
 	}
 	balance := min(before, after)
-	return 0, p.stand(ctx, turn, code, &balance)
+	return 0, p.stand(ctx, turn, inbox.Standing{Code: code, BalanceMicros: &balance})
 }
 
 func (p *pass) funds(ctx context.Context, code, agentID string) (int64, error) {
@@ -261,36 +261,29 @@ type watch struct {
 func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, start func(), stop func() inbox.Interruption) {
 	held, end := context.WithCancelCause(ctx)
 	call := &watch{turn: inbox.RunningTurn{ConversationID: p.lease.ConversationID, TurnID: turnID}, end: end}
-	start = func() {
-		p.watches.begin(call, func() (stop func()) {
-			looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				p.look(looking)
-			}()
-			return func() {
-				cancel()
-				<-ended
-			}
-		})
-	}
-	return held, start, func() inbox.Interruption {
+	return held, func() { p.beginWatch(ctx, call) }, func() inbox.Interruption {
 		end(nil)
 		return p.watches.finish(call)
 	}
 }
 
-// begin adds a call. The first one starts the goroutine that looks.
-func (w *watches) begin(call *watch, start func() (stop func())) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.running == nil {
-		w.running = map[*watch]struct{}{}
+// beginWatch adds a call to the watches. The first one starts the goroutine that looks.
+func (w *Worker) beginWatch(ctx context.Context, call *watch) {
+	w.watches.mu.Lock()
+	defer w.watches.mu.Unlock()
+	if w.watches.running == nil {
+		w.watches.running = map[*watch]struct{}{}
 	}
-	w.running[call] = struct{}{}
-	if w.stop == nil {
-		w.stop = start()
+	w.watches.running[call] = struct{}{}
+	if w.watches.stop != nil {
+		return
+	}
+	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var looks sync.WaitGroup
+	looks.Go(func() { w.look(looking) })
+	w.watches.stop = func() {
+		cancel()
+		looks.Wait()
 	}
 }
 

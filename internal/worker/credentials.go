@@ -64,11 +64,8 @@ func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 // renewed reports whether there are newer credentials than the credentials that the platform has just refused: they were stored since,
 // or the platform gave them for the refresh token. temporary is as in refresh.
 func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, temporary *platforms.Error) {
-	switch {
-	case p.newer(ctx):
-		return true, nil
-	case !refreshable:
-		return false, nil
+	if !refreshable {
+		return p.newer(ctx), nil
 	}
 	return p.refresh(ctx, true)
 }

@@ -69,9 +69,6 @@ func (d *dispatcher) run(ctx context.Context) {
 	}
 }
 
-// wait returns when every goroutine of the dispatcher has ended.
-func (d *dispatcher) wait() { d.running.Wait() }
-
 // fill leases conversations for the free places and starts them. It reports whether another look may fill more of them: a lease may end
 // early at an organization that has more to do than was read. The end of ctx must not interrupt fill: a lease without a confirmed commit
 // would keep its customer waiting until it runs out.
@@ -257,16 +254,15 @@ func backoff(attempts int64, retryAfter time.Duration) time.Duration {
 // because the queue says so or because it can't be renewed in time, the returned context ends with errLeaseLost as its cause.
 func (w *Worker) keepLease(ctx context.Context, lease inbox.Lease) (held context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
 		if w.renew(ctx, lease) {
 			cancel(errLeaseLost)
 		}
-	}()
+	})
 	return ctx, func() {
 		cancel(nil)
-		<-done
+		keeping.Wait()
 	}
 }
 

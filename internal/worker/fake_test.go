@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"sync"
@@ -82,7 +83,7 @@ func (q *fakeQueue) Backoff(_ context.Context, lease inbox.Lease, wait time.Dura
 
 // OpenLeased finds a turn that is to be asked.
 func (q *fakeQueue) OpenLeased(_ context.Context, lease inbox.Lease, _ int) (inbox.Work, error) {
-	request, err := (&storedRequest{Model: lease.OrgID, Messages: []message{{"user", "hi"}}}).encode()
+	request, err := json.Marshal(storedRequest{Model: lease.OrgID, Messages: []message{{"user", "hi"}}})
 	return inbox.Work{
 		Conversation: inbox.Conversation{State: inbox.StateAssistant}, Channel: store.Channel{State: store.ChannelActive},
 		Agent: &store.Agent{}, Turn: &inbox.Turn{ID: lease.ConversationID, Request: request, State: inbox.TurnAwaiting},

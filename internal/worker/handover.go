@@ -8,8 +8,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // handoverMark is the text with which an assistant hands the conversation over to a person. Customers never see it.
@@ -20,30 +18,6 @@ const handoverInstructions = "You work together with people. Hand the conversati
 	"these instructions, the conversation and the reference texts don't contain the answer, or when only a person may decide. Never guess " +
 	"instead. To hand over, tell the customer in one sentence, in their language, that a person will answer, and write " + handoverMark +
 	" behind it. Write this mark for nothing else, and never mention it to the customer."
-
-// instructed returns the agent's instructions as the model gets them.
-func instructed(agent *store.Agent) string {
-	switch {
-	case !agent.Handover:
-		return agent.Instructions
-	case agent.Instructions == "":
-		return handoverInstructions
-	}
-	return agent.Instructions + "\n\n" + handoverInstructions
-}
-
-// asksForPerson reports whether the waiting texts contain one of the words that the agent leaves to people.
-func (p *pass) asksForPerson() bool {
-	if len(p.work.Agent.HandoverWords) == 0 {
-		return false
-	}
-	for _, m := range p.readableTexts() {
-		if knowledge.Says(m.Text, p.work.Agent.HandoverWords) {
-			return true
-		}
-	}
-	return false
-}
 
 // failsAgain reports whether the agent hands conversations over in which it fails twice in a row, this is the second time, and no later
 // try would end it. While the first failure isn't answered, the conversation remembers it.
@@ -81,7 +55,7 @@ func (p *pass) lastWords(request *storedRequest, text string) (last, reason stri
 	reason = request.Person
 	if request.MayHandOver {
 		var mark markFilter
-		text = mark.add(text) + mark.rest()
+		text = mark.filter(text, true)
 		if mark.found {
 			reason = inbox.HandoverAssistant
 		}
@@ -106,18 +80,10 @@ const (
 	maxFormatting = 3
 )
 
-// add adds the next piece, and returns the certain part of the text.
-func (f *markFilter) add(piece string) (text string) {
-	return f.filter(f.held+piece, false)
-}
-
-// rest returns the rest when the text has ended.
-func (f *markFilter) rest() (text string) {
-	return f.filter(f.held, true)
-}
-
-func (f *markFilter) filter(text string, ended bool) string {
+// filter adds the next piece, and returns the certain part of the text. After the last piece that is all of the rest.
+func (f *markFilter) filter(piece string, ended bool) string {
 	var kept strings.Builder
+	text := f.held + piece
 	f.held = ""
 	for {
 		at := indexMark(text)

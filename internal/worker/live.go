@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -46,7 +47,12 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 		if passes > 0 && ctx.Err() != nil {
 			return reply, nil // a worker will take it
 		}
-		lease, err := w.claim(ctx, orgID, &reply)
+		var lease inbox.Lease
+		if err = reply.Claimable(); err == nil { // a claim is a write, so the last read decides whether to try it
+			bounded, done := storing(ctx)
+			lease, err = w.Queue.Claim(bounded, orgID, reply.ConversationID, w.Lease)
+			done()
+		}
 		switch {
 		case err == nil:
 			passes++
@@ -92,16 +98,6 @@ func (w *Worker) livePause(ctx context.Context) bool {
 	return false
 }
 
-// claim tries to get the lease only when the last read showed that it is free: a claim is a write.
-func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (inbox.Lease, error) {
-	if err := reply.Claimable(); err != nil {
-		return inbox.Lease{}, err
-	}
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	return w.Queue.Claim(ctx, orgID, reply.ConversationID, w.Lease)
-}
-
 // live connects a pass with the visitor that waits for its answer.
 type live struct {
 	messageID string
@@ -112,13 +108,8 @@ type live struct {
 
 // joins records the turn of some messages, if the visitor's is among them.
 func (l *live) joins(turnID string, messages []inbox.Message) {
-	if l == nil {
-		return
-	}
-	for i := range messages {
-		if messages[i].ID == l.messageID {
-			l.turnID = turnID
-		}
+	if l != nil && slices.ContainsFunc(messages, func(m inbox.Message) bool { return m.ID == l.messageID }) {
+		l.turnID = turnID
 	}
 }
 
@@ -152,7 +143,7 @@ func (s *liveSink) Begin(head gateway.Head) error {
 func (s *liveSink) Text(piece string) error {
 	s.whole.WriteString(piece)
 	if s.marked {
-		piece = s.mark.add(piece)
+		piece = s.mark.filter(piece, false)
 	}
 	s.show(piece)
 	return nil
@@ -160,7 +151,7 @@ func (s *liveSink) Text(piece string) error {
 
 // end passes on the rest of a complete answer.
 func (s *liveSink) end() {
-	s.show(s.mark.rest())
+	s.show(s.mark.filter("", true))
 	_ = s.Flush()
 }
 

@@ -2,9 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
@@ -30,16 +32,15 @@ func isText(m inbox.Message) bool { return m.Kind != inbox.KindEvent }
 // nothing is sent by itself.
 func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err error) {
 	if code := p.obstacle(); code != "" {
-		return 0, p.stand(ctx, nil, code, nil)
+		return 0, p.stand(ctx, nil, inbox.Standing{Code: code})
 	}
 	var parts []string
 	if !p.belongToTexts() {
 		rules := &p.work.Channel.Answers
 		if rules.MediaNotice == "" || rules.Drafts {
-			return 0, p.stand(ctx, nil, codes.Media, nil)
+			return 0, p.stand(ctx, nil, inbox.Standing{Code: codes.Media})
 		}
-		kind, _ := p.Platforms.Find(p.work.Channel.Type)
-		parts = platforms.Split(kind.Limit, rules.MediaNotice)
+		parts = platforms.Split(p.kind().Limit, rules.MediaNotice)
 	}
 	bounded, cancel := storing(ctx)
 	rows, err := p.Queue.SayNotice(bounded, p.lease, p.waitingIDs(), parts)
@@ -100,8 +101,7 @@ func (p *pass) opening() time.Time {
 func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.Duration, err error) {
 	var notice []string
 	if rules := &p.work.Channel.Answers; !rules.Drafts {
-		kind, _ := p.Platforms.Find(p.work.Channel.Type)
-		notice = platforms.Split(kind.Limit, rules.ClosedNotice)
+		notice = platforms.Split(p.kind().Limit, rules.ClosedNotice)
 	}
 	bounded, cancel := storing(ctx)
 	rows, err := p.Queue.SayClosed(bounded, p.lease, notice, opening)
@@ -120,4 +120,87 @@ func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.D
 	p.turnEnded(endedClosed)
 	left := time.Duration(opening.UnixMilli()-p.work.ReadAt)*time.Millisecond - time.Since(p.opened)
 	return min(max(left, time.Second), longestClosed+repeat.Jitter(time.Minute)), nil
+}
+
+const (
+	// signalTime bounds one signal to a customer, and maxSignals how many show them that one answer is being written.
+	signalTime = 5 * time.Second
+	maxSignals = 12
+	// signalRest is the time without signals to customers of a channel after a failed signal, unless the platform demands a longer pause.
+	signalRest = time.Minute
+	// maxResting bounds the channels that are remembered for that.
+	maxResting = 1000
+)
+
+// signals show customers that a reply is being written. The zero value is ready.
+type signals struct {
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	resting map[string]time.Time // until when, by the channel's id
+}
+
+// rest lets no signal go to customers of the channel for a while.
+func (s *signals) rest(channelID string, now time.Time, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resting == nil || len(s.resting) >= maxResting {
+		s.resting = map[string]time.Time{}
+	}
+	s.resting[channelID] = now.Add(max(pause, signalRest))
+}
+
+func (s *signals) rests(channelID string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.resting[channelID])
+}
+
+// signal shows the customer that their message was read and that an answer is being written, until stop is called. stop doesn't wait for
+// calls that still run. Nothing is shown if the agent's typing is off, if the assistant writes drafts, or if the turn was begun in an
+// earlier pass.
+func (p *pass) signal(ctx context.Context) (stop func()) {
+	channel := &p.work.Channel
+	if !p.work.Agent.Typing || channel.Answers.Drafts || len(p.work.Waiting) == 0 || !p.Platforms.Signals(p.channelType()) ||
+		p.windowOver(inbox.AuthorAssistant) != "" || p.signals.rests(channel.ID, p.Now()) {
+		return func() {}
+	}
+	credentials, err := p.openCredentials(channel)
+	if err != nil || credentials.Expiry() != 0 && !p.Now().Before(time.UnixMilli(credentials.Expiry())) {
+		return func() {} // the answer's own send says what is wrong, or renews the token
+	}
+	signal := platforms.Signal{
+		Type: p.channelType(), ExternalID: channel.ExternalID, Conversation: p.lease.CustomerRef,
+		Address: p.work.Conversation.Address, MessageID: p.work.Waiting[len(p.work.Waiting)-1].PlatformMessageID, Credentials: credentials,
+	}
+	ctx, stop = context.WithCancel(ctx)
+	w, channelID, lasts := p.Worker, channel.ID, p.kind().TypingFor
+	w.signals.running.Go(func() { w.signalUntil(ctx, channelID, signal, lasts) })
+	return stop
+}
+
+// signalUntil repeats a signal that lasts for a while until ctx ends; a signal that doesn't last is sent once.
+func (w *Worker) signalUntil(ctx context.Context, channelID string, signal platforms.Signal, lasts time.Duration) {
+	for range maxSignals {
+		bounded, cancel := context.WithTimeout(ctx, signalTime)
+		err := w.Platforms.Signal(bounded, signal)
+		cancel()
+		switch {
+		case ctx.Err() != nil, err == nil && lasts == 0:
+			return
+		case err != nil:
+			failure, _ := errors.AsType[*platforms.Error](err)
+			pause := time.Duration(0)
+			if failure != nil {
+				pause = failure.RetryAfter
+			}
+			w.signals.rest(channelID, w.Now(), pause)
+			w.Logger.WarnContext(ctx, "a customer isn't shown that an answer is being written", "channel", channelID, "error", err)
+			return
+		}
+		signal.Again = true
+		if repeat.Pause(ctx, lasts-lasts/10) != nil {
+			return
+		}
+	}
 }

@@ -171,7 +171,13 @@ type span struct {
 
 // newRequest returns the request for the waiting texts of a conversation.
 func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
-	p.Instructions = instructed(agent)
+	p.Instructions = agent.Instructions
+	switch {
+	case agent.Handover && agent.Instructions == "":
+		p.Instructions = handoverInstructions
+	case agent.Handover:
+		p.Instructions += "\n\n" + handoverInstructions
+	}
 	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
 	if agent.MaxTokens > 0 {
 		p.MaxOutput = min(p.MaxOutput, agent.MaxTokens)
@@ -184,15 +190,7 @@ func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedReque
 	return r
 }
 
-func (r *storedRequest) encode() ([]byte, error) {
-	encoded, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a turn's request: %w", err)
-	}
-	return encoded, nil
-}
-
-// decodeRequest parses what encode wrote.
+// decodeRequest parses a stored request.
 func decodeRequest(encoded []byte) (*storedRequest, error) {
 	r := &storedRequest{}
 	if err := json.Unmarshal(encoded, r); err != nil {
@@ -211,10 +209,8 @@ func (r *storedRequest) halve() bool {
 		return false
 	}
 	drop := (length + 1) / 2
-	kept := make([]message, 0, len(r.Messages)-drop)
-	kept = append(kept, r.Messages[:r.History.From]...)
-	kept = append(kept, r.Messages[r.History.From+drop:]...)
-	r.Messages, r.History.To = kept, r.History.To-drop
+	r.Messages = slices.Delete(slices.Clone(r.Messages), r.History.From, r.History.From+drop)
+	r.History.To -= drop
 	return true
 }
 
@@ -285,8 +281,5 @@ func (p *pass) lookForPeople(ctx context.Context) error {
 	if err == nil && known {
 		err = p.Queue.Enqueue(bounded, []inbox.Arrival{{Route: route, Items: items}})
 	}
-	if err != nil {
-		return fmt.Errorf("storing what people of the business wrote: %w", err)
-	}
-	return nil
+	return store.Wrap("storing what people of the business wrote", err)
 }

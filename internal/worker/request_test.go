@@ -2,6 +2,7 @@ package worker
 
 import (
 	"database/sql"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func TestStoredRequestIsTheWholeCall(t *testing.T) {
 	}
 	model := &gateway.Model{ContextWindow: 1000, MaxOutputTokens: 200}
 	made := newRequest(agent, model, prompt{History: customer("before"), Waiting: customer("now")})
-	encoded, err := made.encode()
+	encoded, err := json.Marshal(made)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"model":"acme/std","messages":[{"role":"system","content":"be kind"},{"role":"user","content":"before"},
 		{"role":"user","content":"now"}],"maxTokens":50,"temperatureMilli":700,"byok":true,"history":{"from":1,"to":2},"since":0,"first":""}`, string(encoded))
@@ -64,7 +65,7 @@ func TestHalvingDropsTheOldestHistoryOnly(t *testing.T) {
 			got += m.Content
 		}
 		require.Equal(t, want, got)
-		encoded, err := r.encode()
+		encoded, err := json.Marshal(r)
 		require.NoError(t, err)
 		_, err = decodeRequest(encoded)
 		require.NoError(t, err)

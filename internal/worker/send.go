@@ -41,7 +41,7 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 			p.postponed = true
 			return wait, nil
 		case wait > 0:
-			if err := p.giveUp(ctx, row); err != nil {
+			if err := p.failRest(ctx, row, codes.SendFailed); err != nil {
 				return 0, err
 			}
 			continue
@@ -75,11 +75,16 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 		return true, 0, nil
 	}
 	if code := p.unsendable(row); code != "" {
-		return false, 0, p.sendFailed(ctx, row, inbox.OutboundFailed, code, inbox.SendFailure{RestOfTurn: true})
+		return false, 0, p.failRest(ctx, row, code)
 	}
 	for range maxPaced {
-		if wait = p.paced(ctx); wait > 0 {
-			return false, wait, nil
+		if early := p.early; early != nil { // it waits with the lease if that is short
+			p.early = nil
+			if early.Wait > inbox.PatientFor {
+				return false, early.Wait, nil
+			}
+			p.lease.Paces.Slot = early.Slot
+			_ = repeat.Pause(ctx, early.Wait)
 		}
 		if row.Author == inbox.AuthorAssistant {
 			if err := p.lookForPeople(ctx); err != nil {
@@ -89,9 +94,12 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 		if ctx.Err() != nil {
 			return false, 0, context.Cause(ctx)
 		}
-		err := p.sending(ctx, row)
+		bounded, cancel := storing(ctx)
+		err := p.Queue.Sending(bounded, p.lease, row.ID)
+		cancel()
+		p.lease.Paces.Slot = 0
 		switch {
-		case p.early != nil:
+		case p.tooEarly(err):
 		case over(err):
 			return false, 0, nil
 		case err != nil:
@@ -169,8 +177,8 @@ func (p *pass) refusal(author string, template bool) *platforms.Error {
 // tooMany is why the platform need not be called for one more message until the customer writes again. It returns nil if the platform
 // accepts any number in a row, or has not taken as many. Without the store it is nil, too: the platform refuses by itself.
 func (p *pass) tooMany(ctx context.Context) *platforms.Error {
-	kind, _ := p.Platforms.Find(p.work.Channel.Type)
-	if kind.ChannelType == nil || kind.Unanswered == 0 {
+	kind := p.kind()
+	if kind.Unanswered == 0 {
 		return nil
 	}
 	ctx, cancel := storing(ctx)
@@ -191,6 +199,16 @@ func refused(class platforms.Class, cause string) *platforms.Error {
 
 func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Channel.Type) }
 
+// kind describes the type of the channel. The description is empty if the channel was deleted.
+func (p *pass) kind() messaging.ChannelType {
+	if p.work.Channel.ID != "" {
+		if kind, known := p.Platforms.Find(p.work.Channel.Type); known {
+			return kind
+		}
+	}
+	return messaging.ChannelType{ChannelType: &platforms.ChannelType{}}
+}
+
 // windowOver returns the class of failure of a message after the platform's service window for its author, by our own record. It is empty
 // while the window is open.
 func (p *pass) windowOver(author string) platforms.Class {
@@ -198,15 +216,14 @@ func (p *pass) windowOver(author string) platforms.Class {
 	if window == 0 || p.silence() <= window {
 		return ""
 	}
-	kind, _ := p.Platforms.Find(p.work.Channel.Type)
-	return kind.WindowClass()
+	return p.kind().WindowClass()
 }
 
 // window is for how long after the customer's last message the platform accepts messages of the author. 0 means at any time.
 func (p *pass) window(author string) time.Duration {
-	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	kind := p.kind()
 	switch {
-	case kind.ChannelType == nil || kind.Window == 0:
+	case kind.Window == 0:
 		return 0
 	case author == inbox.AuthorHuman:
 		return kind.PersonalWindow()
@@ -235,12 +252,12 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 			return "", platforms.Fail(platforms.Refused, fmt.Errorf("reading a stored template: %w", err))
 		}
 	}
-	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	kind := p.kind()
 	failpoint.Hit(failpoint.BeforeSend)
 	out := platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Template: template, Credentials: p.credentials,
-		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
+		Mark: row.Mark(), Late: kind.PersonWindow > 0 && p.silence() > kind.Window,
 	}
 	var err error
 	if row.FileID == "" {
@@ -287,23 +304,16 @@ func (p *pass) sentLast(ctx context.Context, row *inbox.Outbound, id string) err
 		p.ending()
 	}
 	err := insist(ctx, func(ctx context.Context) error { return p.Queue.SentAndRelease(ctx, p.lease, row.ID, id) })
-	switch {
-	case over(err):
+	p.released = err == nil
+	if over(err) {
 		return nil
-	case err != nil:
-		return fmt.Errorf("storing that the last message was sent: %w", err)
 	}
-	p.released = true
-	return nil
+	return store.Wrap("storing that the last message was sent", err)
 }
 
 // failedToSend stores what became of a message that its platform has not taken, or perhaps has. wait > 0: it stays pending and may be tried
 // again after that.
 func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
-	failed := func(code string, o inbox.SendFailure) error {
-		return p.sendFailed(ctx, row, inbox.OutboundFailed, code, o)
-	}
-	rest := inbox.SendFailure{RestOfTurn: true}
 	switch failure.Class {
 	case platforms.Unknown:
 		return 0, p.unclear(ctx, row)
@@ -319,19 +329,20 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 		}
 		return p.untilReconnected(ctx, row)
 	case platforms.WindowExpired, platforms.TemplateRequired, platforms.TemplatePaused, platforms.TemplateRefused:
-		return 0, failed(messaging.FailureCode(failure.Class), rest)
+		return 0, p.failRest(ctx, row, messaging.FailureCode(failure.Class))
 	case platforms.CustomerBlocked:
-		return 0, failed(codes.CustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
+		closes := inbox.SendFailure{RestOfTurn: true, CloseConversation: true}
+		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codes.CustomerBlocked, closes)
 	case platforms.Refused:
 	}
-	return 0, failed(codes.SendRefused, rest)
+	return 0, p.failRest(ctx, row, codes.SendRefused)
 }
 
 // later keeps a message pending for another try, or lets it fail when it is useless by that time. A pause that the platform demands also
 // holds for its other messages.
 func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
 	if p.outdated(row) || failure.MostTries > 0 && row.Attempts+1 >= failure.MostTries {
-		return 0, p.giveUp(ctx, row)
+		return 0, p.failRest(ctx, row, codes.SendFailed)
 	}
 	o := inbox.SendFailure{Uncounted: failure.Closed, HoldChannel: failure.RetryAfter}
 	if failure.OneCustomer {
@@ -346,8 +357,9 @@ func (p *pass) outdated(row *inbox.Outbound) bool {
 	return p.waited(row.CreatedAt) >= codes.Life
 }
 
-func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
-	return p.sendFailed(ctx, row, inbox.OutboundFailed, codes.SendFailed, inbox.SendFailure{RestOfTurn: true})
+// failRest ends a message with a code, and with it the rest of its answer.
+func (p *pass) failRest(ctx context.Context, row *inbox.Outbound, code string) error {
+	return p.sendFailed(ctx, row, inbox.OutboundFailed, code, inbox.SendFailure{RestOfTurn: true})
 }
 
 // untilReconnected keeps a message pending until its channel is connected again, as long as its platform would still accept it. The resume
@@ -355,7 +367,7 @@ func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
 func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait time.Duration, err error) {
 	wait = codes.Life - p.waited(row.CreatedAt)
 	if wait <= 0 {
-		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codes.NeedsReauth, inbox.SendFailure{RestOfTurn: true})
+		return 0, p.failRest(ctx, row, codes.NeedsReauth)
 	}
 	if window := p.window(row.Author); window > 0 && row.Template == nil {
 		wait = min(wait, max(0, window-p.silence()))
@@ -373,10 +385,10 @@ func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code 
 	err := insist(ctx, func(ctx context.Context) error {
 		return p.Queue.SendFailed(ctx, p.lease, row.ID, state, code, o)
 	})
-	if err != nil && !over(err) {
-		return fmt.Errorf("storing that a message was not sent: %w", err)
+	if over(err) {
+		return nil
 	}
-	return nil
+	return store.Wrap("storing that a message was not sent", err)
 }
 
 const (
@@ -405,51 +417,13 @@ func insist(ctx context.Context, write func(ctx context.Context) error) error {
 // may be held during the wait.
 const maxPaced = 4
 
-// pace sets how fast the lease may send, by the channel's platform.
-func (p *pass) pace() {
-	p.lease.Paces = inbox.Paces{}
-	if p.work.Channel.ID == "" { // deleted
-		return
-	}
-	if kind, _ := p.Platforms.Find(p.work.Channel.Type); kind.ChannelType != nil {
-		p.lease.Paces = inbox.Paces{Channel: inbox.Pace(kind.Pace), Customer: inbox.Pace(kind.CustomerPace)}
-	}
-}
-
-// tooEarly keeps the refusal of a part for which it is too early, for [pass.paced]. It reports false for other errors.
+// tooEarly keeps the refusal of a part for which it is too early, for [pass.mark]. It reports false for other errors.
 func (p *pass) tooEarly(err error) bool {
 	early, is := errors.AsType[*inbox.PacedError](err)
 	if is {
 		p.early = early
 	}
 	return is
-}
-
-// paced waits until the part that was too early is in time, if that is soon; else it returns for how long to give the conversation back.
-func (p *pass) paced(ctx context.Context) (wait time.Duration) {
-	early := p.early
-	p.early = nil
-	switch {
-	case early == nil:
-		return 0
-	case early.Wait > inbox.PatientFor:
-		return early.Wait
-	}
-	p.lease.Paces.Slot = early.Slot
-	_ = repeat.Pause(ctx, early.Wait)
-	return 0
-}
-
-// sending marks a part as sending, or keeps for how long it is too early.
-func (p *pass) sending(ctx context.Context, row *inbox.Outbound) error {
-	bounded, cancel := storing(ctx)
-	defer cancel()
-	err := p.Queue.Sending(bounded, p.lease, row.ID)
-	p.lease.Paces.Slot = 0
-	if p.tooEarly(err) {
-		return nil
-	}
-	return err
 }
 
 // filesAtOnce is how many files a worker has in memory at a time.

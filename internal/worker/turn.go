@@ -55,7 +55,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	if code := p.obstacle(); code != "" {
-		return 0, p.stand(ctx, turn, code, nil)
+		return 0, p.stand(ctx, turn, inbox.Standing{Code: code})
 	}
 	ctx, end := p.traceTurn(ctx)
 	defer end()
@@ -66,12 +66,12 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 		return 0, p.giveWay(ctx, turn.ID, inbox.Interruption{Person: true})
 	}
 	if turn.Attempts >= maxTries { // each try ended its worker
-		return 0, p.dead(ctx, turn, codes.InternalError)
+		return 0, p.stand(ctx, turn, inbox.Standing{Code: codes.InternalError, Final: true})
 	}
 	request, err := decodeRequest(turn.Request)
 	if err != nil {
 		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
-		return 0, p.dead(ctx, turn, codes.Unreadable)
+		return 0, p.stand(ctx, turn, inbox.Standing{Code: codes.Unreadable, Final: true})
 	}
 	if request.Person != "" {
 		return 0, p.handOver(ctx, turn.ID, request.Person)
@@ -82,7 +82,8 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 // tryNewTurn calls the model for a turn of all waiting texts, which begins together with the call's hold.
 func (p *pass) tryNewTurn(ctx context.Context) (wait time.Duration, err error) {
 	agent := p.work.Agent
-	if p.asksForPerson() {
+	words := agent.HandoverWords // the words of customers that the agent leaves to people
+	if len(words) > 0 && slices.ContainsFunc(p.readableTexts(), func(m inbox.Message) bool { return knowledge.Says(m.Text, words) }) {
 		return 0, p.handOver(ctx, "", inbox.HandoverWords)
 	}
 	model, known := p.Gateway.Model(agent.Model)
@@ -162,10 +163,7 @@ func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowl
 	ctx, cancel := storing(ctx)
 	defer cancel()
 	snippets, err := p.Knowledge.Search(ctx, p.lease.OrgID, agent.KnowledgeBaseIDs, query.String(), knowledge.PromptSnippets)
-	if err != nil {
-		return nil, fmt.Errorf("searching the agent's documents: %w", err)
-	}
-	return snippets, nil
+	return snippets, store.Wrap("searching the agent's documents", err)
 }
 
 func (p *pass) waitingIDs() []string {
@@ -177,7 +175,7 @@ func (p *pass) waitingIDs() []string {
 func (p *pass) answer(ctx context.Context, turn *inbox.Turn, request *storedRequest, text string) (end ending, err error) {
 	text, reason := p.lastWords(request, text)
 	if text == "" && reason == "" {
-		return ends(p.stand(ctx, turn, codes.EmptyAnswer, nil))
+		return ends(p.stand(ctx, turn, inbox.Standing{Code: codes.EmptyAnswer}))
 	}
 	drafts := p.work.Channel.Answers.Drafts
 	if drafts && reason == "" {
@@ -261,32 +259,16 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, reason string, parts
 	return rows, sendFirst && len(rows) > 0 && rows[0].State == inbox.OutboundPending, nil
 }
 
-// stand lets the turn stand with a code; without a turn that has begun the waiting texts become one.
-func (p *pass) stand(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
-	standing := p.standing(turn, code)
-	standing.BalanceMicros = balance
-	return p.storeStanding(ctx, standing, endedAttention)
-}
-
-// dead lets a turn stand that no further try can answer: only an operator can revive it.
-func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
-	standing := p.standing(turn, code)
-	standing.Final = true
-	return p.storeStanding(ctx, standing, endedDead)
-}
-
-func (p *pass) standing(turn *inbox.Turn, code string) inbox.Standing {
+// stand lets the turn stand; without a turn that has begun the waiting texts become one.
+func (p *pass) stand(ctx context.Context, turn *inbox.Turn, standing inbox.Standing) error {
 	if turn != nil && turn.State != "" {
-		return inbox.Standing{TurnID: turn.ID, AgentID: turn.AgentID, Code: code}
+		standing.TurnID, standing.AgentID = turn.ID, turn.AgentID
+	} else {
+		standing.MessageIDs = p.waitingIDs()
+		if p.work.Agent != nil {
+			standing.AgentID = p.work.Agent.ID
+		}
 	}
-	standing := inbox.Standing{MessageIDs: p.waitingIDs(), Code: code}
-	if p.work.Agent != nil {
-		standing.AgentID = p.work.Agent.ID
-	}
-	return standing
-}
-
-func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outcome string) error {
 	if p.failsAgain(&standing) {
 		return p.handOver(ctx, standing.TurnID, inbox.HandoverFailures)
 	}
@@ -294,6 +276,10 @@ func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outco
 	defer cancel()
 	if err := p.Queue.Stand(ctx, p.lease, standing); err != nil {
 		return fmt.Errorf("letting a turn stand: %w", err)
+	}
+	outcome := endedAttention
+	if standing.Final {
+		outcome = endedDead
 	}
 	p.turnEnded(outcome + standing.Code)
 	return nil

@@ -168,12 +168,8 @@ type Worker struct {
 
 // New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
 func New(cfg Config) *Worker {
-	if cfg.Concurrency <= 0 {
-		cfg.Concurrency = DefaultConcurrency
-	}
-	if cfg.Lease <= 0 {
-		cfg.Lease = DefaultLease
-	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, DefaultConcurrency)
+	cfg.Lease = cmp.Or(cfg.Lease, DefaultLease)
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
@@ -200,7 +196,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	d.run(ctx)
 	graceOver := time.AfterFunc(grace, func() { cut(errStopping) })
 	defer graceOver.Stop()
-	d.wait()
+	d.running.Wait()
 	w.signals.running.Wait()
 	loops.Wait()
 	return nil
