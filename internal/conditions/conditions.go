@@ -138,9 +138,7 @@ func (c *Condition) place() place { return place{c.Kind, c.Subject, c.Node} }
 
 // Sorted returns conditions by severity, kind, subject and node.
 func Sorted(all []Condition) []Condition {
-	slices.SortFunc(all, func(a, b Condition) int {
-		return strings.Compare(sortKey(&a), sortKey(&b))
-	})
+	slices.SortFunc(all, func(a, b Condition) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
 	return all
 }
 
@@ -220,7 +218,12 @@ func (w *Watch) round(ctx context.Context) error {
 		}
 	}
 	mine := func(c *Condition) bool { return c.Node == w.Node || slices.Contains(others, c.Node) }
-	return errors.Join(err, w.store(ctx, w.changes(seen, stored, mine)))
+	for _, c := range w.changes(seen, stored, mine) {
+		if failed := w.DB.Exec(ctx, func(ctx context.Context, tx store.Tx) error { return w.write(ctx, tx, c) }); failed != nil {
+			return errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // ended returns the nodes of conditions that aren't living processes: the whole service, and processes that have ended.
@@ -246,11 +249,14 @@ func take(ctx context.Context, tx store.Tx, name, node string, life time.Duratio
 		RETURNING name`, name, node, tx.Now()+life.Milliseconds(), tx.Now(), again)
 }
 
-// changes are the conditions to begin, to end, and to give another text.
-type changes struct{ begin, end, rename []Condition }
+// change is a change of the stored conditions. kind is begin, end or rename.
+type change struct {
+	kind string
+	Condition
+}
 
 // changes compares the observed conditions with the stored ones. mine reports whether this process may end a stored condition.
-func (w *Watch) changes(seen, stored []Condition, mine func(*Condition) bool) (found changes) {
+func (w *Watch) changes(seen, stored []Condition, mine func(*Condition) bool) (found []change) {
 	rounds := map[place]int{}
 	agree := func(at place) bool {
 		rounds[at] = w.rounds[at] + 1
@@ -267,32 +273,19 @@ func (w *Watch) changes(seen, stored []Condition, mine func(*Condition) bool) (f
 		at := seen[i].place()
 		switch was, is := held[at]; {
 		case is && was.Text != seen[i].Text:
-			found.rename = append(found.rename, seen[i])
+			found = append(found, change{"rename", seen[i]})
 		case !is && (agree(at) || known[place{at.kind, at.subject, ""}]):
-			found.begin = append(found.begin, seen[i])
+			found = append(found, change{"begin", seen[i]})
 		}
 		delete(held, at)
 	}
 	for at, c := range held {
 		if agree(at) {
-			found.end = append(found.end, *c)
+			found = append(found, change{"end", *c})
 		}
 	}
 	w.rounds = rounds
 	return found
-}
-
-// store writes changes, in transactions of one change each. Another process with the same condition waits at the lock, and so only the first
-// and the last make events.
-func (w *Watch) store(ctx context.Context, found changes) error {
-	for kind, all := range map[string][]Condition{"begin": found.begin, "end": found.end, "rename": found.rename} {
-		for i := range all {
-			if err := w.DB.Exec(ctx, func(ctx context.Context, tx store.Tx) error { return w.change(ctx, tx, kind, all[i]) }); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // The types of the operator's events.
@@ -301,12 +294,13 @@ const (
 	EventEnded store.EventType = "condition.ended"
 )
 
-func (w *Watch) change(ctx context.Context, tx store.Tx, kind string, c Condition) error {
+// write writes a change. Another process with the same condition waits at the lock, and so only the first and the last make events.
+func (w *Watch) write(ctx context.Context, tx store.Tx, c change) error {
 	lock := `SELECT name FROM marks WHERE name = 'conditions'` + tx.LockRows() // the round has made the row
 	if _, err := store.QueryValues[string](ctx, tx, lock); err != nil {
 		return err
 	}
-	if kind == "rename" {
+	if c.kind == "rename" {
 		tx.Queue(store.AnyRows, `UPDATE conditions SET text = $4 WHERE kind = $1 AND subject = $2 AND node = $3`,
 			string(c.Kind), c.Subject, c.Node, c.Text)
 		return nil
@@ -318,7 +312,7 @@ func (w *Watch) change(ctx context.Context, tx store.Tx, kind string, c Conditio
 	}
 	event, text, arguments := EventEnded, `DELETE FROM conditions WHERE kind = $1 AND subject = $2 AND node = $3 RETURNING since`,
 		[]any{string(c.Kind), c.Subject, c.Node}
-	if kind == "begin" {
+	if c.kind == "begin" {
 		c.Since = slices.Min(append(others, tx.Now()))
 		event, text = EventBegan, `INSERT INTO conditions (kind, subject, node, since, text) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (kind, subject, node) DO NOTHING RETURNING since`

@@ -51,9 +51,7 @@ type Run struct {
 }
 
 // LastRun reads the newest run that has ended. It returns [store.ErrNotFound] if there is none.
-func LastRun(ctx context.Context, db *store.DB) (Run, error) {
-	return readRun(ctx, db, `ended_at > 0`)
-}
+func LastRun(ctx context.Context, db *store.DB) (Run, error) { return readRun(ctx, db, `ended_at > 0`) }
 
 // RunningRun reads the run that is under way in a living process. It returns [store.ErrNotFound] if there is none.
 func RunningRun(ctx context.Context, db *store.DB) (Run, error) {
