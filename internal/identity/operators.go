@@ -64,17 +64,11 @@ func (s OperatorSession) Principal() Principal {
 // Operators are the accounts of the people who run the service, with their sessions, which are read at each use: an operator who is removed or
 // disabled, or has another role, loses the session at the next request, on every node. Passwords are hashed, counted and compared like the passwords
 // of users. Without a second factor a session has no rights. A process needs one.
-type Operators struct {
-	db        *store.DB
-	factors   secondFactors
-	passwords *passwords
-}
+type Operators struct{ logins }
 
 // NewOperators works on db. ring seals the secrets of second factors. Each hash of a password needs one of processors; nil doesn't bound them.
 func NewOperators(db *store.DB, ring *vault.Ring, processors *semaphore.Weighted) *Operators {
-	o := &Operators{db: db, factors: secondFactors{db, ring}, passwords: newPasswords()}
-	o.passwords.processors = processors
-	return o
+	return &Operators{newLogins(db, ring, processors)}
 }
 
 // SignIn checks an operator's password and returns the token of a new session, which needs [Operators.SecondFactor], or, for an operator

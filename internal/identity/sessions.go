@@ -63,17 +63,24 @@ func (e *SeveralOrganizationsError) Error() string {
 // Sessions are the login sessions of users, kept in the store and read at each use: an ended session, another role and a
 // removed user hold from the next request on, on every node. It is safe for concurrent use. A process needs one, which bounds
 // how many passwords are hashed at a time.
-type Sessions struct {
+type Sessions struct{ logins }
+
+// logins is what users and operators sign in with.
+type logins struct {
 	db        *store.DB
 	factors   secondFactors
 	passwords *passwords
 }
 
+func newLogins(db *store.DB, ring *vault.Ring, processors *semaphore.Weighted) logins {
+	passwords := newPasswords()
+	passwords.processors = processors
+	return logins{db, secondFactors{db, ring}, passwords}
+}
+
 // NewSessions works on db. ring seals the secrets of second factors. Each hash of a password needs one of processors; nil doesn't bound them.
 func NewSessions(db *store.DB, ring *vault.Ring, processors *semaphore.Weighted) *Sessions {
-	s := &Sessions{db: db, factors: secondFactors{db, ring}, passwords: newPasswords()}
-	s.passwords.processors = processors
-	return s
+	return &Sessions{newLogins(db, ring, processors)}
 }
 
 // Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Several organizations may have a
