@@ -254,9 +254,7 @@ func Arguments[T any](list []T, first ...any) []any {
 // in appends values to arguments and returns the list of their parameters, for IN.
 func in[T any](arguments *[]any, values []T) string {
 	list := ParameterRows(len(values), 1, len(*arguments))
-	for _, value := range values {
-		*arguments = append(*arguments, value)
-	}
+	*arguments = Arguments(values, *arguments...)
 	return list
 }
 

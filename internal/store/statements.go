@@ -385,29 +385,13 @@ func HasArrays(tx Tx) bool { return tx.LockRows() != "" }
 func cutRows(columns []any, rows, length int) []any {
 	arguments := make([]any, length*len(columns))
 	for i, column := range columns {
-		switch column := column.(type) {
-		case []string:
-			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
-		case [][]byte:
-			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
-		case []int64:
-			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
-		case []bool:
-			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
-		case []sql.NullInt64:
-			columns[i] = cutColumn(arguments[i:], len(columns), column, rows)
-		default:
-			panic(fmt.Sprintf("store: a column of type %T", column))
+		values := reflect.ValueOf(column)
+		for row := range length {
+			arguments[row*len(columns)+i] = values.Index(min(row, rows-1)).Interface()
 		}
+		columns[i] = values.Slice(rows, values.Len()).Interface()
 	}
 	return arguments
-}
-
-func cutColumn[T any](arguments []any, width int, column []T, rows int) (rest []T) {
-	for i := 0; i < len(arguments); i += width {
-		arguments[i] = column[min(i/width, rows-1)]
-	}
-	return column[rows:]
 }
 
 // ParameterRows writes rows of columns parameters, numbered after the first skip ones: ($1,$2) for rows of one column, VALUES
