@@ -38,14 +38,6 @@ var (
 			most_micros = excluded.most_micros, told = excluded.told, last_seq = excluded.last_seq, refused_at = excluded.refused_at`, 13, 0)
 )
 
-// queueBudgets reads the open budgets of owners with their newest periods. The lock of the wallet protects them.
-func queueBudgets(tx store.Tx, owners []budgetOwner, books *books) {
-	arguments := func(values []any, o budgetOwner) []any {
-		return append(listWallet(values, o.wallet), string(o.kind), o.id)
-	}
-	store.QueueListed(tx, listSizes, selectBudgets, "", owners, arguments, books.scanBudget)
-}
-
 // queuePeriods reads periods with their budgets.
 func queuePeriods(tx store.Tx, keys []periodKey, books *books) {
 	if len(keys) == 0 {

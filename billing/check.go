@@ -42,9 +42,7 @@ type Report struct {
 }
 
 // OK reports whether no invariant is broken.
-func (r Report) OK() bool {
-	return len(r.Findings()) == 0
-}
+func (r Report) OK() bool { return len(r.Findings()) == 0 }
 
 // Findings returns the findings of all invariants.
 func (r Report) Findings() []Finding {
@@ -94,9 +92,7 @@ type Checker struct {
 const concurrentSearches = 2
 
 // Check calls [Checker.Check] with the default sweep interval.
-func Check(ctx context.Context, db *store.DB) (Report, error) {
-	return Checker{}.Check(ctx, db)
-}
+func Check(ctx context.Context, db *store.DB) (Report, error) { return Checker{}.Check(ctx, db) }
 
 // Check reads the whole ledger in pages and reports every broken invariant. Each page is one statement, and so a snapshot of the
 // database. Check writes nothing to the ledger. After an error of reading there is no report.
@@ -192,21 +188,15 @@ var pagedTables = map[string]struct {
 // recentMargin is how far a recent check begins before its period, because ids are made by the clocks of processes.
 const recentMargin = 10 * time.Minute
 
-// start returns the id after which the pages of a table begin.
-func (s *search) start(table string) string {
-	prefix := pagedTables[table].prefix
-	if s.since == 0 || prefix == "" {
-		return ""
-	}
-	return store.FirstID(prefix, s.since-recentMargin.Milliseconds())
-}
-
 // pages runs each over the rows of a table, about pageRows rows at a time. after is the last value of the table's column in the page before, and
 // through the last value in the page. A page that is too slow is halved and read again.
 func (s *search) pages(ctx context.Context, table string, each func(ctx context.Context, after, through string) error) error {
 	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
 		table, pagedTables[table].column)
-	after := s.start(table)
+	after := ""
+	if prefix := pagedTables[table].prefix; s.since > 0 && prefix != "" {
+		after = store.FirstID(prefix, s.since-recentMargin.Milliseconds())
+	}
 	return store.ReadPages(ctx, max(1, s.pageRows/pagedTables[table].share), func(rows int) (bool, error) {
 		var through sql.NullString
 		found := len(s.findings)

@@ -378,7 +378,9 @@ func (b *batch) readLocked(ctx context.Context, tx store.Tx, books *books) error
 	queueClaims(tx, false, b.running, books)
 	queueClaims(tx, true, b.finished, books)
 	queueEnded(tx, b.ended, books)
-	queueBudgets(tx, b.owners, books)
+	store.QueueListed(tx, listSizes, selectBudgets, "", b.owners, func(values []any, o budgetOwner) []any {
+		return append(listWallet(values, o.wallet), string(o.kind), o.id)
+	}, books.scanBudget) // the lock of the wallet protects them
 	queuePeriods(tx, b.periods, books)
 	for _, op := range b.posts {
 		queuePosted(tx, op.posting, books)

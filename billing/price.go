@@ -46,10 +46,6 @@ func (u Usage) Bounded() Usage {
 	return u
 }
 
-func (u Usage) negative() bool {
-	return min(u.PromptTokens, u.CompletionTokens, u.CachedPromptTokens, u.CacheWriteTokens, u.LongCacheWriteTokens, u.ReasoningTokens) < 0
-}
-
 // Rates are the prices of the kinds of tokens, in micros per million tokens. Input and Output are 0 or more.
 type Rates struct {
 	Input  int64 `json:"input"`
@@ -146,7 +142,8 @@ func (p *Price) Rates(promptTokens int64) Rates {
 // [Price.Bound] returns an upper bound of the cost.
 func (p *Price) Cost(u Usage) (micros int64, err error) {
 	rates := p.Rates(u.PromptTokens)
-	if rates.Input < 0 || rates.Output < 0 || u.negative() {
+	if min(rates.Input, rates.Output, u.PromptTokens, u.CompletionTokens, u.CachedPromptTokens, u.CacheWriteTokens, u.LongCacheWriteTokens,
+		u.ReasoningTokens) < 0 {
 		return 0, ErrInvalidUsage
 	}
 
@@ -412,9 +409,7 @@ func addMicros(a, b int64) (int64, error) {
 var ErrMicrosSyntax = errors.New("micros must be a plain decimal integer such as 1500000")
 
 // FormatMicros formats an amount as a decimal string, as it is sent in JSON, so that no client rounds it.
-func FormatMicros(micros int64) string {
-	return strconv.FormatInt(micros, 10)
-}
+func FormatMicros(micros int64) string { return strconv.FormatInt(micros, 10) }
 
 // ParseMicros parses exactly the format of [FormatMicros]: no sign except a leading minus, no leading zeros, spaces, fraction or exponent. It
 // returns [ErrMicrosSyntax]. For a number beyond an int64 it returns [ErrOverflow].

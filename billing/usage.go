@@ -112,7 +112,11 @@ func (u *UsageSums) Update(ctx context.Context) error {
 		if !through.Valid {
 			return run.write(ctx, true)
 		}
-		wallets, err := run.wallets(ctx, after, through.String)
+		scan := store.Into(func(w *usageWallet) []any {
+			return []any{&w.id.OrgID, &w.id.Env, &w.seq, &w.endedAt, &w.last, &w.free, &w.stale}
+		})
+		wallets, err := store.ReadRows(
+			ctx, u.db, "look for new calls", scan, selectUsageWallets, after, through.String, run.until, now/dayMillis)
 		if err != nil {
 			return err
 		}
@@ -182,14 +186,6 @@ const (
 		LEFT JOIN wallets w ON w.org_id = o.id AND w.env = e.env AND w.org_id > $1 AND w.org_id <= $2
 		WHERE o.id > $1 AND o.id <= $2`
 )
-
-// wallets reads the positions of the wallets of a page of organizations.
-func (r *usageRun) wallets(ctx context.Context, after, through string) ([]usageWallet, error) {
-	return store.ReadRows(ctx, r.db, "look for new calls", func(row store.Row) (w usageWallet, err error) {
-		err = row.Scan(&w.id.OrgID, &w.id.Env, &w.seq, &w.endedAt, &w.last, &w.free, &w.stale)
-		return w, err
-	}, selectUsageWallets, after, through, r.until, r.now/dayMillis)
-}
 
 // count reads the new calls of a wallet.
 func (r *usageRun) count(ctx context.Context, w *usageWallet) error {

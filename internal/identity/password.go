@@ -257,9 +257,7 @@ func (h encodedHash) String() string {
 }
 
 // kind is equal for hashes that one sum is enough for.
-func (h encodedHash) kind() string {
-	return fmt.Sprint(h.hashCost, len(h.sum), " ", string(h.salt))
-}
+func (h encodedHash) kind() string { return fmt.Sprint(h.hashCost, len(h.sum), " ", string(h.salt)) }
 
 // errHash reveals nothing of the hash.
 var errHash = errors.New("a stored password hash can't be read")

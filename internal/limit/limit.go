@@ -155,13 +155,6 @@ func (r *refusals) remembered(orgID string, limit int64, now time.Time) (Decisio
 	return decide(limit, limit, earlier.until.Sub(now)), true
 }
 
-// forgive drops an organization's refusal, because a permit was returned.
-func (r *refusals) forgive(orgID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.byOrg, orgID)
-}
-
 // remember keeps d if it is a refusal. asked is the time before the counter was asked, so that a refusal ends a little early,
 // never late.
 func (r *refusals) remember(orgID string, d Decision, asked time.Time) {
@@ -219,7 +212,9 @@ func (w *Windows) Return(orgID string, decision Decision) {
 	if decision.window == 0 {
 		return
 	}
-	w.refused.forgive(orgID)
+	w.refused.mu.Lock()
+	delete(w.refused.byOrg, orgID)
+	w.refused.mu.Unlock()
 	// A permit that can't be returned stays counted.
 	_ = w.counter.Return(orgID, decision.window)
 }

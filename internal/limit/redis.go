@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // patience is the longest that a request waits for Redis.
@@ -185,10 +187,7 @@ func (r *Redis) Close() error {
 		r.owned.Wait()
 		err = r.client.Close()
 	})
-	if err != nil {
-		return fmt.Errorf("closing the connections to Redis: %w", err)
-	}
-	return nil
+	return store.Wrap("closing the connections to Redis", err)
 }
 
 // unobserved is the observer when none was given.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // RedisServer is one Redis server, or the sentinels that know its master, or a cluster.
@@ -204,10 +205,7 @@ func (r *Redis) look() error {
 func (r *Redis) probe(ctx context.Context) error {
 	c := &scriptCall{key: windowKey(probeOrg), limit: 1 << 50, asks: make([]*ask, 1)}
 	r.exec(ctx, []*scriptCall{c})
-	if err := c.cmd.Err(); err != nil {
-		return fmt.Errorf("counting in Redis: %w", err)
-	}
-	return nil
+	return store.Wrap("counting in Redis", c.cmd.Err())
 }
 
 // tellKey logs a key that holds no window, no more than once a minute.

@@ -69,9 +69,7 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 	channel.UpdatedAt = channel.CreatedAt
 	channels.queueInsert(tx, &channel)
 	if channel.Widget != nil {
-		if err := queueWidgetSettings(tx, channel.OrgID, channel.ID, channel.Widget); err != nil {
-			return err
-		}
+		queueWidgetSettings(tx, channel.OrgID, channel.ID, channel.Widget)
 	}
 	audit(tx, actor, "channel.create", channel.ID, channel.OrgID, strings.TrimSpace(channel.Type+" "+channel.ExternalID))
 	return nil
@@ -113,9 +111,7 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 			tx.Queue(1, `UPDATE channels SET expiry_told = 0 WHERE id = $1 AND org_id = $2`, id, orgID)
 		}
 		if update.Widget != nil {
-			if err := queueWidgetSettings(tx, orgID, id, update.Widget); err != nil {
-				return err
-			}
+			queueWidgetSettings(tx, orgID, id, update.Widget)
 		}
 		audit(tx, actor, "channel.update", id, orgID, strings.Join(changed, " "))
 		return nil

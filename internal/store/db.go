@@ -269,8 +269,6 @@ func (db *DB) Exec(ctx context.Context, run func(ctx context.Context, tx Tx) err
 // ends with [ErrClosed], and Close waits only for the transaction that runs. Later calls wait for the first and return its error. Close
 // waits for open reads on PostgreSQL for as long as ctx allows.
 func (db *DB) Close(ctx context.Context) error {
-	db.closing.Do(func() {
-		db.closed = errors.Join(db.writer.Close(ctx), db.driver.Close(ctx))
-	})
+	db.closing.Do(func() { db.closed = errors.Join(db.writer.Close(ctx), db.driver.Close(ctx)) })
 	return db.closed
 }

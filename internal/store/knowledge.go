@@ -144,8 +144,14 @@ type Documents struct{ db *DB }
 // if the organization has no such knowledge base.
 func (d Documents) Create(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
 	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
+		if err := lockOrganization(ctx, tx, document.OrgID); err != nil { // another upload waits
 			return err
+		}
+		var count, used int64
+		err := queryRow(ctx, tx, []any{&count, &used},
+			`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, document.OrgID)
+		if err != nil || count >= MaxDocuments || limit >= 0 && document.Bytes > limit-used {
+			return cmp.Or(err, ErrLimit)
 		}
 		document.State, document.ChunksDone, document.Reason = DocumentIngesting, int64(len(chunks)), ""
 		if document.ChunksDone == document.ChunksTotal {
@@ -158,20 +164,6 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 		audit(tx, actor, "document.create", document.ID, document.OrgID, document.Name)
 		return nil
 	})
-}
-
-// checkKnowledgeLimit locks the organization, so that another upload waits, and returns [ErrLimit] if its documents leave no room.
-func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
-	if err := lockOrganization(ctx, tx, orgID); err != nil {
-		return err
-	}
-	var count, used int64
-	err := tx.Query(ctx, func(row Row) error { return row.Scan(&count, &used) },
-		`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, orgID)
-	if err == nil && (count >= MaxDocuments || limit >= 0 && bytes > limit-used) {
-		err = ErrLimit
-	}
-	return err
 }
 
 // AppendChunks writes the chunks that follow the first from ones of a document that is ingesting. The last chunks make it ready. Chunks
@@ -306,26 +298,22 @@ func storedWords(words []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !isWord(word) }), " ")
 }
 
-// chunkMatch selects the chunks that parameter n finds on an engine; the result's column is seq.
-func chunkMatch(engine Engine, n int) string {
-	if engine == Postgres {
-		return fmt.Sprintf(`SELECT seq FROM chunks WHERE chunk_lexemes(words) @@ $%d::text::tsquery`, n)
-	}
-	return fmt.Sprintf(`SELECT rowid AS seq FROM chunk_words WHERE chunk_words MATCH $%d`, n)
-}
-
 // Chunks finds the chunks of documents by their words.
 type Chunks struct{ db *DB }
 
 // selects returns a SELECT for each query, which a format makes of the query's number and of the SELECT of its chunks, and the arguments.
 func (c Chunks) selects(queries []WordQuery, most int, format string) (selects []string, arguments []any, err error) {
+	match := `SELECT rowid AS seq FROM chunk_words WHERE chunk_words MATCH $%d`
+	if c.db.Engine() == Postgres {
+		match = `SELECT seq FROM chunks WHERE chunk_lexemes(words) @@ $%d::text::tsquery`
+	}
 	for i, query := range queries {
-		text, ok := query.text(c.db.location.Engine)
+		text, ok := query.text(c.db.Engine())
 		if !ok {
 			return nil, nil, fmt.Errorf("store: query %d has what is no word", i)
 		}
 		arguments = append(arguments, text)
-		selects = append(selects, fmt.Sprintf(format, i, chunkMatch(c.db.location.Engine, i+1), most))
+		selects = append(selects, fmt.Sprintf(format, i, fmt.Sprintf(match, i+1), most))
 	}
 	return selects, arguments, nil
 }

@@ -239,19 +239,15 @@ type Counts struct {
 	Organizations, Suspended int64
 	// Users have a password; Invited people haven't set one yet.
 	Users, Invited int64
-	// Keys are the API keys that are not revoked.
-	Keys, Agents, ProviderKeys, KnowledgeBases int64
-	// Channels are counted in all states; Pending channels receive nothing, and NeedReauth channels can't send.
-	Channels, Pending, NeedReauth int64
+	// Keys are the API keys that are not revoked, and Channels the channels in all states.
+	Keys, Agents, ProviderKeys, KnowledgeBases, Channels int64
 }
 
 const selectCounts = `SELECT
 	(SELECT count(*) FROM organizations), (SELECT count(*) FROM organizations WHERE suspended_at IS NOT NULL),
 	(SELECT count(*) FROM users), (SELECT count(*) FROM invitations),
 	(SELECT count(*) FROM api_keys WHERE revoked_at IS NULL), (SELECT count(*) FROM agents),
-	(SELECT count(*) FROM provider_keys), (SELECT count(*) FROM knowledge_bases),
-	(SELECT count(*) FROM channels), (SELECT count(*) FROM channels WHERE state = '` + ChannelPending + `'),
-	(SELECT count(*) FROM channels WHERE state = '` + ChannelNeedsReauth + `')`
+	(SELECT count(*) FROM provider_keys), (SELECT count(*) FROM knowledge_bases), (SELECT count(*) FROM channels)`
 
 // Counts counts them. It reads the tables from end to end: it is for people, not for requests.
 func (db *DB) Counts(ctx context.Context) (Counts, error) {

@@ -46,23 +46,16 @@ func (s *storedWidget) settings() (*WidgetSettings, error) {
 		return nil, nil //nolint:nilnil // most channels have none
 	}
 	settings := &WidgetSettings{DailySpendMicros: s.DailySpendMicros, RequestsPerMinute: s.RequestsPerMinute.Int64}
-	if err := json.Unmarshal([]byte(s.Origins), &settings.Origins); err != nil {
-		return nil, fmt.Errorf("read the origins of a widget: %w", err)
-	}
-	return settings, nil
+	return settings, Wrap("read the origins of a widget", json.Unmarshal([]byte(s.Origins), &settings.Origins))
 }
 
 // queueWidgetSettings writes the settings of a channel that the transaction has made or found.
-func queueWidgetSettings(tx Tx, orgID, channelID string, settings *WidgetSettings) error {
-	origins, err := json.Marshal(append([]string{}, settings.Origins...))
-	if err != nil {
-		return fmt.Errorf("write the origins of a widget: %w", err)
-	}
+func queueWidgetSettings(tx Tx, orgID, channelID string, settings *WidgetSettings) {
+	origins, _ := json.Marshal(append([]string{}, settings.Origins...)) //nolint:errchkjson // texts only
 	tx.Queue(1, putWidgetSettings, widgetSettings.values(&storedWidget{
 		OrgID: orgID, ChannelID: channelID, Origins: string(origins), DailySpendMicros: settings.DailySpendMicros,
 		RequestsPerMinute: sql.NullInt64{Int64: settings.RequestsPerMinute, Valid: true},
 	})...)
-	return nil
 }
 
 // Widget has the columns of a channel of type widget that a visitor's request needs.

@@ -70,13 +70,15 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 			return nil, err
 		}
 	}
-	if err := archive.end(); err != nil {
+	if archive.blockRows > 0 {
+		if err := archive.closeBlock(); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.write(mark{End: archive.rows, SHA256: archive.digest()}); err != nil {
 		return nil, err
 	}
-	if err := buffered.Flush(); err != nil {
-		return nil, fmt.Errorf("write the archive: %w", err)
-	}
-	return archive.rows, nil
+	return archive.rows, store.Wrap("write the archive", buffered.Flush())
 }
 
 // exportTable writes a table in the order in which the engine reads it fastest: no reader of an archive needs another.
@@ -142,10 +144,8 @@ func (w *writer) write(line any) error {
 		return fmt.Errorf("a row of %s has %d bytes, more than an archive takes (%d)", w.table, w.line.Len(), maxLine)
 	}
 	w.sum.Write(w.line.Bytes())
-	if _, err := w.to.Write(w.line.Bytes()); err != nil {
-		return fmt.Errorf("write the archive: %w", err)
-	}
-	return nil
+	_, err := w.to.Write(w.line.Bytes())
+	return store.Wrap("write the archive", err)
 }
 
 func (w *writer) digest() string { return hex.EncodeToString(w.sum.Sum(nil)) }
@@ -175,16 +175,6 @@ func (w *writer) closeBlock() error {
 		w.progress(Progress{Table: w.table, Rows: w.total})
 	}
 	return nil
-}
-
-// end closes the last block and the archive.
-func (w *writer) end() error {
-	if w.blockRows > 0 {
-		if err := w.closeBlock(); err != nil {
-			return err
-		}
-	}
-	return w.write(mark{End: w.rows, SHA256: w.digest()})
 }
 
 // errColumnType: the database holds a value of another type than the schema's.

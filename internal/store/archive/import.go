@@ -218,9 +218,7 @@ func (r *reader) read() error {
 	}
 }
 
-func (r *reader) cut() error {
-	return damaged(r.line, "the archive is cut: its last line is missing")
-}
+func (r *reader) cut() error { return damaged(r.line, "the archive is cut: its last line is missing") }
 
 // table returns the table of the last row.
 func (r *reader) table() schema.Table { return allTables[r.place] }

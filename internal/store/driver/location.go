@@ -194,7 +194,13 @@ func canonicalPostgres(dsn string) (string, error) {
 	}
 	settings["user"], settings["password"] = effective.User, effective.Password
 	settings["database"] = cmp.Or(effective.Database, effective.User) // libpq's rule
-	settings["host"] = canonicalHosts(cmp.Or(settings["host"], effective.Host))
+	hosts := strings.Split(cmp.Or(settings["host"], effective.Host), ",")
+	for i, host := range hosts {
+		if !strings.HasPrefix(host, "/") { // a path of a Unix socket keeps its case
+			hosts[i] = strings.ToLower(host)
+		}
+	}
+	settings["host"] = strings.Join(hosts, ",")
 	settings["port"] = cmp.Or(settings["port"], strconv.Itoa(int(effective.Port)))
 	settings["sslmode"] = cmp.Or(settings["sslmode"], os.Getenv("PGSSLMODE"), "prefer")
 	quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
@@ -286,15 +292,4 @@ func settingName(name string) string {
 		return "database"
 	}
 	return name
-}
-
-// canonicalHosts lowers host names; a path of a Unix socket keeps its case.
-func canonicalHosts(hosts string) string {
-	list := strings.Split(hosts, ",")
-	for i, host := range list {
-		if !strings.HasPrefix(host, "/") {
-			list[i] = strings.ToLower(host)
-		}
-	}
-	return strings.Join(list, ",")
 }

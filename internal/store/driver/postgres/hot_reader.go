@@ -74,14 +74,10 @@ func (r *hotReader) fetchKeys(hashes map[[32]byte]int64) (map[[32]byte]driver.Ke
 	for hash := range hashes {
 		list = append(list, hash[:])
 	}
-	found := make(map[[32]byte]driver.KeyRecord, len(hashes))
-	err := r.query(selectKeys, func(row driver.Row) error {
-		var record driver.KeyRecord
-		err := driver.ScanKey(row, &record, &record.NowMS)
-		found[record.Hash] = record
-		return err
+	return fetch(r, selectKeys, func(row driver.Row) (hash [32]byte, record driver.KeyRecord, err error) {
+		err = driver.ScanKey(row, &record, &record.NowMS)
+		return record.Hash, record, err
 	}, list, len(list))
-	return found, err
 }
 
 const (
@@ -119,15 +115,22 @@ func (r *hotReader) fetchProviderKeys(ids map[driver.ProviderKeyID]int64) (map[d
 	for id := range ids {
 		orgIDs, providers = append(orgIDs, id.OrgID), append(providers, id.Provider)
 	}
-	found := make(map[driver.ProviderKeyID][]byte, len(ids))
-	err := r.query(`SELECT k.org_id, k.provider, k.sealed FROM (SELECT org_id, provider FROM unnest($1::text[], $2::text[]) AS u (org_id, provider)
-		LIMIT $3) w JOIN provider_keys k ON k.org_id = w.org_id AND k.provider = w.provider`, func(row driver.Row) error {
-		var id driver.ProviderKeyID
-		var sealed []byte
-		err := row.Scan(&id.OrgID, &id.Provider, &sealed)
-		found[id] = sealed
+	return fetch(r, `SELECT k.org_id, k.provider, k.sealed FROM (SELECT org_id, provider FROM unnest($1::text[], $2::text[]) AS u (org_id, provider)
+		LIMIT $3) w JOIN provider_keys k ON k.org_id = w.org_id AND k.provider = w.provider`,
+		func(row driver.Row) (id driver.ProviderKeyID, sealed []byte, err error) {
+			err = row.Scan(&id.OrgID, &id.Provider, &sealed)
+			return id, sealed, err
+		}, orgIDs, providers, len(ids))
+}
+
+// fetch returns the rows of a query by the keys that scan returns with them.
+func fetch[K comparable, V any](r *hotReader, text string, scan func(driver.Row) (K, V, error), arguments ...any) (map[K]V, error) {
+	found := map[K]V{}
+	err := r.query(text, func(row driver.Row) error {
+		key, value, err := scan(row)
+		found[key] = value
 		return err
-	}, orgIDs, providers, len(ids))
+	}, arguments...)
 	return found, err
 }
 
@@ -163,14 +166,11 @@ func isDisconnected(err error) bool {
 }
 
 func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]*driver.Route, error) {
-	found := make(map[string]*driver.Route, len(channelIDs))
-	err := r.query("SELECT "+driver.RouteColumns+" FROM (SELECT id FROM unnest($1::text[]) AS u (id) LIMIT $2) w JOIN"+driver.RouteTables+
-		"ON c.id = w.id", func(row driver.Row) error {
+	return fetch(r, "SELECT "+driver.RouteColumns+" FROM (SELECT id FROM unnest($1::text[]) AS u (id) LIMIT $2) w JOIN"+driver.RouteTables+
+		"ON c.id = w.id", func(row driver.Row) (string, *driver.Route, error) {
 		route, err := driver.ScanRoute(row)
-		found[route.ChannelID] = route
-		return err
+		return route.ChannelID, route, err
 	}, slices.Collect(maps.Keys(channelIDs)), len(channelIDs))
-	return found, err
 }
 
 func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]*driver.Route, error) {
@@ -178,14 +178,11 @@ func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.Rout
 	for key := range keys {
 		types, externalIDs = append(types, key.Type), append(externalIDs, key.ExternalID)
 	}
-	found := make(map[driver.RouteKey]*driver.Route, len(keys))
 	// The last condition lets the planner use the partial index on external ids.
-	err := r.query("SELECT "+driver.RouteColumns+` FROM (SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS u (type, external_id)
+	return fetch(r, "SELECT "+driver.RouteColumns+` FROM (SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS u (type, external_id)
 		LIMIT $3) w JOIN`+driver.RouteTables+`ON c.type = w.type AND c.external_id = w.external_id AND c.external_id <> ''`,
-		func(row driver.Row) error {
+		func(row driver.Row) (driver.RouteKey, *driver.Route, error) {
 			route, err := driver.ScanRoute(row)
-			found[route.Key()] = route
-			return err
+			return route.Key(), route, err
 		}, types, externalIDs, len(keys))
-	return found, err
 }
