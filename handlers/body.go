@@ -184,29 +184,22 @@ func (b *buffer) grow(in *PacedBody, size int64) error {
 	if err := b.charge(in, size); err != nil {
 		return err
 	}
-	b.allocate(size)
+	b.spare = nil
+	if pool := poolOf(size); pool != nil {
+		var ok bool
+		if b.spare, ok = pool.Get().(*[]byte); !ok {
+			b.spare = new(make([]byte, 0, size))
+		}
+		b.bytes = *b.spare
+	} else {
+		b.bytes = make([]byte, 0, size)
+	}
 	b.bytes = append(b.bytes, before...)
 	if spare != nil {
 		poolOf(int64(cap(before))).Put(spare)
 	}
 	b.budget.Give(account, charged)
 	return nil
-}
-
-// allocate makes b an empty buffer of the given size.
-func (b *buffer) allocate(size int64) {
-	b.spare = nil
-	pool := poolOf(size)
-	if pool == nil {
-		b.bytes = make([]byte, 0, size)
-		return
-	}
-	spare, ok := pool.Get().(*[]byte)
-	if !ok {
-		fresh := make([]byte, 0, size)
-		spare = &fresh
-	}
-	b.bytes, b.spare = *spare, spare
 }
 
 // charge charges size bytes in addition to the earlier charge, which grow gives back. A delivery that becomes large moves to the share of large

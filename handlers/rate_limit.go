@@ -151,6 +151,4 @@ func setRemaining(w http.ResponseWriter, n int64) {
 }
 
 // WholeSeconds returns the duration in seconds, rounded up, from 1 to 60.
-func WholeSeconds(d time.Duration) int64 {
-	return min(max(roundUp(d, time.Second), 1), 60)
-}
+func WholeSeconds(d time.Duration) int64 { return min(max(roundUp(d, time.Second), 1), 60) }

@@ -96,11 +96,9 @@ type HTTP struct {
 // NewHTTP returns the provider for the dialect.
 func NewHTTP(dialect Dialect, config *Config) *HTTP {
 	p := &HTTP{
-		dialect:   dialect,
-		transport: config.Transport,
-		timeouts:  config.Timeouts.orDefaults(),
-		grace:     cmp.Or(max(config.FinishGrace, 0), 2*time.Second),
-		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		dialect: dialect, transport: config.Transport, timeouts: config.Timeouts.orDefaults(),
+		grace:  cmp.Or(max(config.FinishGrace, 0), 2*time.Second),
+		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if p.transport == nil {
 		p.transport = &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second}

@@ -180,9 +180,7 @@ func (b *requestBody) takeBack() {
 type JSONString []byte
 
 // Quote returns s as a literal. Bytes that aren't UTF-8 become U+FFFD.
-func Quote(s string) JSONString {
-	return AppendQuoted(make([]byte, 0, len(s)+2), s)
-}
+func Quote(s string) JSONString { return AppendQuoted(make([]byte, 0, len(s)+2), s) }
 
 // AppendQuoted appends s as a JSON string literal with its quotes to dst. It escapes only characters that JSON requires to be
 // escaped. Bytes that aren't UTF-8 become U+FFFD.

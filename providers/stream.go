@@ -168,9 +168,7 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 }
 
 // noAnswer returns a [NotAnAnswer] with the status.
-func (s *stream) noAnswer(detail string) *Error {
-	return tidy(NotAnAnswer(detail), s.status, "")
-}
+func (s *stream) noAnswer(detail string) *Error { return tidy(NotAnAnswer(detail), s.status, "") }
 
 // event returns the event of a piece, without the finish reason, which is kept for the last event.
 func (s *stream) event(piece Piece) Event {

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -98,9 +99,7 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 			return nil, fault
 		}
 	}
-	if d.req.MaxTokens == 0 {
-		d.req.MaxTokens = d.completionLimit
-	}
+	d.req.MaxTokens = cmp.Or(d.req.MaxTokens, d.completionLimit)
 	return d.req, nil
 }
 

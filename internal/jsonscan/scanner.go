@@ -50,9 +50,7 @@ func Strict(text []byte, maxDepth int) Scanner {
 
 // Lenient returns a Scanner for a text in which arrays and objects are nested up to maxDepth deep. Like encoding/json it accepts
 // repeated names, and strings with lone surrogates or bytes that aren't UTF-8.
-func Lenient(text []byte, maxDepth int) Scanner {
-	return Scanner{data: text, maxDepth: maxDepth}
-}
+func Lenient(text []byte, maxDepth int) Scanner { return Scanner{data: text, maxDepth: maxDepth} }
 
 // Fault returns the fault that stopped the scanner and its position in bytes, or "" if there is none.
 func (s *Scanner) Fault() (what string, at int) { return s.fault, s.pos }

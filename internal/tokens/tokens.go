@@ -69,20 +69,15 @@ func Load() (*Vocabulary, error) {
 
 // First returns the length of the first piece of a text, up to 128 bytes, and its number of tokens.
 func (v *Vocabulary) First(text string) (length, tokens int) {
-	n := v.split(window(text))
+	if len(text) > maxPiece {
+		end := maxPiece
+		for end > maxPiece-3 && text[end]&0xC0 == 0x80 { // not within a character
+			end--
+		}
+		text = text[:end]
+	}
+	n := v.split(text)
 	return n, v.count(text[:n])
-}
-
-// window returns the beginning of text that contains the first piece.
-func window(text string) string {
-	if len(text) <= maxPiece {
-		return text
-	}
-	end := maxPiece
-	for end > maxPiece-3 && text[end]&0xC0 == 0x80 { // not within a character
-		end--
-	}
-	return text[:end]
 }
 
 // count merges the byte pairs of a piece, always the pair with the lowest rank of its token, and returns the number of remaining
