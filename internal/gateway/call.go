@@ -27,10 +27,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 	if err != nil {
 		return nil, &Failure{Outcome: OutcomeExiting, Message: "the gateway is shutting down", Cause: err}
 	}
-	c := &call{
-		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
-		started: g.Now(), id: store.NewID("call"),
-	}
+	c := &call{Gateway: g, req: req, sink: sink, cut: cut, leave: leave, started: g.Now(), id: store.NewID("call")}
 	c.entered = c.enteredRoom[:0]
 	defer c.leaveFrom(0)
 	defer c.end()
@@ -185,9 +182,7 @@ var wellKnownProviders = map[string]string{
 }
 
 // WellKnownProvider returns the conventions' name of a vendor, by the provider's name in a configuration.
-func WellKnownProvider(name string) string {
-	return cmp.Or(wellKnownProviders[name], name)
-}
+func WellKnownProvider(name string) string { return cmp.Or(wellKnownProviders[name], name) }
 
 // startSpan begins the span of the vendor's call as a child of the request's span. If that isn't recorded, it does nothing and
 // allocates nothing. The vendor gets the span's context if the provider's entry says so.

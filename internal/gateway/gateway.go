@@ -250,10 +250,8 @@ type Catalog struct {
 // none twice. The error joins all faults.
 func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 	c := &Catalog{
-		models:    slices.Clone(models),
-		byID:      make(map[string]*Model, len(models)),
-		providers: make(map[string]*ProviderEntry, len(entries)),
-		health:    make(map[healthKey]*health, len(models)),
+		models: slices.Clone(models), byID: make(map[string]*Model, len(models)),
+		providers: make(map[string]*ProviderEntry, len(entries)), health: make(map[healthKey]*health, len(models)),
 	}
 	var faults []error
 	for i := range entries {

@@ -183,9 +183,7 @@ func (c *call) awaitFirst(ctx context.Context, until time.Time) error {
 
 func (c *call) holdLife() time.Duration { return c.model.maxDuration + c.HoldTTL }
 
-func (c *call) wallet() billing.WalletID {
-	return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env}
-}
+func (c *call) wallet() billing.WalletID { return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env} }
 
 // maxTranscript limits a stored answer in bytes before it is sealed. A longer one, or one above the limit of [billing.Book.KeepAtMost], was
 // charged and can't be replayed: a repetition gets conflict, and the call doesn't run again.
