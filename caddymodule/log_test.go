@@ -29,7 +29,7 @@ func logFormat(t *testing.T, file string) string {
 // TestLogFormatIsTheSame guarantees that every Caddyfile of ours has the log format that TestLogShowsNoSecret checks.
 func TestLogFormatIsTheSame(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"packaging/Caddyfile", "packaging/compose/front.Caddyfile", "packaging/compose/Caddyfile", "caddymodule/command/init_files.go"} {
+	for _, file := range []string{"packaging/Caddyfile", "packaging/compose/front.Caddyfile", "packaging/compose/Caddyfile", "caddymodule/command/init.go"} {
 		require.Equal(t, logFormat(t, "../Caddyfile.example"), logFormat(t, "../"+file), file)
 	}
 }

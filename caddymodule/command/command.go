@@ -203,11 +203,8 @@ over. After a change of the configuration, restart it.`
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:      workerCommandName,
-		Usage:     "[--config <path>] [--adapter <name>] [--envfile <path>]",
-		Short:     workerShort,
-		Long:      workerLong,
-		CobraFunc: workerCommand,
+		Name: workerCommandName, Usage: "[--config <path>] [--adapter <name>] [--envfile <path>]", Short: workerShort,
+		Long: workerLong, CobraFunc: workerCommand,
 	})
 }
 

@@ -449,19 +449,14 @@ func shown(value any) string {
 		return strings.Join(store.Column(value, shown), ",")
 	case map[string]any:
 		return "…"
-	case string:
-		return oneLine(value)
+	case string: // without characters that would break a table or control the terminal, as in the reason of an adjustment
+		return strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, value)
 	default:
 		return fmt.Sprint(value)
 	}
-}
-
-// oneLine removes the characters that would break a table or control the terminal from a text, such as the reason of an adjustment.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -104,7 +104,7 @@ func (a statusAnswer) text(w *strings.Builder) {
 }
 
 func statusCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "status",
 		Short: "Shows on one screen what runs, what is stored, who waits, and what needs you",
 		Long: `Shows on one screen what runs, what is stored, who waits, and what needs you.
@@ -113,8 +113,7 @@ What runs is tried from this machine: the addresses that the sites of the config
 it, and the worker's probe (worker { listen … }). The conditions that need you are those that servers and workers have found, with
 what this command sees itself; the exit status doesn't depend on them. It changes nothing and doesn't read the ledger, which
 doctor does.`,
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		listeners, err := e.sites("")
 		if err != nil {
 			return nil, err

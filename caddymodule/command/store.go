@@ -31,15 +31,14 @@ func (m migrateAnswer) text(w *strings.Builder) {
 }
 
 func migrateCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "migrate",
 		Short: "Brings the store's schema up to date, and makes the store if there is none",
 		Long: `Brings the store's schema up to date, and makes a SQLite store if there is none. Servers and workers do the same when
 they start; run this before a roll-out to have the wait at a time of your choice. Migrations only add, so older processes
 may go on working on the store. Other commands never change the schema, except init and import: they refuse a store of
 another version.`,
-	}
-	return f.verb(command, openOrCreate, func(_ context.Context, e *commandEnv) (answer, error) {
+	}, openOrCreate, func(_ context.Context, e *commandEnv) (answer, error) {
 		// Opening the store has migrated.
 		return migrateAnswer{Engine: string(e.location.Engine), Store: e.location.Redacted()}, nil
 	})
@@ -55,7 +54,7 @@ func (b backupAnswer) text(w *strings.Builder) {
 }
 
 func backupCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "backup FILE",
 		Short: "Writes a whole copy of a SQLite store while the server works",
 		Long: `Writes a whole copy of a SQLite store, as it is at one moment, into a file that doesn't exist yet. The server may go
@@ -64,8 +63,7 @@ beside it. Provider keys of organizations in the copy can only be opened with th
 too, but elsewhere. A PostgreSQL store is backed up with pg_dump.`,
 		Example: "  $ caddy svc backup ./svc-2026-11-20.db",
 		Args:    exactly("the file to write"),
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		path, err := filepath.Abs(e.args[0])
 		if err != nil {
 			return nil, fmt.Errorf("the backup's path: %w", err)
@@ -92,7 +90,7 @@ func (a rekeyAnswer) text(w *strings.Builder) {
 }
 
 func rekeyCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "rekey",
 		Short: "Encrypts what is encrypted in the store anew, under the first key of master_key",
 		Long: `Encrypts what is encrypted in the store anew, under the first key of master_key. To rotate:
@@ -114,8 +112,7 @@ Messages, and answers kept for an Idempotency-Key, are not: they stay readable a
 
 It can be interrupted and repeated, and runs beside a working server. Values that no key of master_key opens are left
 alone and named; the exit status is then 1.`,
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		ring, err := e.ring()
 		if err != nil {
 			return nil, err
@@ -166,7 +163,7 @@ func (a exportAnswer) text(w *strings.Builder) {
 }
 
 func exportCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "export FILE|-",
 		Short: "Writes the whole store as one archive, for an import into another store of either engine",
 		Long: `Writes the whole store, as it is at one moment, as one archive into a file that doesn't exist yet, or to standard output.
@@ -184,8 +181,7 @@ With - the result is written to standard error, and --json is refused. An interr
 		Example: `  $ caddy svc export ./svc-2026-11-21.archive.gz
   $ caddy svc export - | ssh db2 caddy svc import -`,
 		Args: exactly("the file to write, or - for standard output"),
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		path := e.args[0]
 		if path == standardStream && f.json {
 			return nil, errors.New("--json: standard output takes either the archive or the result; name a file")
@@ -273,7 +269,7 @@ func (a importAnswer) text(w *strings.Builder) {
 }
 
 func importCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Fills an empty store with an archive of caddy svc export",
 		Long: `Fills an empty store of either engine with an archive of caddy svc export, compressed or not, from a file or standard
@@ -287,8 +283,7 @@ The configuration must have the master_key of the exporting side with its older 
 		Example: `  $ caddy svc import ./svc-2026-11-21.archive.gz --config ./Caddyfile.postgres
   $ caddy svc doctor --config ./Caddyfile.postgres`,
 		Args: exactly("the archive to read, or - for standard input"),
-	}
-	return f.verb(command, openOrCreate, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openOrCreate, func(ctx context.Context, e *commandEnv) (answer, error) {
 		ring, err := e.ring()
 		if err != nil {
 			return nil, err

@@ -60,13 +60,12 @@ func (a vendorsAnswer) text(w *strings.Builder) {
 }
 
 func vendorsCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use:   "vendors",
 		Short: "Shows which endpoints of the models answer, which rest after a failure, and for how long",
 		Long: `Shows which endpoints of the models answer, which rest after a failure, and for how long, in each server and worker of this
 machine. It reads their metrics: at the sites of the configuration with Caddy's metrics handler, and at worker { listen … }.`,
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	}, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		addresses, err := e.sites(`"handler":"metrics"`)
 		if err != nil {
 			return nil, err
