@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -102,15 +101,11 @@ func (a *App) countWithKeys(windows *limit.Windows, keys limit.KeyReader) error 
 	if !ok {
 		return nil
 	}
-	configured, err := ctx.AppIfConfigured("http")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil
-	}
+	httpApp, err := configured[caddyhttp.App](ctx, "http")
 	if err != nil {
 		return fmt.Errorf("finding the routes: %w", err)
 	}
-	httpApp, ok := configured.(*caddyhttp.App)
-	if !ok {
+	if httpApp == nil {
 		return nil
 	}
 	for _, server := range httpApp.Servers {

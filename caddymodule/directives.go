@@ -115,17 +115,26 @@ func adaptedApp(h httpcaddyfile.Helper) (*App, error) {
 	return app, nil
 }
 
+// configured returns the app with the name, or nil if it isn't configured.
+func configured[A any](ctx caddy.Context, name string) (*A, error) {
+	found, err := ctx.AppIfConfigured(name)
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		err = nil
+	}
+	app, _ := found.(*A)
+	return app, err
+}
+
 // configuredApp returns the app for the handler called name, and marks it as used. Unlike caddy.Context.App it doesn't create
 // an empty app, because the error of an empty app would only list the missing options.
 func configuredApp(ctx caddy.Context, name string) (*App, error) {
-	configured, err := ctx.AppIfConfigured(appName)
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil, fmt.Errorf("%s needs the app %s, which is not configured", name, appName)
-	}
+	app, err := configured[App](ctx, appName)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	app := configured.(*App) //nolint:forcetypeassert,errcheck // the module svc is an App
+	if app == nil {
+		return nil, fmt.Errorf("%s needs the app %s, which is not configured", name, appName)
+	}
 	app.attached.Store(true)
 	rememberConn(ctx)
 	return app, app.requireFree(ctx)

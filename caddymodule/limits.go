@@ -115,9 +115,7 @@ const defaultBufferedBytes = 256 << 20
 
 // bodyPace returns how fast bodies must arrive.
 func (l *Limits) bodyPace() handlers.Pace {
-	pace := handlers.DefaultPace
-	pace.Grace, pace.GraceWithKey, pace.Rate = time.Duration(l.BodyGrace), time.Duration(l.BodyGraceWithKey), *l.BodyRate
-	return pace
+	return handlers.Pace{Grace: time.Duration(l.BodyGrace), GraceWithKey: time.Duration(l.BodyGraceWithKey), Rate: *l.BodyRate}
 }
 
 // Timing sets intervals of the background work, for tests and for unusual machines and networks.

@@ -37,8 +37,7 @@ var (
 	tokensTotal = counters("tokens_total",
 		"Tokens of settled calls; cached ones are part of prompt. The source is estimated if the report is incomplete or the client left.",
 		"model", "kind", "source")
-	chargedMicrosTotal = counters("charged_micros_total",
-		"Micros taken from wallets.", "model")
+	chargedMicrosTotal   = counters("charged_micros_total", "Micros taken from wallets.", "model")
 	shortfallMicrosTotal = counters("shortfall_micros_total",
 		"Cost that no wallet carried: the operator's loss. Above 0, look for a model whose vendor counts other tokens than we do.", "model")
 	settleLateTotal = counter("settle_late_total",
@@ -86,15 +85,11 @@ var (
 	answerSeconds = histograms("answer_seconds",
 		"From the first text of each answer until the platform has accepted the first part of the answer.",
 		replyBuckets, "type")
-	turnsTotal = counters("turns_total",
-		"Passes of the worker over an answer.", "outcome")
-	sendsTotal = counters("sends_total",
-		"Tries to send a message to a customer.", "type", "outcome")
-	refreshesTotal = counters("token_refreshes_total",
-		"Tries to refresh a channel's access token.", "type", "outcome")
-	conversationsLeasedTotal = counter("conversations_leased_total",
-		"Conversations that this process's worker took up.")
-	leasesLostTotal = counter("leases_lost_total",
+	turnsTotal               = counters("turns_total", "Passes of the worker over an answer.", "outcome")
+	sendsTotal               = counters("sends_total", "Tries to send a message to a customer.", "type", "outcome")
+	refreshesTotal           = counters("token_refreshes_total", "Tries to refresh a channel's access token.", "type", "outcome")
+	conversationsLeasedTotal = counter("conversations_leased_total", "Conversations that this process's worker took up.")
+	leasesLostTotal          = counter("leases_lost_total",
 		"Conversations whose lease ran out in this worker: it or its store stood still.")
 	eventTriesTotal = counters("event_deliveries_total",
 		"Tries to deliver an event. `GET /event-endpoints/{id}/deliveries` says which fail.", "outcome")
@@ -106,9 +101,8 @@ var (
 		"Duration of the pipelines to Redis, including failed ones; above 0.1 s they fail.", prometheus.ExponentialBuckets(.0001, 2, 12))
 	redisRequests = histogram("redis_pipeline_requests",
 		"Requests that shared one pipeline to Redis.", prometheus.ExponentialBuckets(1, 2, 9))
-	redisFailedTotal = counter("redis_failed_pipelines_total",
-		"Pipelines to Redis that failed or came too late.")
-	redisLocalTotal = counters("redis_local_requests_total",
+	redisFailedTotal = counter("redis_failed_pipelines_total", "Pipelines to Redis that failed or came too late.")
+	redisLocalTotal  = counters("redis_local_requests_total",
 		"Requests counted here instead of in Redis: open (Redis is given up), late, failed, busy, key (another program's key).",
 		"reason")
 )

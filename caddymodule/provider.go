@@ -158,10 +158,8 @@ func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
 // timeouts returns the timeouts of calls.
 func (p *Provider) timeouts() providers.Timeouts {
 	return providers.Timeouts{
-		Connect:     time.Duration(p.ConnectTimeout),
-		FirstByte:   time.Duration(p.FirstByteTimeout),
-		Idle:        time.Duration(p.IdleTimeout),
-		Response:    time.Duration(p.ResponseTimeout),
+		Connect: time.Duration(p.ConnectTimeout), FirstByte: time.Duration(p.FirstByteTimeout),
+		Idle: time.Duration(p.IdleTimeout), Response: time.Duration(p.ResponseTimeout),
 		MaxDuration: time.Duration(p.MaxDuration),
 	}
 }

@@ -295,14 +295,11 @@ func (*Error) needsApp() bool { return false }
 // Provision finds the app if it is configured.
 func (h *Error) Provision(ctx caddy.Context) error {
 	h.log = plainLogger(ctx, ctx.Logger().Name())
-	configured, err := ctx.AppIfConfigured(appName)
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil
-	}
+	app, err := configured[App](ctx, appName)
 	if err != nil {
 		return fmt.Errorf("svc_error: %w", err)
 	}
-	h.app, _ = configured.(*App)
+	h.app = app
 	return nil
 }
 

@@ -252,10 +252,7 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 	}
 	mount(nil, new(Error))
 	h.GroupRoutes(routes)
-	return append(routes, httpcaddyfile.ConfigValue{
-		Class: "error_route",
-		Value: subroute(subroute(new(Error))),
-	})
+	return append(routes, httpcaddyfile.ConfigValue{Class: "error_route", Value: subroute(subroute(new(Error)))})
 }
 
 // subroute returns one route with a chain of handlers.

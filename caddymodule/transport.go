@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,15 +137,9 @@ func loadTransport(ctx caddy.Context, raw json.RawMessage, connectTimeout time.D
 		}
 		options = decoded
 	}
-	if options.DialTimeout == 0 {
-		options.DialTimeout = caddy.Duration(connectTimeout)
-	}
-	if options.KeepAlive == nil {
-		options.KeepAlive = new(reverseproxy.KeepAlive)
-	}
-	if options.KeepAlive.MaxIdleConnsPerHost == 0 {
-		options.KeepAlive.MaxIdleConnsPerHost = idleConnectionsPerHost
-	}
+	options.DialTimeout = cmp.Or(options.DialTimeout, caddy.Duration(connectTimeout))
+	options.KeepAlive = cmp.Or(options.KeepAlive, new(reverseproxy.KeepAlive))
+	options.KeepAlive.MaxIdleConnsPerHost = cmp.Or(options.KeepAlive.MaxIdleConnsPerHost, idleConnectionsPerHost)
 	complete, err := json.Marshal(options)
 	if err != nil {
 		return nil, fmt.Errorf("writing the options: %w", err)

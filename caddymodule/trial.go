@@ -64,17 +64,17 @@ func provisionTrial(configuration []byte, name string) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	found, err := ctx.AppIfConfigured(appName)
+	app, err := configured[App](ctx, appName)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return found.(*App), nil //nolint:forcetypeassert,errcheck // the module svc is an App
+	return app, nil
 }
 
 // explainTrial returns an error with the cause of a failed call in an operator's words. Other errors stay as they are.
 func (a *App) explainTrial(err error, asked *gateway.Model) error {
-	failed := new(providers.Error)
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*providers.Error](err)
+	if !ok {
 		return err
 	}
 	at := slices.IndexFunc(a.Providers, func(p *Provider) bool { return p.Name == asked.Provider })
