@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/handlers/api"
@@ -43,25 +44,16 @@ type endingWallet struct {
 
 // conditionPath returns the address of the page about a condition. It is empty if no page is.
 func conditionPath(kind, subject string) string {
-	switch kind {
-	case "vendor_failing", "other_model":
-		return root + "/vendors"
-	case "queue_waits", "turns_stalled":
-		return root + "/queue"
-	case "turns_dead":
-		return root + "/queue#dead"
-	case "doctor_findings":
-		return "#doctor"
-	case "payments_wait":
-		return paymentsPath
-	case "wallet_ends":
-		return organizationPath(subject)
-	case "channel_pending", "channel_needs_reauth", "channel_expiring":
-		return searchPath + "?q=" + url.QueryEscape(subject)
-	case "model_ends", "price_changes":
-		return usagePath + "?by=organization&model=" + url.QueryEscape(subject)
-	}
-	return ""
+	return strings.ReplaceAll(conditionPaths[kind], "{subject}", url.QueryEscape(subject))
+}
+
+// conditionPaths are the addresses of the pages about conditions, by their kinds.
+var conditionPaths = map[string]string{
+	"vendor_failing": root + "/vendors", "other_model": root + "/vendors", "queue_waits": root + "/queue", "turns_stalled": root + "/queue",
+	"turns_dead": root + "/queue#dead", "doctor_findings": "#doctor", "payments_wait": paymentsPath,
+	"wallet_ends": organizationPath("{subject}"), "channel_pending": searchPath + "?q={subject}",
+	"channel_needs_reauth": searchPath + "?q={subject}", "channel_expiring": searchPath + "?q={subject}",
+	"model_ends": usagePath + "?by=organization&model={subject}", "price_changes": usagePath + "?by=organization&model={subject}",
 }
 
 var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root + "/doctor", Submit: "Run again"})
