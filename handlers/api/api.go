@@ -213,17 +213,20 @@ func operation[I, T any](
 	})
 }
 
-// operationOf is [operation] for a method that returns another answer than a body with the usual status. An error that isn't public is internal,
-// and the answer beside an error isn't given.
+// operationOf is [operation] for a method that returns another answer than a body with the usual status. A value that package
+// identity refuses is an invalid_request, other errors that aren't public are internal, and the answer beside an error isn't given.
 func operationOf[I, O any](
 	o endpoint.Operation, do func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) endpoint.Op[*Deps, I, O] {
 	return endpoint.Op[*Deps, I, O]{Operation: o, Do: func(d *Deps, ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
 		answer, err := do(d, ctx, principal, in)
-		if err != nil {
-			return nil, handlers.AsError(err)
+		if err == nil {
+			return answer, nil
 		}
-		return answer, nil
+		if public, ok := errors.AsType[*handlers.Error](err); ok {
+			return nil, public
+		}
+		return nil, handlers.BadField(err)
 	}}
 }
 

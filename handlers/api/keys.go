@@ -135,10 +135,8 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 		return nil, noRoom(store.MaxAPIKeys, "API keys that aren't revoked", err)
 	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
-	case err != nil:
-		return nil, handlers.BadField(err)
 	}
-	return &issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}, nil
+	return &issuedKey{showAPIKey(&key.APIKey), key.Raw}, err
 }
 
 // expiry returns the moment of expiresInDays or expiresAt, or nil if the body has neither.

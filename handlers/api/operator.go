@@ -113,10 +113,7 @@ func (d *Deps) createOrganization(
 	if errors.Is(err, store.ErrConflict) {
 		return d.createdBefore(ctx, in.Body, err)
 	}
-	if err != nil {
-		return nil, handlers.BadField(err)
-	}
-	return &endpoint.Made[customerObject]{Status: http.StatusCreated, Body: showCustomer(&organization)}, nil
+	return &endpoint.Made[customerObject]{Status: http.StatusCreated, Body: showCustomer(&organization)}, err
 }
 
 // createdBefore returns the organization with the external id if it was created with the same name and plan.

@@ -87,10 +87,8 @@ func (d *Deps) createOperatorKey(
 			"There are %d operator keys, the most there may be. Revoke one.", store.MaxOperatorKeys)
 	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An operator key can't make a key that is valid longer than itself.")
-	case err != nil:
-		return nil, handlers.BadField(err)
 	}
-	return &issuedOperatorKey{showOperatorKey(&key), raw}, nil
+	return &issuedOperatorKey{showOperatorKey(&key), raw}, err
 }
 
 func (d *Deps) listOperatorKeys(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorKeyObject], error) {
@@ -153,10 +151,7 @@ func (d *Deps) addOperator(ctx context.Context, principal *identity.Principal, i
 	if errors.Is(err, store.ErrConflict) {
 		return nil, endpoint.Refusal(errcode.Conflict, err, "There is an operator with this e-mail address already.")
 	}
-	if err != nil {
-		return nil, handlers.BadField(err)
-	}
-	return d.showLinkedOperator(&operator, link), nil
+	return d.showLinkedOperator(&operator, link), err
 }
 
 func (d *Deps) listOperators(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[OperatorObject], error) {

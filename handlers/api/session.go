@@ -131,17 +131,11 @@ func (d *Deps) getSession(ctx context.Context, principal *identity.Principal, _ 
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the user of a session: %w", err))
 	}
-	reset, err := d.passwordResetOf(ctx, &user)
-	if err != nil {
-		return nil, err
-	}
-	organization, err := d.DB.Organizations.ByID(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading the organization of a session: %w", err))
-	}
-	waiting, err := d.Conversations.WaitingForPeople(ctx, principal.OrgID)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
+	reset, resetErr := d.passwordResetOf(ctx, &user)
+	organization, organizationErr := d.DB.Organizations.ByID(ctx, principal.OrgID)
+	waiting, waitingErr := d.Conversations.WaitingForPeople(ctx, principal.OrgID)
+	if err := errors.Join(resetErr, organizationErr, waitingErr); err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading a session: %w", err))
 	}
 	return &SessionObject{
 		User: sessionUser{ID: user.ID, Email: user.Email, Language: endpoint.OrNull(user.Language), Scheme: endpoint.OrNull(user.Scheme)},
