@@ -134,18 +134,6 @@ func (d *Deps) usage(principal *identity.Principal, in *UsageQuery) (*endpoint.S
 		},
 		place: func(row *usageRow) billing.Place { return billing.Place{Seq: row.position} },
 		show:  func(row *usageRow) UsageObject { return showUsage(in.By, row) },
-		columns: []string{
-			"id", "name", "calls", "answered", "clientGone", "failed", "promptTokens", "cachedPromptTokens", "completionTokens", "chargedMicros",
-			"refundedMicros", "costMicros", "marginMicros", "unknownCosts", "countedThrough",
-		},
-		cells: func(u *UsageObject) []string {
-			number := func(n int64) string { return strconv.FormatInt(n, 10) }
-			return []string{
-				csvText(&u.ID), csvText(u.Name), number(u.Calls), number(u.Answered), number(u.ClientGone), number(u.Failed), number(u.PromptTokens),
-				number(u.CachedPromptTokens), number(u.CompletionTokens), u.ChargedMicros, u.RefundedMicros, u.CostMicros, u.MarginMicros,
-				number(u.UnknownCosts), csvText(u.CountedThrough),
-			}
-		},
 	}), nil
 }
 

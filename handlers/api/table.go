@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/csv"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // TableQuery is the parameter of lists that are also available as CSV. It is exported for the framework, see
@@ -19,7 +21,7 @@ type TableQuery struct {
 	Format string `query:"format" enum:"json,csv" doc:"csv: all rows from the cursor on, as a file, whatever the limit; so does Accept: text/csv"` //nolint:lll // a struct tag can't be broken
 }
 
-// table is a list of rows, each of which has a place in a wallet's history and is shown as T.
+// table is a list of rows, each of which has a place in a wallet's history and is shown as T. The columns of its file are T's members.
 type table[Row, T any] struct {
 	// name of the file.
 	name string
@@ -27,10 +29,6 @@ type table[Row, T any] struct {
 	read  func(ctx context.Context, stretch billing.Stretch) (rows []Row, next billing.Place, err error)
 	place func(*Row) billing.Place
 	show  func(*Row) T
-	// columns have the names of T's members, and cells are their contents. Texts that others have chosen go through
-	// [csvText].
-	columns []string
-	cells   func(*T) []string
 }
 
 // tableOf describes an operation that answers with a page of T, or with the whole list as CSV.
@@ -77,12 +75,12 @@ func fileOrJSON(bodies *handlers.ByteBudget, format string, read func(ctx contex
 // transaction between two reads. When a read fails after the first bytes were sent, it cuts the connection, so that the part can't be mistaken
 // for the whole.
 func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch, rows []Row, next billing.Place) {
-	file := newCSVFile(w, t.name)
-	file.row(t.columns)
+	file, members := newCSVFile(w, t.name), endpoint.MembersOf(reflect.TypeFor[T]())
+	file.row(store.Column(members, func(m endpoint.Member) string { return m.Name }))
 	for {
 		for i := range rows {
 			shown := t.show(&rows[i])
-			file.row(t.cells(&shown))
+			file.row(store.Column(members, func(m endpoint.Member) string { return cell(m.Name, m.Of(&shown)) }))
 		}
 		switch {
 		case next != (billing.Place{}):
@@ -101,6 +99,18 @@ func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch 
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// cell returns the value of a member. Texts are no formulas, as [csvText] writes them; an amount may begin with a minus.
+func cell(name string, value any) string {
+	text, isText := value.(string)
+	switch {
+	case value == nil:
+		return ""
+	case isText && !strings.HasSuffix(name, "Micros"):
+		return csvText(&text)
+	}
+	return fmt.Sprint(value)
 }
 
 // csvFile is an answer of text/csv (RFC 4180) with a header row, which a browser saves as a file.

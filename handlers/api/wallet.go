@@ -197,14 +197,8 @@ func (d *Deps) listTransactions(_ context.Context, principal *identity.Principal
 			entries, err := d.Wallets.Entries(ctx, wallet, stretch)
 			return entries, billing.Place{}, err
 		},
-		place:   func(row *billing.Entry) billing.Place { return row.Place() },
-		show:    showTransaction,
-		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason", "corrects"},
-		cells: func(t *TransactionObject) []string {
-			return []string{
-				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason), csvText(t.Corrects),
-			}
-		},
+		place: func(row *billing.Entry) billing.Place { return row.Place() },
+		show:  showTransaction,
 	}), nil
 }
 
@@ -360,23 +354,6 @@ func (d *Deps) listCalls(_ context.Context, principal *identity.Principal, in *s
 		},
 		place: func(row *placedCall) billing.Place { return row.Place() },
 		show:  showCall,
-		columns: []string{
-			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "cacheWriteTokens", "longCacheWriteTokens",
-			"completionTokens", "reasoningTokens", "usageSource", "inputPriceMicros", "cachedPriceMicros", "cacheWritePriceMicros",
-			"longCacheWritePriceMicros", "outputPriceMicros", "reservedMicros", "chargedMicros", "byok", "stream", "keyId", "requestId", "agentId",
-			"conversationId",
-		},
-		cells: func(c *CallObject) []string {
-			return []string{
-				c.ID, c.At, strconv.FormatInt(c.DurationMS, 10), csvText(&c.Model), csvText(&c.Outcome),
-				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CacheWriteTokens, 10),
-				strconv.FormatInt(c.LongCacheWriteTokens, 10), strconv.FormatInt(c.CompletionTokens, 10), strconv.FormatInt(c.ReasoningTokens, 10),
-				c.UsageSource, c.InputPriceMicros, c.CachedPriceMicros, c.CacheWritePriceMicros, c.LongCacheWritePriceMicros, c.OutputPriceMicros,
-				c.ReservedMicros, c.ChargedMicros,
-				strconv.FormatBool(c.BYOK), strconv.FormatBool(c.Stream),
-				csvText(c.KeyID), csvText(c.RequestID), csvText(c.AgentID), csvText(c.ConversationID),
-			}
-		},
 	}), nil
 }
 

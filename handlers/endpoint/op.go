@@ -281,16 +281,37 @@ func fieldOf(f reflect.StructField, name, in string, required bool) Field {
 	return field
 }
 
-// Members returns the members of an answer by their names in JSON. Pointers are dereferenced; a nil pointer becomes nil.
-func Members(answer any) map[string]any {
-	members, of := map[string]any{}, reflect.Indirect(reflect.ValueOf(answer))
-	eachField(of.Type(), nil, func(index []int, f reflect.StructField, _ string) {
+// Member is a member of an answer, with its name in JSON.
+type Member struct {
+	Name string
+
+	index []int
+}
+
+// MembersOf returns the members of a type of answers in their order.
+func MembersOf(t reflect.Type) (members []Member) {
+	eachField(t, nil, func(index []int, f reflect.StructField, _ string) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		members[name] = nil
-		if value := reflect.Indirect(of.FieldByIndex(index)); value.IsValid() {
-			members[name] = value.Interface()
-		}
+		members = append(members, Member{name, index})
 	})
+	return members
+}
+
+// Of returns the member's value in an answer. Pointers are dereferenced; a nil pointer becomes nil.
+func (m Member) Of(answer any) any {
+	value := reflect.Indirect(reflect.Indirect(reflect.ValueOf(answer)).FieldByIndex(m.index))
+	if !value.IsValid() {
+		return nil
+	}
+	return value.Interface()
+}
+
+// Members returns the members of an answer by their names in JSON, as [Member.Of] does.
+func Members(answer any) map[string]any {
+	members := map[string]any{}
+	for _, member := range MembersOf(reflect.Indirect(reflect.ValueOf(answer)).Type()) {
+		members[member.Name] = member.Of(answer)
+	}
 	return members
 }
 
