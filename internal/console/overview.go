@@ -42,12 +42,7 @@ type endingWallet struct {
 	Lasts, Badge string
 }
 
-// conditionPath returns the address of the page about a condition. It is empty if no page is.
-func conditionPath(kind, subject string) string {
-	return strings.ReplaceAll(conditionPaths[kind], "{subject}", url.QueryEscape(subject))
-}
-
-// conditionPaths are the addresses of the pages about conditions, by their kinds.
+// conditionPaths are the addresses of the pages about conditions, by their kinds. Kinds without a page are left out.
 var conditionPaths = map[string]string{
 	"vendor_failing": root + "/vendors", "other_model": root + "/vendors", "queue_waits": root + "/queue", "turns_stalled": root + "/queue",
 	"turns_dead": root + "/queue#dead", "doctor_findings": "#doctor", "payments_wait": paymentsPath,
@@ -61,9 +56,8 @@ var doctorForm = ui.FormOf(api.RunDoctor, ui.Form{ID: "doctor-run", Action: root
 func showOverview(req *request) (any, error) {
 	shown := overviewData{AsOf: time.Now().UTC().Format("15:04"), Overview: site.Read(req, api.GetOverview, nil)}
 	for _, c := range site.Read(req, api.ListConditions, nil).Data {
-		shown.Conditions = append(shown.Conditions, condition{
-			c.Kind, c.Severity, c.Text, c.Action, c.Node, c.Since, conditionPath(c.Kind, c.Subject),
-		})
+		path := strings.ReplaceAll(conditionPaths[c.Kind], "{subject}", url.QueryEscape(c.Subject))
+		shown.Conditions = append(shown.Conditions, condition{c.Kind, c.Severity, c.Text, c.Action, c.Node, c.Since, path})
 	}
 	if shown.Figures = req.overviewFigures(shown.Overview); req.Query("fragment") != "" {
 		return shown, nil

@@ -28,7 +28,9 @@ func pages() []page {
 			Path: root + "/queue", Template: "queue", Title: "Queue", Show: showQueue,
 			Actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
 		},
-		{Path: root + "/vendors", Template: "vendors", Title: "Vendors & health", Show: showVendors},
+		{Path: root + "/vendors", Template: "vendors", Title: "Vendors & health", Show: func(req *request) (any, error) {
+			return site.Read(req, api.ListVendors, nil).Data, nil
+		}},
 		{Path: root + "/audit-log", Template: "audit-log", Title: "Audit log", Show: showActions},
 	})
 }
@@ -64,8 +66,6 @@ func showActions(req *request) (any, error) {
 	}}
 	return actionsData{Filter: req.Form(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
 }
-
-func showVendors(req *request) (any, error) { return site.Read(req, api.ListVendors, nil).Data, nil }
 
 // queueFigures reads the numbers of the queue.
 func (req *request) queueFigures() []ui.Figure {

@@ -59,7 +59,12 @@ func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 
 var knowledgePages = []page{
 	{
-		Path: knowledgePath, Template: "knowledge", Title: "Knowledge", Show: showKnowledgeBases,
+		Path: knowledgePath, Template: "knowledge", Title: "Knowledge",
+		Show: func(req *pageRequest) (any, error) {
+			bases := site.Read(req, api.ListKnowledgeBases, req.Cursor())
+			create := req.Form(knowledgeCreateForm.Of(knowledgePath, nil))
+			return listData[api.KnowledgeBaseObject]{bases.Data, req.Pager(bases.NextCursor), create}, nil
+		},
 		Actions: []action{{
 			Form: "knowledge-create", Done: "The knowledge base was created. Add documents to it.",
 			Do: create(api.CreateKnowledgeBase, knowledgeCreateForm, knowledgePath, func(k *api.KnowledgeBaseObject) string { return k.ID }),
@@ -92,12 +97,6 @@ var (
 	)
 	knowledgeEditForm = ui.FormOf(api.UpdateKnowledgeBase, form{ID: "knowledge-edit", Submit: "Save"}, knowledgeFields...)
 )
-
-func showKnowledgeBases(req *pageRequest) (any, error) {
-	bases := site.Read(req, api.ListKnowledgeBases, req.Cursor())
-	create := req.Form(knowledgeCreateForm.Of(knowledgePath, nil))
-	return listData[api.KnowledgeBaseObject]{bases.Data, req.Pager(bases.NextCursor), create}, nil
-}
 
 func showKnowledgeBase(req *pageRequest) (any, error) {
 	base, in := site.Read(req, api.GetKnowledgeBase, values{"id": req.ID()}), req.Cursor()
