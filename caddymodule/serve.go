@@ -164,17 +164,15 @@ func (a *App) isReady() bool {
 	}
 }
 
-// readiness checks the store and, in a worker's process, its loop. While the app starts it waits, as requests do, as long
+// ping checks the store and, in a worker's process, its loop. While the app starts it waits, as requests do, as long
 // as the probe has time: Caddy starts apps in random order, so on a reload a probe can come before its configuration has
 // the store, and must not take the node out of its load balancer.
-type readiness struct{ app *App }
-
-func (p readiness) Ping(ctx context.Context) error {
-	rt, err := p.app.whenReady(ctx)
+func (a *App) ping(ctx context.Context) error {
+	rt, err := a.whenReady(ctx)
 	if err != nil {
 		return err
 	}
-	if p.app.worker != nil && !p.app.worker.running.Load() {
+	if a.worker != nil && !a.worker.running.Load() {
 		return errNotWorking
 	}
 	return rt.shared.db.Ping(ctx)
@@ -241,7 +239,7 @@ func (h *Health) Provision(ctx caddy.Context) error {
 	if err := h.inApp.Provision(ctx); err != nil {
 		return err
 	}
-	h.health = &handlers.Health{Store: readiness{h.app}, ShuttingDown: exiting, Version: Version()}
+	h.health = &handlers.Health{Ping: h.app.ping, ShuttingDown: exiting, Version: Version()}
 	return nil
 }
 

@@ -21,12 +21,12 @@ func TestHealth(t *testing.T) {
 	var fault error
 	stopping := false
 	h := &handlers.Health{
-		Store: handlertest.PingFunc(func(ctx context.Context) error {
+		Ping: func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				return errors.New("a probe must not wait for ever")
 			}
 			return fault
-		}),
+		},
 		ShuttingDown: func() bool { return stopping },
 	}
 	ready := func() (int, string) {
@@ -59,7 +59,7 @@ func TestHealth(t *testing.T) {
 func TestHealthWithTheStore(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
-	h := &handlers.Health{Store: db}
+	h := &handlers.Health{Ping: db.Ping}
 	require.Equal(t, `{"status":"ready"}`, handlertest.OkText(t, h.Serve, handlertest.Get("/ready")))
 	require.NoError(t, db.Close(t.Context()))
 	require.Equal(t, http.StatusServiceUnavailable, handlertest.Served(h.Serve, handlertest.Get("/ready")).Code)

@@ -117,12 +117,6 @@ func (WalletsFunc) Postings(context.Context, billing.WalletID, int64, int64) ([]
 	return nil, errors.New("no history")
 }
 
-// PingFunc is a store made of one function.
-type PingFunc func(ctx context.Context) error
-
-// Ping implements [handlers.Pinger].
-func (f PingFunc) Ping(ctx context.Context) error { return f(ctx) }
-
 // Someone returns a principal with the scopes.
 func Someone(scopes ...identity.Scope) identity.Principal {
 	return identity.Principal{KeyID: "key_1", OrgID: "org_1", Env: store.Live, Plan: "free", Scopes: identity.ScopesOf(scopes...)}
