@@ -232,18 +232,13 @@ func (a *App) Provision(ctx caddy.Context) error {
 func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	var fs config.Faults
 	repl := caddy.NewReplacer()
-	read := settings{vendors: make(map[string]gateway.ProviderEntry, len(a.Providers))}
-
-	read.location = a.Store.read(repl, &fs)
-
-	read.redis = a.Redis.read(repl, &fs)
-
-	ring, err := a.Ring(repl)
-	if err != nil {
+	read := settings{
+		location: a.Store.read(repl, &fs), redis: a.Redis.read(repl, &fs), vendors: make(map[string]gateway.ProviderEntry, len(a.Providers)),
+	}
+	var err error
+	if read.ring, err = a.Ring(repl); err != nil {
 		fs.Addf("svc.master_key", "%v", err)
 	}
-	read.ring = ring
-
 	for _, p := range a.Providers {
 		read.vendors[p.Name] = p.read(ctx, repl, &fs)
 	}

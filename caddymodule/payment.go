@@ -153,9 +153,7 @@ func (p PaymentProviders) read(repl *caddy.Replacer, fs *config.Faults) map[stri
 // secrets lists the references of the providers' secrets.
 func (p PaymentProviders) secrets() (all []namedSecret) {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		if driver := paymentProviders.named(name); driver != nil {
-			all = append(all, secretOptions(paymentsPath(name), driver.Describe().Options, p[name])...)
-		}
+		all = append(all, secretOptions(paymentsPath(name), paymentProviders.named(name).Describe().Options, p[name])...)
 	}
 	return all
 }

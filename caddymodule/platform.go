@@ -167,12 +167,10 @@ func (b *PlatformBlock) options(d *platforms.Description) map[string]string {
 func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[string]string {
 	read := map[string]map[string]string{}
 	for name, block := range p {
-		driver := messagingPlatforms.named(name)
-		if block == nil || driver == nil {
-			continue
+		if block != nil {
+			d := messagingPlatforms.named(name).Describe()
+			read[name] = resolveOptions(repl, fs, platformPath(name), d.Options, block.options(d))
 		}
-		d := driver.Describe()
-		read[name] = resolveOptions(repl, fs, platformPath(name), d.Options, block.options(d))
 	}
 	return read
 }
@@ -181,11 +179,9 @@ func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[
 func (p Platforms) secrets() []namedSecret {
 	var all []namedSecret
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		driver := messagingPlatforms.named(name)
-		if p[name] == nil || driver == nil {
-			continue
+		if p[name] != nil {
+			all = append(all, secretOptions(platformPath(name), messagingPlatforms.named(name).Describe().Options, p[name].values)...)
 		}
-		all = append(all, secretOptions(platformPath(name), driver.Describe().Options, p[name].values)...)
 	}
 	return all
 }

@@ -255,14 +255,9 @@ func (r *Redis) rules() []caddyfile.Rule {
 		caddyfile.Secret("password", &r.Password),
 		caddyfile.Secret("sentinel_password", &r.SentinelPassword).
 			Refuse(r.SentinelPassword != "" && r.Sentinel == nil, "only sentinels take it"),
-		{
-			Word: "tls", Syntax: "[<PEM file of an authority>]", Read: r.readTLSOption,
-			Faults: func(fs *config.Faults, path string) {
-				if r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}") {
-					fs.Addf(path, "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
-				}
-			},
-		},
+		caddyfile.Rule{Word: "tls", Syntax: "[<PEM file of an authority>]", Read: r.readTLSOption}.
+			Refuse(r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}"),
+				"the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read"),
 	}
 }
 

@@ -65,11 +65,8 @@ func (a *App) secrets() []namedSecret {
 // of the machine can read. It never quotes a secret. A secret that can't be read is a fault, not a warning.
 func (a *App) secretWarnings(repl *caddy.Replacer) (warnings []string) {
 	for _, secret := range a.secrets() {
-		if secret.reference == "" {
-			continue
-		}
 		value, err := secret.reference.Resolve(repl)
-		if err != nil {
+		if err != nil { // also without a reference
 			continue
 		}
 		if len(value) < weakSecretLength && !secret.location {
