@@ -41,7 +41,6 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -187,12 +186,9 @@ func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 // Committed returns [store.DB.Committed] of the queue's database.
 func (q *Queue) Committed() <-chan struct{} { return q.db.Committed() }
 
-// farAway is longer than any wait.
-const farAway = time.Hour
-
-// nextDue reads the time at which the next conversation is due. {but} leaves some out.
+// nextDue reads the time at which the next conversation is due, or one in an hour, which is longer than any wait. {but} leaves some out.
 const nextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1{but}) THEN $1
-	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1{but}) END`
+	ELSE coalesce((SELECT min(run_at) FROM conversations WHERE run_at > $1{but}), $1 + 3600000) END`
 
 // next returns the time until a conversation is due, which is not positive when one is due now.
 func (q *Queue) next(ctx context.Context) (time.Duration, error) {
@@ -201,14 +197,8 @@ func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	but, args := q.skip([]any{now})
-	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[sql.NullInt64], strings.ReplaceAll(nextDue, "{but}", but), args...)
-	if err != nil {
-		return 0, err
-	}
-	if !due.Valid {
-		return farAway, nil
-	}
-	return max(0, time.Duration(due.Int64-now)*time.Millisecond), nil
+	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[int64], strings.ReplaceAll(nextDue, "{but}", but), args...)
+	return max(0, time.Duration(due-now)*time.Millisecond), err
 }
 
 // idKeys are the keys under which the database has the platforms' ids of customers and messages. Outside of this package's methods an id is

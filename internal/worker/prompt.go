@@ -57,23 +57,15 @@ func (p prompt) build() (messages []message, history span) {
 	}
 	waiting, used := newestPart(p.Waiting, max(room, p.Window/waitingPart))
 	room -= used
-	reference := p.reference(min(room, p.Window/knowledgePart))
-	for _, m := range reference {
-		room -= tokens(m.Content)
+	var reference []message
+	if text := knowledge.Reference(p.Knowledge, (min(room, p.Window/knowledgePart)-messageTokens)*bytesPerToken); text != "" {
+		// Its role is the user's, so that a document has no more authority than the customer.
+		reference = []message{{Role: "user", Content: text}}
+		room -= tokens(text)
 	}
 	past := append(newest(p.History, room), reference...)
 	history = span{From: len(messages), To: len(messages) + len(past)}
 	return append(append(messages, past...), waiting...), history
-}
-
-// reference returns the snippets as a message, if they fit into room. Its role is the user's, so that a document has no more
-// authority than the customer.
-func (p prompt) reference(room int64) []message {
-	text := knowledge.Reference(p.Knowledge, (room-messageTokens)*bytesPerToken)
-	if text == "" {
-		return nil
-	}
-	return []message{{Role: "user", Content: text}}
 }
 
 // newestPart returns the waiting messages, or as much of their end as room holds, but never nothing.
