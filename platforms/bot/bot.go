@@ -364,13 +364,7 @@ func (m *message) inbound() platforms.Inbound {
 	if !m.chat.private() || m.from.isBot {
 		return platforms.Inbound{}
 	}
-	in := platforms.Inbound{
-		Type:         Type,
-		Conversation: m.chat.id,
-		Address:      m.chat.id,
-		CustomerName: m.from.name(),
-		SentAt:       m.date,
-	}
+	in := platforms.Inbound{Type: Type, Conversation: m.chat.id, Address: m.chat.id, CustomerName: m.from.name(), SentAt: m.date}
 	if m.isTopic && platforms.IsDigits(m.topic) {
 		in.Address += ":" + m.topic
 	}

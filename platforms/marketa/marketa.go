@@ -267,11 +267,7 @@ func (m *market) sign(by partner, path, accessToken, shopID string) (url.Values,
 	timestamp := strconv.FormatInt(m.config.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(by.key))
 	mac.Write([]byte(by.id + path + timestamp + accessToken + shopID))
-	return url.Values{
-		"partner_id": {by.id},
-		"timestamp":  {timestamp},
-		"sign":       {hex.EncodeToString(mac.Sum(nil))},
-	}, nil
+	return url.Values{"partner_id": {by.id}, "timestamp": {timestamp}, "sign": {hex.EncodeToString(mac.Sum(nil))}}, nil
 }
 
 // read reads a good answer into result, or classifies the error, {"error":"error_auth",…} with any status. The error of a good

@@ -97,9 +97,7 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 		} `json:"data"`
 	}
 	r, err := m.call(ctx, out.Credentials, http.MethodPost, "/im/message/send", url.Values{
-		"session_id":  {out.Address},
-		"template_id": {"1"}, // plain text
-		"txt":         {out.Text},
+		"session_id": {out.Address}, "txt": {out.Text}, "template_id": {"1"}, // plain text
 	}, &body)
 	id, err := r.ID(body.Data.MessageID, err)
 	return messageID(out.Address, id), err
@@ -315,12 +313,7 @@ func messageID(session, id string) string {
 
 func (m *message) inbound(shop string) platforms.Inbound {
 	in := platforms.Inbound{
-		Type:         Type,
-		ExternalID:   shop,
-		Conversation: m.session,
-		Address:      m.session,
-		MessageID:    messageID(m.session, m.id),
-		SentAt:       m.sentAt,
+		Type: Type, ExternalID: shop, Conversation: m.session, Address: m.session, MessageID: messageID(m.session, m.id), SentAt: m.sentAt,
 	}
 	const ordinary, recalled = "0", "1"
 	status := cmp.Or(m.status, ordinary)

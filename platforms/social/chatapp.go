@@ -64,13 +64,9 @@ func (s *reader) readContacts(contacts platforms.Value) {
 			{Name: "name", Of: "profile", Person: &contact.name},
 		})
 		for _, id := range []string{contact.phone, contact.user} {
-			if id == "" {
-				continue
+			if id != "" {
+				s.contacts[id] = contact
 			}
-			if s.contacts == nil {
-				s.contacts = make(map[string]chatAppContact, 2)
-			}
-			s.contacts[id] = contact
 		}
 	}
 }
@@ -129,9 +125,6 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 // accessRefused adds that the number may not send, once for each number. Codes of account, payment and registration concern the
 // whole channel.
 func (s *reader) accessRefused(phone chatAppPhone, at time.Time) {
-	if s.refused == nil {
-		s.refused = make(map[string]bool, 1)
-	}
 	if !s.refused[phone.id] {
 		s.refused[phone.id] = true
 		s.Add(platforms.Inbound{Type: ChatApp, ExternalID: phone.id, Kind: platforms.AccessRefused, SentAt: at})

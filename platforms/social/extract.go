@@ -17,7 +17,9 @@ func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	if err != nil || channel == "" {
 		return nil, err
 	}
-	r := reader{Collector: platforms.Collect(len(body)), channel: channel}
+	r := reader{
+		Collector: platforms.Collect(len(body)), channel: channel, contacts: map[string]chatAppContact{}, refused: map[string]bool{},
+	}
 	if channel != ChatApp {
 		r.Collector = platforms.CollectAtMost(len(body)/shortestDirect + 1)
 	}
