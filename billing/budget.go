@@ -101,14 +101,6 @@ func writeThresholds(thresholds []int64) string {
 	return strings.Join(words, " ")
 }
 
-func readThresholds(text string) (thresholds []int64) {
-	for word := range strings.FieldsSeq(text) {
-		threshold, _ := strconv.ParseInt(word, 10, 64) // writeThresholds wrote it
-		thresholds = append(thresholds, threshold)
-	}
-	return thresholds
-}
-
 // Budgeted is a call's part in the budgets of its organization. Its hold and its settlement have the same one.
 type Budgeted struct {
 	// KeyID and AgentID are the API key and the assistant of the call. They may be empty.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -62,7 +64,11 @@ func (b *books) scanBudget(row store.Row) error {
 	if err != nil {
 		return err
 	}
-	r.Owner, r.Period, r.EndedAt, r.Thresholds = OwnerKind(kind), Period(every), ended.Int64, readThresholds(thresholds)
+	r.Owner, r.Period, r.EndedAt = OwnerKind(kind), Period(every), ended.Int64
+	for word := range strings.FieldsSeq(thresholds) {
+		percent, _ := strconv.ParseInt(word, 10, 64) // writeThresholds wrote it
+		r.Thresholds = append(r.Thresholds, percent)
+	}
 	p.wallet, p.read = r.Wallet, p.periodState
 	if b.budgets == nil {
 		b.budgets, b.open, b.periods = map[string]*budgetRow{}, map[budgetOwner][]*budgetRow{}, map[periodKey]*periodRow{}

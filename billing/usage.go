@@ -211,8 +211,7 @@ func nextUsage(ctx context.Context, read rowReader, w *usageWallet, until int64,
 	w.seq = min(w.seq+usageCalls, w.last)
 	if w.free {
 		scan := func(row store.Row) error { return row.Scan(&through) }
-		err := read(ctx, scan, selectOldCalls, w.id.OrgID, string(w.id.Env), w.endedAt, until, usageCalls)
-		if err != nil {
+		if err := read(ctx, scan, selectOldCalls, w.id.OrgID, string(w.id.Env), w.endedAt, until, usageCalls); err != nil {
 			return err
 		}
 		w.endedAt, w.free = max(w.endedAt, through), through > 0

@@ -138,9 +138,8 @@ func (s *Sessions) checkCode(ctx context.Context, orgID, userID, code string) er
 		return fmt.Errorf("reading a second factor: %w", err)
 	case code == "":
 		return ErrCodeNeeded
-	default:
-		return s.factors.check(ctx, person{orgID, userID, userID}, code)
 	}
+	return s.factors.check(ctx, person{orgID, userID, userID}, code)
 }
 
 // EnableSecondFactor stores the secret of an [Enrolment] for the user of a session after a code of it, ends the user's other sessions, and

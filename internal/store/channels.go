@@ -251,8 +251,7 @@ type ChannelTrouble struct {
 // Troubles reads up to limit channels, in order of id, that aren't active, or have a token that isn't renewed and ends after now, in epoch
 // milliseconds.
 func (c Channels) Troubles(ctx context.Context, now int64, limit int) ([]ChannelTrouble, error) {
-	return ReadRows(ctx, c.db, "look for channels that need a person",
-		ScanFields[ChannelTrouble](), selectTroubles, now, limit)
+	return ReadRows(ctx, c.db, "look for channels that need a person", ScanFields[ChannelTrouble](), selectTroubles, now, limit)
 }
 
 const selectTroubles = `SELECT id, org_id, type, state, expiry_told FROM channels WHERE (state <> 'active' OR expiry_told > 0)

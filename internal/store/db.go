@@ -108,15 +108,12 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 // and retries for up to five minutes. It returns [ErrNewer] in a store that a newer program has migrated, and [ErrUnreleased] in one from
 // before the first version.
 func (db *DB) Migrate(ctx context.Context) error {
-	migration, err := db.driver.ForMigration(ctx)
+	conn, done, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return fmt.Errorf("store: migrate: %w", err)
 	}
-	err = schema.Migrate(ctx, db.Engine(), migration.Conn, schema.Versions(db.Engine()))
-	if closed := migration.Done(); err == nil {
-		err = closed
-	}
-	return driver.WrapError("store: migrate", err)
+	err = schema.Migrate(ctx, db.Engine(), conn, schema.Versions(db.Engine()))
+	return driver.WrapError("store: migrate", cmp.Or(err, done()))
 }
 
 // Check returns nil if the program can use the store without a migration. It fails as [DB.Migrate] does, and with [ErrOlder] if a migration
@@ -130,17 +127,17 @@ func (db *DB) Check(ctx context.Context) error {
 
 // Fill runs one transaction of any length, past the writer. On SQLite nothing else can be written until it ends.
 func (db *DB) Fill(ctx context.Context, run func(*sql.Tx) error) (err error) {
-	session, err := db.driver.ForMigration(ctx)
+	conn, done, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return fmt.Errorf("open a session: %w", err)
 	}
-	defer func() { err = errors.Join(err, session.Done()) }()
+	defer func() { err = errors.Join(err, done()) }()
 	if db.Engine() == SQLite {
-		if _, err := session.Conn.ExecContext(ctx, "PRAGMA foreign_keys = 1"); err != nil { // a migration has them off
+		if _, err := conn.ExecContext(ctx, "PRAGMA foreign_keys = 1"); err != nil { // a migration has them off
 			return driver.WrapError("have foreign keys checked", err)
 		}
 	}
-	tx, err := session.Conn.BeginTx(ctx, nil)
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return driver.WrapError("begin", err)
 	}

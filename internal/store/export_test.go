@@ -33,11 +33,11 @@ func (db *DB) MigrateWith(ctx context.Context, ddl ...string) error {
 	for _, text := range ddl {
 		versions = append(versions, schema.Version{Number: int64(len(versions)) + 1, DDL: schema.Dialect(db.Engine(), text)})
 	}
-	migration, err := db.driver.ForMigration(ctx)
+	conn, done, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(schema.Migrate(ctx, db.Engine(), migration.Conn, versions), migration.Done())
+	return errors.Join(schema.Migrate(ctx, db.Engine(), conn, versions), done())
 }
 
 // Unhurried lets operations and transactions take as long as they like. It is called before the first of them.

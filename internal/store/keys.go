@@ -74,9 +74,8 @@ func expiryWithin(ctx context.Context, tx Tx, expiresAt sql.NullInt64, maker str
 		return sql.NullInt64{}, ErrOutlives
 	case !expiresAt.Valid:
 		return end, nil
-	default:
-		return expiresAt, nil
 	}
+	return expiresAt, nil
 }
 
 // All reads an organization's keys, revoked ones too, oldest first.

@@ -30,7 +30,12 @@ const MigrationLockTimeout = time.Second
 
 // Driver is an open database of one engine. All methods may be called at the same time.
 type Driver interface {
-	Listener
+	// Listen subscribes to a notification channel while use runs. On an engine without notifications each commit counts as one. Listen returns
+	// the error of use.
+	Listen(ctx context.Context, channel string, use func(Wait) error) error
+	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
+	// The commit of a process that dies right afterwards may be missed.
+	Committed() <-chan struct{}
 	// Writer is the connection that writes. As many goroutines use it as it may have transactions in flight.
 	Writer() Writer
 	// Reader is for reading with $n SQL.
@@ -40,7 +45,8 @@ type Driver interface {
 	// Now returns the database's clock in epoch milliseconds, as [Tx.Now] does.
 	Now(ctx context.Context) (int64, error)
 	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
-	ForMigration(ctx context.Context) (*Migration, error)
+	// done closes the connection and gives back the turn to write.
+	ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error)
 	// Snapshot reads the database as it is now, until done is called.
 	Snapshot(ctx context.Context) (reader SnapshotReader, done func() error, err error)
 	// BackupTo writes a consistent copy to a new file, or fails with [ErrUnsupported].
@@ -54,34 +60,15 @@ type Driver interface {
 // Wait waits until a notification comes, or for the given time, and reports which.
 type Wait = func(ctx context.Context, atMost time.Duration) (heard bool, err error)
 
-// Listener reports commits.
-type Listener interface {
-	// Listen subscribes to a notification channel while use runs. On an engine without notifications each commit counts as one. Listen returns
-	// the error of use.
-	Listen(ctx context.Context, channel string, use func(Wait) error) error
-	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
-	// The commit of a process that dies right afterwards may be missed.
-	Committed() <-chan struct{}
-}
-
 // SnapshotReader reads a database as of one moment.
 type SnapshotReader interface {
 	QueryContext(ctx context.Context, text string, arguments ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, text string, arguments ...any) *sql.Row
 }
 
-// Migration is a connection for migrating.
-type Migration struct {
-	Conn *sql.DB
-	// Done closes the connection. Nothing else that migrates a SQLite file runs until it is called.
-	Done func() error
-}
-
 // Row is the current row of a [Tx.Query]. Scan copies its columns into dest: *int64, *int, *string, *[]byte, *bool, *sql.NullInt64 and
 // *sql.NullString. Any other type is an error, as is NULL for a type without it.
-type Row interface {
-	Scan(dest ...any) error
-}
+type Row interface{ Scan(dest ...any) error }
 
 // AnyRows as the wanted count of [Tx.Queue] accepts every number of affected rows.
 const AnyRows int64 = -1

@@ -66,9 +66,8 @@ func (m KeyModels) List() []string {
 		return nil
 	case m.String == "":
 		return []string{}
-	default:
-		return strings.Split(m.String, "\n")
 	}
+	return strings.Split(m.String, "\n")
 }
 
 // Allow reports whether a model is among the models.

@@ -95,15 +95,15 @@ func (d *Driver) Listen(ctx context.Context, channel string, use func(driver.Wai
 func (*Driver) Committed() <-chan struct{} { return nil }
 
 // ForMigration implements [driver.Driver]. It uses the direct address, if there is one.
-func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
-	conn, err := d.unbounded()
+func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
+	conn, err = d.unbounded()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := d.sameDatabase(ctx, conn); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return &driver.Migration{Conn: conn, Done: conn.Close}, nil
+	return conn, conn.Close, nil
 }
 
 // unbounded opens a session without the bounds of everyday statements.

@@ -79,10 +79,10 @@ func startProcesses(t *testing.T) *processes {
 
 func migrate(t *testing.T, d *Driver) {
 	t.Helper()
-	migration, err := d.ForMigration(t.Context())
+	conn, done, err := d.ForMigration(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, schema.Migrate(t.Context(), driver.SQLite, migration.Conn, schema.Versions(driver.SQLite)))
-	require.NoError(t, migration.Done())
+	require.NoError(t, schema.Migrate(t.Context(), driver.SQLite, conn, schema.Versions(driver.SQLite)))
+	require.NoError(t, done())
 }
 
 func (p *processes) write(t require.TestingT, by *Driver, text string, arguments ...any) {
@@ -212,9 +212,9 @@ func TestGenerations(t *testing.T) {
 				require.NoError(t, err)
 			},
 			"migrate": func(t *rapid.T) {
-				migration, err := process(t).ForMigration(context.Background())
+				conn, done, err := process(t).ForMigration(context.Background())
 				require.NoError(t, err)
-				_, err = migration.Conn.ExecContext(context.Background(), "UPDATE organizations SET plan = $1", strconv.Itoa(p.plan+1))
+				_, err = conn.ExecContext(context.Background(), "UPDATE organizations SET plan = $1", strconv.Itoa(p.plan+1))
 				require.NoError(t, err)
 				p.plan++
 				p.requirePlan(t)
@@ -222,7 +222,7 @@ func TestGenerations(t *testing.T) {
 					p.change(t, process(t))
 					p.requirePlan(t)
 				}
-				require.NoError(t, migration.Done())
+				require.NoError(t, done())
 			},
 		})
 	})

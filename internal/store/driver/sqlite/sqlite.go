@@ -160,27 +160,26 @@ func (d *Driver) Committed() <-chan struct{} { return d.commits.next() }
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
 // processes don't meet; correctness doesn't depend on it. A change of everything is announced before and after, so that processes remember nothing
 // during the migration; the next transaction of any process ends that.
-func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
+func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
 	turns, err := openWriteLock(d.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	conn, err := openPool(d.path, migrationPragmas)
+	conn, err = openPool(d.path, migrationPragmas)
 	if err != nil {
-		return nil, errors.Join(err, turns.close())
+		return nil, nil, errors.Join(err, turns.close())
 	}
 	conn.SetMaxOpenConns(1)
 	release := turns.take(ctx.Done())
 	all := parts{identityPart: true, routePart: true}
 	d.generations.announce(all)
-	done := func() error {
+	return conn, func() error {
 		err := conn.Close()
 		d.generations.announce(all)
 		release()
 		turns.close() //nolint:errcheck // a lock file that was only read
 		return err
-	}
-	return &driver.Migration{Conn: conn, Done: done}, nil
+	}, nil
 }
 
 // Snapshot implements [driver.Driver]. It reads a copy, which is made first, in a new folder beside the database.
