@@ -86,13 +86,13 @@ echo "building $out (Caddy $CADDY_VERSION with this module; the first build take
 rm -rf "$out.new"
 if [ ${#guest[@]} = 0 ]; then
 	# Both at once: they share all packages but their own.
-	go build -v "${build[@]}" -ldflags "-w -s -X $MODULE/caddymodule.version=$version$link" -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
+	fast go build -v "${build[@]}" -ldflags "-w -s -X $MODULE/caddymodule.version=$version$link" -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
 	mv "$out.new/caddy" "$out"
 	mv "$out.new/svc-worker" "$worker"
 	rmdir "$out.new"
 else # the worker of its own has no guests
 	# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
-	GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
+	GOFLAGS="$GOFLAGS -v" fast go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
 	mv "$out.new" "$out"
 fi
 echo "$now" >"$stamp"

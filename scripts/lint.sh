@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 need go git
 
 step "lint: building the tools (tools/go.mod; some minutes the first time)"
-gofumpt=$(go tool -modfile=tools/go.mod -n gofumpt)
-linter=$(go tool -modfile=tools/go.mod -n golangci-lint)
+gofumpt=$(fast go tool -modfile=tools/go.mod -n gofumpt)
+linter=$(fast go tool -modfile=tools/go.mod -n golangci-lint)
 
 step "lint: systemd units"
 scripts/units.sh
@@ -26,10 +26,10 @@ if [ -n "$unformatted" ]; then
 fi
 
 step "lint: packaging (a module of its own, whose tests have no race detector)"
-go -C packaging vet ./...
-(cd packaging && "$linter" run ./...)
+fast go -C packaging vet ./...
+(cd packaging && fast "$linter" run ./...)
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
 export GOFLAGS="$GOFLAGS -race"
 step "lint: golangci-lint, with go vet's analyzers (compiles what tests depend on the first time)"
-"$linter" run ./...
+fast "$linter" run ./...

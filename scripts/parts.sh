@@ -24,7 +24,7 @@ SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race SVC_CA
 
 step "parts: toxiproxy, the bad network of the fault tests"
 SVC_TOXIPROXY=$PWD/dist/toxiproxy
-go build -modfile=tools/go.mod -o "$SVC_TOXIPROXY" github.com/Shopify/toxiproxy/v2/cmd/server
+fast go build -modfile=tools/go.mod -o "$SVC_TOXIPROXY" github.com/Shopify/toxiproxy/v2/cmd/server
 
 joined guest
 joined downloads

@@ -18,7 +18,7 @@ joined tools
 scripts/lint.sh
 
 step "test: the guests' own"
-go -C tests/guest vet ./...
+fast go -C tests/guest vet ./...
 go -C tests/guest test -race -count=1 ./...
 
 step "test: the packages of a release, with the binary of the other tests"
@@ -26,7 +26,7 @@ go -C packaging test -count=1 ./...
 
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
-SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
+SVC_POSTGRES_FSYNC=off fast scripts/services.sh go test -exec "env -u GOGC" -race -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
 	{
 		passed=0 failed=0
 		while IFS= read -r line; do # awk would wait for a full buffer
