@@ -59,8 +59,8 @@ var (
 		return d.Name, d.Check()
 	}}
 	// paymentProviders are the modules of providers of payments. The last part of a module's id is the provider's name.
-	paymentProviders = drivers[payments.Driver]{"svc.payments", "provider of payments", builtin.Payments(), func(driver payments.Driver) (string, error) {
-		d := driver.Describe()
+	paymentProviders = drivers[payments.Driver]{"svc.payments", "provider of payments", builtin.Payments(), func(p payments.Driver) (string, error) {
+		d := p.Describe()
 		if d == nil {
 			return "", errors.New("the provider of payments has no description")
 		}

@@ -302,7 +302,7 @@ type recipient struct {
 	key          *inbox.SendKey
 }
 
-// send lets queue queue a message with a content. queue first checks everything the platform would reject, so a repeated request with a known
+// send calls queue to queue a message with a content. It first checks everything the platform would reject, so a repeated request with a known
 // Idempotency-Key doesn't come that far. Its error is public, or one of the queue.
 func (d *Deps) send(
 	ctx context.Context, principal *identity.Principal, id string, header *endpoint.KeyHeader, content string,

@@ -85,7 +85,8 @@ type eventDeliveryObject struct {
 
 func showEventDelivery(d *store.EventDelivery) eventDeliveryObject {
 	object := eventDeliveryObject{
-		EventID: d.EventID, Type: d.Type, State: d.State, Attempts: d.Attempts, Outcome: endpoint.OrNull(d.Outcome), Status: endpoint.OrNull(d.Status),
+		EventID: d.EventID, Type: d.Type, State: d.State, Attempts: d.Attempts,
+		Outcome: endpoint.OrNull(d.Outcome), Status: endpoint.OrNull(d.Status),
 		CreatedAt: endpoint.Timestamp(d.CreatedAt), UpdatedAt: endpoint.Timestamp(d.UpdatedAt),
 	}
 	_ = json.Unmarshal([]byte(d.Payload), &object.Payload) // the store wrote it
@@ -157,7 +158,8 @@ func (d *Deps) withEventSecret(ctx context.Context, principal *identity.Principa
 }
 
 func (d *Deps) listEventEndpoints(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
-	return listRows(ctx, principal, in.PageQuery, d.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, d.showEventEndpoint)
+	id := func(row *store.EventEndpoint) string { return row.ID }
+	return listRows(ctx, principal, in.PageQuery, d.DB.EventEndpoints.List, id, d.showEventEndpoint)
 }
 
 func (d *Deps) getEventEndpoint(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*EventEndpointObject, error) {

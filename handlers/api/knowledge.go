@@ -48,7 +48,8 @@ func (d *Deps) createKnowledgeBase(
 }
 
 func (d *Deps) listKnowledgeBases(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[KnowledgeBaseObject], error) {
-	return listRows(ctx, principal, in.PageQuery, d.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
+	id := func(row *store.KnowledgeBase) string { return row.ID }
+	return listRows(ctx, principal, in.PageQuery, d.DB.KnowledgeBases.List, id, showKnowledgeBase)
 }
 
 func (d *Deps) getKnowledgeBase(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*KnowledgeBaseObject, error) {

@@ -77,6 +77,16 @@ func newEventWriter(w http.ResponseWriter, format string) *eventWriter {
 	return e
 }
 
+// writeAll adds events. It reports whether the client is still there.
+func (w *eventWriter) writeAll(events []billing.UsageEvent, baseURL string) bool {
+	for i := range events {
+		if event := events[i].CloudEvent(baseURL); !w.write(&event) {
+			return false
+		}
+	}
+	return true
+}
+
 // write adds an event. It reports whether the client is still there.
 func (w *eventWriter) write(e *billing.CloudEvent) bool {
 	separator := w.between
@@ -144,12 +154,7 @@ func (d *Deps) eventBody(
 	}
 	file := func(events []billing.UsageEvent) endpoint.File {
 		return func(w http.ResponseWriter, r *http.Request) {
-			for to := newEventWriter(w, q.Format); ; {
-				for i := range events {
-					if event := events[i].CloudEvent(d.BaseURL); !to.write(&event) {
-						return // the client is gone
-					}
-				}
+			for to := newEventWriter(w, q.Format); to.writeAll(events, d.BaseURL); {
 				if left == 0 || len(events) < billing.MaxHistoryRows {
 					to.end()
 					return

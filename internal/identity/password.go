@@ -280,7 +280,8 @@ func parseHash(text string) (encodedHash, error) {
 	var errSalt, errSum error
 	h.salt, errSalt = base64.RawStdEncoding.DecodeString(parts[4])
 	h.sum, errSum = base64.RawStdEncoding.DecodeString(parts[5])
-	if errSalt != nil || errSum != nil || h.memory == 0 || h.memory > mostMemory || h.time == 0 || h.time > mostTime || h.threads == 0 || h.threads > mostThreads ||
+	if errSalt != nil || errSum != nil || h.memory == 0 || h.memory > mostMemory || h.time == 0 || h.time > mostTime ||
+		h.threads == 0 || h.threads > mostThreads ||
 		len(h.sum) < 16 || len(h.sum) > 64 || len(h.salt) < 8 || len(h.salt) > 64 {
 		return h, errHash
 	}

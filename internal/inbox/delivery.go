@@ -320,8 +320,8 @@ func (d *delivery) queueMarked() {
 	}
 }
 
-// write writes what echoes have settled and taught and the reports on our messages, and inserts the new messages. If another process stores one of them at this
-// moment, under another conversation, the unique index reports [store.ErrConflict].
+// write writes what echoes have settled and taught and the reports on our messages, and inserts the new messages. If another process stores
+// one of them at this moment, under another conversation, the unique index reports [store.ErrConflict].
 func (d *delivery) write() {
 	s := d.s
 	for _, parts := range d.written {

@@ -403,7 +403,8 @@ func CheckSince(ctx context.Context, db *store.DB, since int64) ([]store.Finding
 		switch {
 		case err != nil:
 		case s.table == "":
-			found, err = store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, s.text+fmt.Sprintf(" LIMIT %d", store.MostFindings), now)
+			few := fmt.Sprintf("%s LIMIT %d", s.text, store.MostFindings)
+			found, err = store.ReadRows(ctx, db, "look at unfinished rows", store.ScanFinding, few, now)
 		default:
 			found, err = store.ReadFindings(ctx, db, s.table, s.after(since), checkPage, s.text)
 		}

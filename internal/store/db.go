@@ -212,9 +212,9 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 	return now, nil
 }
 
-// Listen subscribes to a PostgreSQL channel on a connection of its own while use runs. A notification since the subscription isn't lost, so use should look first and wait afterwards. On SQLite
-// each commit is a notification on every channel, within a tenth of a second. Listen returns the error of use. A lost connection is an
-// error; the caller may call Listen again.
+// Listen subscribes to a PostgreSQL channel on a connection of its own while use runs. A notification since the subscription isn't lost,
+// so use should look first and wait afterwards. On SQLite each commit is a notification on every channel, within a tenth of a second.
+// Listen returns the error of use. A lost connection is an error; the caller may call Listen again.
 func (db *DB) Listen(ctx context.Context, channel string, use func(driver.Wait) error) error {
 	subscribed := false
 	err := db.driver.Listen(ctx, channel, func(wait driver.Wait) error {

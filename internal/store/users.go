@@ -70,7 +70,8 @@ func (u Users) Search(ctx context.Context, email string, page Page) ([]FoundUser
 		arguments = append(arguments, email, email+string(unicode.MaxRune))
 	}
 	part += ` ORDER BY id LIMIT $2`
-	return ReadRows(ctx, u.db, "search users", ScanFields[FoundUser](), `SELECT `+people.list("people.", nil)+`, (SELECT o.name FROM organizations o WHERE o.id = people.org_id) FROM (
+	return ReadRows(ctx, u.db, "search users", ScanFields[FoundUser](),
+		`SELECT `+people.list("people.", nil)+`, (SELECT o.name FROM organizations o WHERE o.id = people.org_id) FROM (
 			SELECT `+people.list("", nil)+` FROM (`+selectUsers+part+`) AS people
 			UNION ALL SELECT `+people.list("", nil)+` FROM (`+selectInvitations+part+`) AS people
 		) AS people ORDER BY people.id LIMIT $2`, arguments...)
