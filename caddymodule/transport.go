@@ -64,7 +64,8 @@ func transportFaults(fs *config.Faults, path string, raw json.RawMessage) {
 		{options.ResponseHeaderTimeout != 0, "response_header_timeout is refused: it would end calls beside our own timers; " +
 			"use first_byte_timeout or response_timeout"},
 		{strings.ContainsAny(tls.ServerName, "{}"), "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy"},
-		{tls.ClientCertificateAutomate != "", "tls_client_auth with one name is refused: it needs the tls app; give files of certificate and key"},
+		{tls.ClientCertificateAutomate != "", "tls_client_auth with one name is refused: it needs the tls app; " +
+			"give the files of certificate and key"},
 		{refusedPool, fmt.Sprintf("tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
 			pool, config.Listed(trustPools))},
 	} {
