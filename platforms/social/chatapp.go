@@ -38,7 +38,7 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 			s.chatAppStatus(phone, w.Value)
 		}
 		for w := faults.Elements(); w.Next(); {
-			if classify(w.Value.Member("code").ID()) == platforms.NeedsReauth {
+			if s.classify(w.Value.Member("code").ID()) == platforms.NeedsReauth {
 				s.accessRefused(phone, time.Time{})
 				break
 			}
@@ -155,7 +155,7 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 		in.Other = &platforms.OtherIDs{Alias: in.OtherIDs().Alias, Mark: ours}
 	}
 	if first := causes.Elements(); first.Next() {
-		in.Failure = classify(first.Value.Member("code").ID())
+		in.Failure = s.classify(first.Value.Member("code").ID())
 	}
 	s.Add(in)
 	if in.Failure == platforms.NeedsReauth {
@@ -164,14 +164,23 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 }
 
 // classify returns the class of the error code in a failed status. A failed send has the same code in the call's answer, in a later
-// status, or in both.
-func classify(code string) platforms.Class {
-	number, err := strconv.Atoi(code)
-	if err != nil {
-		return ""
+// status, or in both. Classes are remembered, because a delivery has many statuses and few codes.
+func (s *reader) classify(code string) platforms.Class {
+	class, known := s.classes[code]
+	if !known && len(s.classes) < maxClasses {
+		if s.classes == nil {
+			s.classes = make(map[string]platforms.Class, 1)
+		}
+		if number, err := strconv.Atoi(code); err == nil {
+			class = failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
+		}
+		s.classes[code] = class
 	}
-	return failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
+	return class
 }
+
+// maxClasses limits the different error codes of a delivery that are classified.
+const maxClasses = 64
 
 // chatAppMessage is a message. It names a person by phone number, or by user id alone if they hide their number behind a user
 // name.

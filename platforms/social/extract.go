@@ -82,6 +82,8 @@ type reader struct {
 	channel platforms.Type
 	// contacts are the contacts of the current change, by each of their ids.
 	contacts map[string]chatAppContact
+	// classes are the classes of the error codes of this delivery.
+	classes map[string]platforms.Class
 	// refused are the numbers that the delivery reports as unable to send.
 	refused map[string]bool
 }
