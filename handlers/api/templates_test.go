@@ -125,7 +125,7 @@ func TestListTemplatesFails(t *testing.T) {
 		}
 		require.Equal(t, store.ChannelActive, o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+o.channelID, "owner", "")["state"])
 		platform.Script("templates of 1", platformfake.Hang)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		handlertest.RefusedWith(t, errcode.ProviderTimeout, o.Serve, keyed(http.MethodGet, path, "owner").WithContext(ctx))
 

@@ -117,7 +117,7 @@ func TestErasedIsErased(t *testing.T) {
 				}
 			}
 			return true
-		}, time.Minute, 20*time.Millisecond)
+		}, 5*time.Minute, 20*time.Millisecond)
 	})
 }
 
