@@ -30,12 +30,8 @@ const MigrationLockTimeout = time.Second
 
 // Driver is an open database of one engine. All methods may be called at the same time.
 type Driver interface {
-	// Listen subscribes to a notification channel while use runs. On an engine without notifications each commit counts as one. Listen returns
-	// the error of use.
-	Listen(ctx context.Context, channel string, use func(Wait) error) error
-	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
-	// The commit of a process that dies right afterwards may be missed.
-	Committed() <-chan struct{}
+	Notifier
+
 	// Writer is the connection that writes. As many goroutines use it as it may have transactions in flight.
 	Writer() Writer
 	// Reader is for reading with $n SQL.
@@ -55,6 +51,16 @@ type Driver interface {
 	WALBytes() int64
 	// Close closes all connections. It waits for open reads for as long as ctx allows.
 	Close(ctx context.Context) error
+}
+
+// Notifier reports what other processes have written.
+type Notifier interface {
+	// Listen subscribes to a notification channel while use runs. On an engine without notifications each commit counts as one. Listen returns
+	// the error of use.
+	Listen(ctx context.Context, channel string, use func(Wait) error) error
+	// Committed returns a channel that is closed within a tenth of a second after the next commit of any process. It is nil on PostgreSQL.
+	// The commit of a process that dies right afterwards may be missed.
+	Committed() <-chan struct{}
 }
 
 // Wait waits until a notification comes, or for the given time, and reports which.
