@@ -78,8 +78,6 @@ func TestBrowserEndedThings(t *testing.T) {
 	p := b.person(t, "owner")
 	l := b.line(t, social.Messenger)
 	db := connect(t, c.location)
-	_, err := db.ExecContext(t.Context(), `PRAGMA busy_timeout = 10000`)
-	require.NoError(t, err)
 
 	p.open("/dashboard/members")
 	p.fill("#member-invite-email", "mai@example.com")

@@ -40,8 +40,6 @@ func TestBrowserPictures(t *testing.T) {
 		}
 	}), nil)
 	rows := connect(t, c.location)
-	_, err := rows.ExecContext(t.Context(), `PRAGMA busy_timeout = 10000`)
-	require.NoError(t, err)
 	change := func(statement string, arguments ...any) {
 		t.Helper()
 		_, err := rows.ExecContext(t.Context(), statement, arguments...)

@@ -300,6 +300,10 @@ func connectShortly(t testing.TB, location store.Location) (conn *sql.Conn, disc
 	require.NoError(t, err)
 	conn, err = db.Conn(t.Context())
 	require.NoError(t, err)
+	if location.Engine == store.SQLite { // the product may write at the moment
+		_, err = conn.ExecContext(t.Context(), `PRAGMA busy_timeout = 10000`)
+		require.NoError(t, err)
+	}
 	return conn, func() {
 		require.NoError(t, conn.Close())
 		require.NoError(t, db.Close())
