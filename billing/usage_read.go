@@ -89,7 +89,7 @@ type KeyCalls struct {
 	LastDay int64
 }
 
-// KeyCalls reads the calls of the API keys of an organization whose ids lie between two, with both, from the day since on (days since 1970).
+// KeyCalls reads the calls of an organization's API keys with first <= id <= last, from the day since on, in days since 1970.
 // Keys without calls are left out.
 func (b *Book) KeyCalls(ctx context.Context, orgID, first, last string, since int64) ([]KeyCalls, error) {
 	return store.ReadRows(ctx, b.db, "read usage of keys", func(row store.Row) (k KeyCalls, err error) {

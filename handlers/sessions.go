@@ -34,7 +34,7 @@ const (
 const busyRetryAfter = time.Second
 
 // Sessions signs people in and out over HTTP: the cookie, and when it counts. The endpoint groups and the dashboard share
-// it. All its errors are answers of the contract. It is safe for concurrent use.
+// it. All its errors are public ones. It is safe for concurrent use.
 //
 // A person can sign in over https, or over plain http when the request names this machine itself (localhost, a loopback
 // address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. A request counts
@@ -339,7 +339,7 @@ func loginRefusal(err error) error {
 func WelcomeURL(baseURL, token string) string { return baseURL + "/dashboard/welcome#" + token }
 
 // OperatorSessions signs operators in and out over HTTP, as [Sessions] does for people of organizations, with cookies of their own. All its
-// errors are answers of the contract. It is safe for concurrent use.
+// errors are public ones. It is safe for concurrent use.
 type OperatorSessions struct {
 	cookies[identity.OperatorSession]
 

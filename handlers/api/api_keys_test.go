@@ -63,7 +63,7 @@ func TestAPIKeys(t *testing.T) {
 	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
 }
 
-// TestUseOfAPIKeys guarantees that an API key shows its calls of the last 30 days and the day of the last of them, and not those of other keys.
+// TestUseOfAPIKeys guarantees that an API key shows its own calls of the last 30 days, and the day of the last one.
 func TestUseOfAPIKeys(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)

@@ -288,7 +288,7 @@ type Member struct {
 	index []int
 }
 
-// MembersOf returns the members of a type of answers in their order.
+// MembersOf returns the members of a response's type in their order.
 func MembersOf(t reflect.Type) (members []Member) {
 	eachField(t, nil, func(index []int, f reflect.StructField, _ string) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
