@@ -105,7 +105,7 @@ func Pages(t testing.TB, db *store.DB) (read func() []byte) {
 	t.Helper()
 	if db.Engine() == store.SQLite {
 		return func() (all []byte) {
-			for _, suffix := range []string{"", "-wal"} {
+			for _, suffix := range []string{"-wal", ""} { // a checkpoint between the two moves pages from the first to the second
 				content, err := os.ReadFile(db.Location().DSN + suffix)
 				if !errors.Is(err, fs.ErrNotExist) {
 					require.NoError(t, err)
