@@ -65,7 +65,7 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 	if err := archive.write(header); err != nil {
 		return nil, err
 	}
-	for _, table := range allTables {
+	for _, table := range allTables() {
 		if err := exportTable(ctx, source, archive, table); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 // ArchivedTables is the list of tables in an archive, and the columns of each with their types.
 func ArchivedTables() (names []string, columns map[string]map[string]string) {
 	columns = map[string]map[string]string{}
-	for _, table := range allTables {
+	for _, table := range allTables() {
 		names, columns[table.Name] = append(names, table.Name), map[string]string{}
 		for _, column := range table.Columns {
 			columns[table.Name][column.Name] = column.Type
@@ -22,7 +22,7 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 // TableLine is the line that begins a table.
 func TableLine(place int) string {
 	var line bytes.Buffer
-	table := allTables[place]
+	table := allTables()[place]
 	if err := json.NewEncoder(&line).Encode(mark{Table: table.Name, Columns: columnNames(table)}); err != nil {
 		panic(err)
 	}

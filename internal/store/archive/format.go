@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
@@ -48,7 +49,9 @@ var leftOut = []string{"sessions", "operator_sessions", "login_windows", "proces
 
 // allTables are the tables that an archive has, in an order in which each row finds the rows that its foreign keys name.
 // TestArchivesHoldTheWholeSchema compares them with the catalogue of both engines.
-var allTables = slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return slices.Contains(leftOut, t.Name) })
+var allTables = sync.OnceValue(func() []schema.Table {
+	return slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return slices.Contains(leftOut, t.Name) })
+})
 
 // columnTypes are the types of the values of columns by the type of the column.
 var columnTypes = map[string]reflect.Type{

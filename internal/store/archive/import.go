@@ -75,7 +75,7 @@ func importArchive(ctx context.Context, db *store.DB, r io.Reader, options Impor
 // the write lock from its beginning.
 func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
 	if engine == store.Postgres {
-		names := store.Column(allTables, func(table schema.Table) string { return table.Name })
+		names := store.Column(allTables(), func(table schema.Table) string { return table.Name })
 		for _, text := range []string{
 			"SET LOCAL idle_in_transaction_session_timeout = 0", // the archive may come slowly
 			"SET LOCAL lock_timeout = '3s'",                     // autovacuum releases a table after deadlock_timeout, a second
@@ -86,7 +86,7 @@ func lockEmpty(ctx context.Context, tx *sql.Tx, engine store.Engine) error {
 			}
 		}
 	}
-	for _, table := range allTables {
+	for _, table := range allTables() {
 		var found bool
 		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table.Name+")").Scan(&found); err != nil {
 			return driver.WrapError("look for rows of "+table.Name, err)
@@ -221,7 +221,7 @@ func (r *reader) read() error {
 func (r *reader) cut() error { return damaged(r.line, "the archive is cut: its last line is missing") }
 
 // table returns the table of the last row.
-func (r *reader) table() schema.Table { return allTables[r.place] }
+func (r *reader) table() schema.Table { return allTables()[r.place] }
 
 // next reads the next block, whole and undamaged. After the last one, when the whole archive has proved to be undamaged, it is [io.EOF].
 func (r *reader) next() (block []run, err error) {
@@ -275,7 +275,7 @@ func (r *reader) mark(rows int) (done bool, err error) {
 	case mark.Block == r.block+1 && rows > 0:
 		r.block++
 		return true, nil
-	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows) && len(r.rows) == len(allTables):
+	case mark.End != nil && rows == 0 && maps.Equal(mark.End, r.rows) && len(r.rows) == len(allTables()):
 		if err := r.read(); err != nil {
 			return false, err // io.EOF at the archive's end
 		}
@@ -287,10 +287,10 @@ func (r *reader) mark(rows int) (done bool, err error) {
 // begin begins a table.
 func (r *reader) begin(mark mark) error {
 	place := r.place + 1
-	if place == len(allTables) || mark.Table != allTables[place].Name {
+	if place == len(allTables()) || mark.Table != allTables()[place].Name {
 		return damaged(r.line, "a table that is unknown or out of order")
 	}
-	if !slices.Equal(mark.Columns, columnNames(allTables[place])) {
+	if !slices.Equal(mark.Columns, columnNames(allTables()[place])) {
 		return damaged(r.line, "table %s has other columns", mark.Table)
 	}
 	r.place, r.rows[mark.Table] = place, 0

@@ -33,6 +33,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/text/currency"
@@ -84,17 +85,19 @@ var singular []byte
 var messages []byte
 
 var (
-	translations = read(vietnamese)
-	singulars    = read(singular)
-	refusals     = read(messages)
+	translations = read(&vietnamese)
+	singulars    = read(&singular)
+	refusals     = read(&messages)
 )
 
-// read parses a file of the binary, so a faulty file panics in every test.
-func read(file []byte) (texts map[Text]string) {
-	if err := json.Unmarshal(file, &texts); err != nil {
-		panic("text: the catalogue: " + err.Error())
-	}
-	return texts
+// read returns a function that parses a file of the binary on its first call: most processes never show a page.
+func read(file *[]byte) func() map[Text]string {
+	return sync.OnceValue(func() (texts map[Text]string) {
+		if err := json.Unmarshal(*file, &texts); err != nil {
+			panic("text: the catalogue: " + err.Error())
+		}
+		return texts
+	})
 }
 
 // Printer writes texts and values in one language. It is safe for concurrent use.
@@ -135,7 +138,7 @@ func ValidCurrency(code string) bool {
 // T returns the text in the printer's language, or the key if there is no translation.
 func (p *Printer) T(key Text) string {
 	if p.Language == Vietnamese {
-		return cmp.Or(translations[key], string(key))
+		return cmp.Or(translations()[key], string(key))
 	}
 	return string(key)
 }
@@ -148,7 +151,7 @@ func (p *Printer) Tf(key Text, args ...any) string {
 
 // form returns the translated text before its verbs are replaced.
 func (p *Printer) form(key Text, args []any) string {
-	if one := singulars[key]; p.Language == English && one != "" && len(args) > 0 && fmt.Sprint(args[0]) == "1" {
+	if one := singulars()[key]; p.Language == English && one != "" && len(args) > 0 && fmt.Sprint(args[0]) == "1" {
 		return one
 	}
 	return p.T(key)
@@ -174,11 +177,11 @@ func (p *Printer) Error(field, message string) string {
 			numbers = append(numbers, number)
 			return "%d"
 		})
-		if known := refusals[Text(general)]; known != "" {
+		if known := refusals()[Text(general)]; known != "" {
 			return p.numbers.Sprintf(known, numbers...)
 		}
 	}
-	return cmp.Or(refusals[Text(key)], p.T(Text(message)))
+	return cmp.Or(refusals()[Text(key)], p.T(Text(message)))
 }
 
 // markup is [Printer.Tf] for templates. With arguments that are HTML, such as links, the result is HTML, and everything else in it is escaped.
