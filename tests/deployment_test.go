@@ -48,10 +48,8 @@ type deployment struct {
 	PublicURL string
 	// Global, App, Routes and Sites are added to the global options, the svc block, the service's sites and the sites.
 	Global, App, Routes, Sites string
-	// Whole: the service's sites have svc_server, which serves the whole interface except the groups of Except, instead of single directives
-	// and Routes.
-	Whole  bool
-	Except string
+	// Whole: the service's sites have svc_server, which serves the whole interface, instead of single directives and Routes.
+	Whole bool
 	// Grace is grace_period.
 	Grace string
 	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
@@ -207,9 +205,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 }
 (service) {
 	{{if .Traces}}tracing{{end}}
-	{{if .Whole}}svc_server{{with .Except}} {
-		except {{.}}
-	}{{end}}{{else}}handle_errors {
+	{{if .Whole}}svc_server{{else}}handle_errors {
 		svc_error
 	}
 	handle /v1/models* {
