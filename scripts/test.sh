@@ -7,6 +7,12 @@ need go git node npm
 [ $# -gt 0 ] || set -- ./tests ./... # the longest first: what others leave of two cores is then used to the end
 . scripts/beside.sh
 
+# Tests make and drop hundreds of databases, of hundreds of files each: in memory that takes two fifths less processor time.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -ge $((8 << 20)) ] &&
+	! findmnt -n -o OPTIONS /dev/shm | grep -qw noexec; then
+	export TMPDIR=/dev/shm
+fi
+
 # The linter's own build shares no package with what is built for the race detector, and the modules' check mostly waits.
 beside modules scripts/modules.sh
 beside tools scripts/lint.sh tools
