@@ -139,7 +139,7 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 // inUse is the product's heap and stacks in bytes.
 func (a *abused) inUse(t testing.TB) float64 {
 	t.Helper()
-	return a.metric(t, "go_memstats_heap_inuse_bytes") + a.metric(t, "go_memstats_stack_inuse_bytes")
+	return a.metric(t, "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes")
 }
 
 // memory watches what the product takes until the returned function is called, which requires that it was never too much.

@@ -345,18 +345,19 @@ func (p *product) goroutines(t testing.TB) int {
 	return int(p.metric(t, "go_goroutines"))
 }
 
-// metric is the value of one sample, named with its labels as the text has them.
-func (p *product) metric(t testing.TB, name string) float64 {
+// metric is the sum of samples, named with their labels as the text has them.
+func (p *product) metric(t testing.TB, names ...string) (sum float64) {
 	t.Helper()
-	for line := range strings.Lines(p.metrics(t)) {
-		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			require.NoError(t, err)
-			return value
-		}
+	text := p.metrics(t)
+	for _, name := range names {
+		_, line, found := strings.Cut("\n"+text, "\n"+name+" ")
+		require.True(t, found, "no metric %s", name)
+		value, _, _ := strings.Cut(line, "\n")
+		number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		require.NoError(t, err)
+		sum += number
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	return sum
 }
 
 // connections is how many the product has to its database, as the server sees it.

@@ -270,5 +270,6 @@ func together(n int, f func(i int)) {
 	all.Wait()
 }
 
-// betweenLooks is the pause between two looks at a state that no event announces.
-func betweenLooks() { <-time.After(20 * time.Millisecond) }
+// betweenLooks is the pause between two looks at a state that no event announces. A look takes some milliseconds of a processor with the race
+// detector.
+func betweenLooks() { <-time.After(50 * time.Millisecond) }
