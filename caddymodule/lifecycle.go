@@ -385,7 +385,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		operators := identity.NewOperators(shared.db, shared.ring, shared.processors)
 		return a.newConsole(operator(), &operatorDeps, handlers.NewOperatorSessions(operators, a.BaseURL), shared.bodies)
 	})
-	// The widget's waiting visitors get their answers from a worker of this process, which leases no other conversations.
+	// The widget's waiting visitors are served by a worker of this process that leases no other conversations.
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
 	rt.widget = sync.OnceValue(func() *widget.Widget {

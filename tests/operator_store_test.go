@@ -270,6 +270,6 @@ func together(n int, f func(i int)) {
 	all.Wait()
 }
 
-// betweenLooks is the pause between two looks at a state that no event announces. A look takes some milliseconds of a processor with the race
-// detector.
+// betweenLooks is the pause between two reads of a state without an event for its change. With the race detector a read costs a processor some
+// milliseconds.
 func betweenLooks() { <-time.After(50 * time.Millisecond) }
