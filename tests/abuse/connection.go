@@ -38,8 +38,8 @@ const (
 // errBusy is the answer of a product that has too much to do.
 var errBusy = errors.New("the product is busy")
 
-func isBusy(response *http.Response) bool {
-	return response.StatusCode == http.StatusInternalServerError && response.Header.Get("Retry-After") == "1"
+func isBusy(status int, retryAfter string) bool {
+	return status == http.StatusInternalServerError && retryAfter == "1"
 }
 
 // Address is the i-th of 200 addresses of this machine from which no other client of the tests comes.
@@ -142,7 +142,7 @@ func (c *Conn) requireRefused() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("the answer of %s: %w", c.route, err)
-	case isBusy(response):
+	case isBusy(response.StatusCode, response.Header.Get("Retry-After")):
 		return errBusy
 	case response.StatusCode == http.StatusTooManyRequests && strings.Contains(string(text), `"code":"rate_limited"`) && response.Close:
 		// more requests of the attacker wait than may

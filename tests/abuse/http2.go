@@ -3,7 +3,9 @@ package abuse
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,13 +69,13 @@ func (u *unread) begin(r *request) error {
 	return nil
 }
 
-// heads reads the heads of the answers to all streams that were begun, each of which must have one of the statuses. A stream that the
-// server ends has none.
+// heads reads the heads of the answers to all streams that were begun, each of which must have one of the statuses or be one of the few
+// busy ones ([mostBusy]). A stream that the server ends has none.
 func (u *unread) heads(statuses ...int) error {
 	if err := u.conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
 	}
-	for left := u.began; left > 0; {
+	for left, busy := u.began, u.began/mostBusy; left > 0; {
 		frame, err := u.framer.ReadFrame()
 		if err != nil {
 			return fmt.Errorf("the heads of %d answers that nobody reads: %w", left, err)
@@ -85,7 +87,9 @@ func (u *unread) heads(statuses ...int) error {
 			}
 		case *http2.MetaHeadersFrame:
 			left--
-			err = allowed(frame.PseudoValue("status"), statuses)
+			if err = allowed(frame, statuses); errors.Is(err, errBusy) && busy > 0 {
+				busy, err = busy-1, nil
+			}
 		case *http2.RSTStreamFrame:
 			left--
 		case *http2.GoAwayFrame:
@@ -98,11 +102,21 @@ func (u *unread) heads(statuses ...int) error {
 	return nil
 }
 
-func allowed(status string, statuses []int) error {
-	for _, one := range statuses {
-		if status == strconv.Itoa(one) {
-			return nil
+// allowed returns an error unless the head has one of the statuses. It is [errBusy] for the answer of a busy product.
+func allowed(head *http2.MetaHeadersFrame, statuses []int) error {
+	status, retryAfter := head.PseudoValue("status"), ""
+	for _, field := range head.RegularFields() {
+		if field.Name == "retry-after" {
+			retryAfter = field.Value
 		}
 	}
-	return fmt.Errorf("an answer that nobody reads has the status %s, not one of %v", status, statuses)
+	code, _ := strconv.Atoi(status) // 0 is in no list
+	switch {
+	case slices.Contains(statuses, code):
+		return nil
+	case isBusy(code, retryAfter):
+		return fmt.Errorf("more than one of %d streams: %w", mostBusy, errBusy)
+	default:
+		return fmt.Errorf("an answer that nobody reads has the status %s, not one of %v", status, statuses)
+	}
 }

@@ -76,7 +76,7 @@ func (s *Siege) send(ctx context.Context, client *http.Client, r *request) error
 	got := outcome{response.StatusCode, body.Error.Code}
 	switch {
 	case slices.Contains(r.want, got):
-	case isBusy(response):
+	case isBusy(response.StatusCode, response.Header.Get("Retry-After")):
 		return fmt.Errorf("%s %s: %w", r.method, r.path, errBusy)
 	default:
 		return fmt.Errorf("%s %s with %.100s answered %d %.300s instead of one of %v", r.method, r.path, r.body, got.status, text, r.want)
