@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,6 +143,9 @@ func (a *abused) inUse(t testing.TB) float64 {
 	return a.metric(t, "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes")
 }
 
+// duringAttack is the pause of who works or watches while an attack lasts, so that the attack has the processors.
+func duringAttack() { <-time.After(250 * time.Millisecond) }
+
 // memory watches what the product takes until the returned function is called, which requires that it was never too much.
 func (a *abused) memory() (within func(*testing.T)) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -150,7 +154,7 @@ func (a *abused) memory() (within func(*testing.T)) {
 	watch.Go(func() {
 		for ctx.Err() == nil {
 			most.Store(max(most.Load(), int64(a.inUse(a.t))))
-			betweenLooks()
+			duringAttack()
 		}
 	})
 	return func(t *testing.T) {
@@ -209,7 +213,7 @@ func (b *bystander) work(t *testing.T, times int) (enough <-chan struct{}, stop 
 			if rounds++; rounds == times {
 				worked()
 			}
-			betweenLooks()
+			duringAttack()
 		}
 	})
 	return done, func() {
