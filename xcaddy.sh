@@ -11,7 +11,7 @@
 # A build whose inputs didn't change since the last one is skipped. Further plugins: call xcaddy yourself with this
 # module and theirs (docs/extending.md), `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`, as the
 # last one does. The others are cmd/caddy, the same Caddy without xcaddy's module around it: that would be tidied, which
-# downloads what the tests of all dependencies need, and would have our packages compiled once more.
+# downloads what the tests of all dependencies need.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=scripts/go.sh
@@ -38,7 +38,7 @@ if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 fi
 # Builds for tests have the version "devel", so that not every commit makes them anew.
 version=
-[ -n "$variant" ] || version=$(scripts/version.sh)
+[ -n "$variant" ] || { version=$(scripts/version.sh) && build+=(-trimpath); }
 out=dist/caddy$variant worker=dist/svc-worker$variant
 stamp=dist/.built$variant
 
@@ -92,7 +92,8 @@ if [ ${#guest[@]} = 0 ]; then
 	rmdir "$out.new"
 else # the worker of its own has no guests
 	# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
-	GOFLAGS="$GOFLAGS -v" fast go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
+	# xcaddy's own flags would add -trimpath, with which our packages are compiled once more.
+	XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s'" GOFLAGS="$GOFLAGS -v" fast go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
 	mv "$out.new" "$out"
 fi
 echo "$now" >"$stamp"
