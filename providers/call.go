@@ -56,9 +56,12 @@ type call struct {
 	large int64         // the part of this call
 }
 
-func (p *HTTP) newCall(parent context.Context, stream bool) *call {
-	c := &call{share: &p.largeBytes}
-	c.ctx, c.cancel = context.WithCancelCause(parent)
+// newCall begins a call. cancel ends ctx; if it is nil, the call has a context of its own.
+func (p *HTTP) newCall(ctx context.Context, cancel context.CancelCauseFunc, stream bool) *call {
+	if cancel == nil {
+		ctx, cancel = context.WithCancelCause(ctx)
+	}
+	c := &call{ctx: ctx, cancel: cancel, share: &p.largeBytes}
 	limit, cause := p.timeouts.MaxDuration, p.maxDuration
 	if !stream && p.timeouts.Response < limit {
 		limit, cause = p.timeouts.Response, p.responseTimeout

@@ -31,7 +31,7 @@ func (p *HTTP) LargeBytes() int64 { return p.largeBytes.Load() }
 
 // HoldLarge begins a call that holds an answer of that size, and returns its end.
 func (p *HTTP) HoldLarge(ctx context.Context, stream bool, size int) (end func(), err error) {
-	c := p.newCall(ctx, stream)
+	c := p.newCall(ctx, nil, stream)
 	return c.end, c.hold(size)
 }
 

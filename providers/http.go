@@ -113,7 +113,7 @@ func NewHTTP(dialect Dialect, config *Config) *HTTP {
 
 // Open sends the request (see [Provider]). A whole answer is read to its end before Open returns.
 func (p *HTTP) Open(ctx context.Context, req *Request) (Events, error) {
-	c := p.newCall(ctx, req.Stream)
+	c := p.newCall(ctx, req.Cancel, req.Stream)
 	opened := false
 	defer func() {
 		if !opened { // even if the dialect panics

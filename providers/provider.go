@@ -88,6 +88,9 @@ type Request struct {
 	// Sent may be nil. An adapter may call it, once and from any goroutine, when it no longer refers to any content of Messages
 	// because the vendor has all of it.
 	Sent func()
+	// Cancel may be nil. It ends the context of Open, which then belongs to this call alone, with a cause. An adapter whose timers end the call
+	// may use it instead of a context of its own. One that passes the request on more than once sets it to nil.
+	Cancel context.CancelCauseFunc
 }
 
 // Usage counts the tokens of a call as the vendor reported them. A nil *Usage means that there is no report. The gateway

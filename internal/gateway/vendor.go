@@ -115,6 +115,7 @@ func (c *call) upstreamKey(ctx context.Context) (string, error) {
 // in the same way and is not repeated.
 func (c *call) detach(ctx context.Context) context.Context {
 	up, cancel := context.WithCancelCause(c.cut) // with the cause ErrExiting
+	c.upstream.Cancel = cancel
 	stopClient := context.AfterFunc(ctx, func() {
 		switch {
 		case c.req.Turn != nil && errors.Is(context.Cause(ctx), ErrInterrupted):

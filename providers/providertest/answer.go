@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -23,10 +24,14 @@ type Answer struct {
 	Err error
 }
 
-// Ask sends the request and reads the answer.
+// Ask sends the request, with a context that the adapter may end as the gateway's, and reads the answer.
 func Ask(t testing.TB, p providers.Provider, req *providers.Request) Answer {
 	t.Helper()
-	events, err := p.Open(t.Context(), req)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) }) // not now: what follows the terminator may still be read
+	req.Cancel = cancel
+	defer func() { req.Cancel = nil }()
+	events, err := p.Open(ctx, req)
 	if err != nil {
 		require.Nil(t, events, "Open returns events or an error")
 		return Answer{Err: err}
