@@ -13,22 +13,24 @@ if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | 
 	export TMPDIR=/dev/shm
 fi
 
+rm -rf dist/screenshots # before anything walks through the folders
 # The linter's own build shares no package with what is built for the race detector, and the modules' check mostly waits.
 beside modules scripts/modules.sh
 beside tools scripts/lint.sh tools
-rm -rf dist/screenshots
 . scripts/parts.sh
 joined modules
 joined tools
 
+# Compressing packages keeps one core busy for a minute.
+smaller() {
+	step "test: the guests' own"
+	fast go -C tests/guest vet ./... && go -C tests/guest test -race -count=1 ./... || return
+	step "test: the packages of a release, with the binary of the other tests"
+	go -C packaging test -count=1 ./...
+}
+beside smaller smaller
 scripts/lint.sh
-
-step "test: the guests' own"
-fast go -C tests/guest vet ./...
-go -C tests/guest test -race -count=1 ./...
-
-step "test: the packages of a release, with the binary of the other tests"
-go -C packaging test -count=1 ./...
+joined smaller
 
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
