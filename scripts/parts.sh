@@ -16,7 +16,7 @@ beside downloads downloads
 
 step "parts: the binary, with the race detector"
 XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
-# It compiles only our packages once more, inside xcaddy's module, and the guests; then one core is busy with linking.
+# It compiles only the guests; then one core is busy with linking.
 beside guest env XCADDY_RACE_DETECTOR=1 XCADDY_GUEST=1 ./xcaddy.sh
 step "parts: the binary with failpoints, for crash tests"
 XCADDY_RACE_DETECTOR=1 XCADDY_FAILPOINTS=1 ./xcaddy.sh
