@@ -36,9 +36,12 @@ if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	build+=(-race)
 	CGO_ENABLED=1
 fi
-# Builds for tests have the version "devel", so that not every commit makes them anew.
+# Builds for tests have the version "devel", so that not every commit makes them anew, and share compiled packages with the tests.
 version=
-[ -n "$variant" ] || { version=$(scripts/version.sh) && build+=(-trimpath); }
+if [ -z "$variant" ]; then
+	version=$(scripts/version.sh)
+	build+=(-trimpath)
+fi
 out=dist/caddy$variant worker=dist/svc-worker$variant
 stamp=dist/.built$variant
 

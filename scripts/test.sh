@@ -21,16 +21,16 @@ beside tools scripts/lint.sh tools
 joined modules
 joined tools
 
-# Compressing packages keeps one core busy for a minute.
-smaller() {
+# These modules of their own use one core: the packages are compressed for a minute.
+guests_and_packages() {
 	step "test: the guests' own"
 	fast go -C tests/guest vet ./... && go -C tests/guest test -race -count=1 ./... || return
 	step "test: the packages of a release, with the binary of the other tests"
 	go -C packaging test -count=1 ./...
 }
-beside smaller smaller
+beside guests guests_and_packages
 scripts/lint.sh
-joined smaller
+joined guests
 
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
