@@ -88,8 +88,8 @@ type Request struct {
 	// Sent may be nil. An adapter may call it, once and from any goroutine, when it no longer refers to any content of Messages
 	// because the vendor has all of it.
 	Sent func()
-	// Cancel may be nil. It ends the context of Open, which then belongs to this call alone, with a cause. An adapter whose timers end the call
-	// may use it instead of a context of its own. One that passes the request on more than once sets it to nil.
+	// Cancel may be nil. It ends the context of Open with a cause. That context then belongs to this call alone, so an adapter with timers needs
+	// no context of its own. An adapter that passes the request on more than once must set Cancel to nil.
 	Cancel context.CancelCauseFunc
 }
 

@@ -143,7 +143,7 @@ func (a *abused) inUse(t testing.TB) float64 {
 	return a.metric(t, "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes")
 }
 
-// duringAttack is the pause of who works or watches while an attack lasts, so that the attack has the processors.
+// duringAttack is the pause between two rounds of work, and between two looks at the memory. It leaves the processors to the attack.
 func duringAttack() { <-time.After(250 * time.Millisecond) }
 
 // memory watches what the product takes until the returned function is called, which requires that it was never too much.

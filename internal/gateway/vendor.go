@@ -108,8 +108,9 @@ func (c *call) upstreamKey(ctx context.Context) (string, error) {
 	return string(key), nil
 }
 
-// detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the
-// request's context, so that settling goes on afterwards. It has no values of the request, because Caddy's dialer would use addresses from them.
+// detach returns the context of the vendor's call, and sets hangUp and the request's Cancel. The context ends when the client is gone or the
+// process can't wait, and not with the request's context, so that settling goes on afterwards. It has no values of the request, because Caddy's
+// dialer would use addresses from them.
 //
 // If the worker of a turn gives up, the next worker repeats the turn, so its call ends as at the process's exit. A turn that people interrupt ends
 // in the same way and is not repeated.

@@ -24,7 +24,7 @@ type Answer struct {
 	Err error
 }
 
-// Ask sends the request, with a context that the adapter may end as the gateway's, and reads the answer.
+// Ask sends the request and reads the answer. As the gateway does, it lets the adapter end the context.
 func Ask(t testing.TB, p providers.Provider, req *providers.Request) Answer {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())

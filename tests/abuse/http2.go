@@ -69,8 +69,8 @@ func (u *unread) begin(r *request) error {
 	return nil
 }
 
-// heads reads the heads of the answers to all streams that were begun, each of which must have one of the statuses or be one of the few
-// busy ones ([mostBusy]). A stream that the server ends has none.
+// heads reads the heads of the answers to all streams that were begun. Each must have one of the statuses, but one of [mostBusy] may be that
+// of a busy product. A stream that the server ends has no head.
 func (u *unread) heads(statuses ...int) error {
 	if err := u.conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
@@ -115,7 +115,7 @@ func allowed(head *http2.MetaHeadersFrame, statuses []int) error {
 	case slices.Contains(statuses, code):
 		return nil
 	case isBusy(code, retryAfter):
-		return fmt.Errorf("more than one of %d streams: %w", mostBusy, errBusy)
+		return errBusy
 	default:
 		return fmt.Errorf("an answer that nobody reads has the status %s, not one of %v", status, statuses)
 	}

@@ -203,7 +203,7 @@ func (h house) open(ctx context.Context, binary string) (*product, error) {
 	return startProduct(ctx, binary, at)
 }
 
-// run measures the rows of the house and checks that what was counted is true.
+// run measures the rows of the house and checks their counts against the books.
 func (h house) run(ctx context.Context, b *bench) (err error) {
 	product, err := h.open(ctx, b.binary)
 	if err != nil {
@@ -237,8 +237,7 @@ func (h house) run(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// reportTables prints what a row costs in the database: the table, its indexes and what updates have left behind, by
-// the rows that are there.
+// reportTables prints the bytes of each row in the database, with those of indexes and of old versions of rows.
 func reportTables(ctx context.Context, at *place) error {
 	db, err := store.Open(ctx, at.location, store.Options{})
 	if err != nil {
