@@ -32,8 +32,13 @@ GOFLAGS="$GOFLAGS -gcflags=all=-dwarf=false"
 for package in modernc.org/sqlite/lib modernc.org/libc modernc.org/memory; do
 	GOFLAGS="$GOFLAGS '-gcflags=$package=-dwarf=false -race=false'"
 done
-# Nor is it called for Caddy's colours of code, whose tables take half of the time of each start. Without inlining, these packages have no copy
-# of a generic function of sync, which the linker could keep for all.
+# Nor does it watch packages that only compute what their callers give them: passwords' hashes, expressions, JSON, and Caddy's colours of
+# code. They share memory through package sync alone, which is watched. Inlining is off in the last ones, which otherwise have no copy of
+# a generic function of sync that the linker could keep for all.
+for package in golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b regexp regexp/syntax unicode/utf8 encoding/base64 \
+	github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/go-json-experiment/json/internal/jsonwire; do
+	GOFLAGS="$GOFLAGS '-gcflags=$package=-dwarf=false -race=false'"
+done
 for package in encoding/xml github.com/alecthomas/chroma/v2 github.com/alecthomas/chroma/v2/lexers github.com/alecthomas/chroma/v2/styles; do
 	GOFLAGS="$GOFLAGS '-gcflags=$package=-dwarf=false -race=false -l'"
 done

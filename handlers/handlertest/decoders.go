@@ -11,6 +11,8 @@ import (
 const (
 	// mostMemory is how many bytes a decoder may allocate for each byte of a body.
 	mostMemory = 8
+	// mostFixed is how many bytes it may allocate for every body.
+	mostFixed = 96 << 10
 	// mostRuns bounds how often a body is decoded until one run allocates no more than allowed. Runs that had to allocate pooled
 	// buffers don't count: the race detector drops a quarter of them.
 	mostRuns = 30
@@ -21,7 +23,7 @@ func hostileSize() int {
 	if os.Getenv("SVC_SOAK") != "" {
 		return 512 << 10
 	}
-	return 128 << 10
+	return 32 << 10
 }
 
 // requireFrugal requires that decode allocates no more than its share for a body of n bytes, beside what every request allocates.
@@ -33,7 +35,7 @@ func requireFrugal(t *testing.T, name string, n int, decode func()) {
 		runtime.ReadMemStats(&before)
 		decode()
 		runtime.ReadMemStats(&after)
-		if least = min(least, after.TotalAlloc-before.TotalAlloc); least <= uint64(mostMemory*n+hostileSize()/2) {
+		if least = min(least, after.TotalAlloc-before.TotalAlloc); least <= uint64(mostMemory*n+mostFixed) {
 			return
 		}
 	}
