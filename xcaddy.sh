@@ -34,6 +34,7 @@ fi
 if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	variant=$variant-race
 	build+=(-race)
+	GOFLAGS="$GOFLAGS $UNWATCHED"
 	CGO_ENABLED=1
 fi
 # Builds for tests have the version "devel", so that not every commit makes them anew, and share compiled packages with the tests.

@@ -30,6 +30,6 @@ fast go -C packaging vet ./...
 (cd packaging && fast "$linter" run ./...)
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
-export GOFLAGS="$GOFLAGS -race"
+export GOFLAGS="$GOFLAGS $UNWATCHED -race"
 step "lint: golangci-lint, with go vet's analyzers (compiles what tests depend on the first time)"
 fast "$linter" run ./...

@@ -20,6 +20,7 @@ beside tools scripts/lint.sh tools
 . scripts/parts.sh
 joined modules
 joined tools
+export GOFLAGS="$GOFLAGS $UNWATCHED"
 
 # These modules of their own use one core: the packages are compressed for a minute.
 guests_and_packages() {
