@@ -114,7 +114,7 @@ func liveHeap() int {
 	return int(stats.HeapAlloc) //nolint:gosec // less than the machine has
 }
 
-// TestLongExports: an export of 300,000 events needs no more memory than some pages. A read that fails on the way cuts the connection.
+// TestLongExports: an export of 100,000 events needs no more memory than some pages. A read that fails on the way cuts the connection.
 func TestLongExports(t *testing.T) { //nolint:paralleltest // measures the heap
 	o, most := newFixture(t), 8<<20
 	o.Wallets = &manyEvents{events: 100_000}

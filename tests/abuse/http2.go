@@ -69,8 +69,8 @@ func (u *unread) begin(r *request) error {
 	return nil
 }
 
-// heads reads the heads of the answers to all streams that were begun. Each must have one of the statuses, but one of [mostBusy] may be that
-// of a busy product. A stream that the server ends has no head.
+// heads reads the heads of the answers to all streams begun. Each must have one of the statuses, except that one in [mostBusy] may say that the
+// product is busy. A stream ended by the server has no head.
 func (u *unread) heads(statuses ...int) error {
 	if err := u.conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)

@@ -237,7 +237,7 @@ func (h house) run(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// reportTables prints the bytes of each row in the database, with those of indexes and of old versions of rows.
+// reportTables prints the bytes of each row in the database, including indexes and old versions of the row.
 func reportTables(ctx context.Context, at *place) error {
 	db, err := store.Open(ctx, at.location, store.Options{})
 	if err != nil {
