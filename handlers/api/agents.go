@@ -253,7 +253,7 @@ type AgentChange struct {
 	KnowledgeBaseIDs []string `json:"knowledgeBaseIds,omitempty" maxItems:"20" doc:"What the agent knows: parts that fit a customer's message are shown to the model; [] for nothing"` //nolint:lll // as above
 }
 
-// apply writes the change into the agent. The framework has checked each value by itself.
+// apply writes the change into the agent. Each value fits its schema.
 func (c AgentChange) apply(agent *store.Agent) error {
 	if c.Name != nil {
 		name, err := identity.CleanName("name", *c.Name)

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// StandingQuery selects conversations that need attention. It is exported for the framework, see [endpoint.PathID].
+// StandingQuery selects conversations that need attention. It is exported for huma, see [endpoint.PathID].
 type StandingQuery struct {
 	ChannelID string `query:"channelId" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only of this channel"`
 	Code      string `query:"code"      maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only with this attention"`

@@ -32,7 +32,7 @@ var (
 		identity.WalletWrite, "End a rise before its time")), (*Deps).endBudgetRise)
 )
 
-// BudgetObject is a budget with its present period. It is exported for the framework, see [endpoint.PathID].
+// BudgetObject is a budget with its present period. It is exported for huma, see [endpoint.PathID].
 type BudgetObject struct {
 	ID             string         `json:"id"`
 	Name           string         `json:"name"`
@@ -53,7 +53,7 @@ type BudgetObject struct {
 	CreatedAt      string         `json:"createdAt"      format:"date-time"`
 }
 
-// BudgetRiseObject is a temporary rise of a budget's limit. It is exported for the framework, see [endpoint.PathID].
+// BudgetRiseObject is a temporary rise of a budget's limit. It is exported for huma, see [endpoint.PathID].
 type BudgetRiseObject struct {
 	ID           string  `json:"id"`
 	AmountMicros string  `json:"amountMicros"`
@@ -64,7 +64,7 @@ type BudgetRiseObject struct {
 	CreatedAt    string  `json:"createdAt" format:"date-time"`
 }
 
-// BudgetDetail is a budget with its rises. It is exported for the framework, see [endpoint.PathID].
+// BudgetDetail is a budget with its rises. It is exported for huma, see [endpoint.PathID].
 type BudgetDetail struct {
 	BudgetObject
 

@@ -21,7 +21,7 @@ const (
 )
 
 // AnswerRulesChange is the part of a channel's body that says when its assistant answers. An absent member changes nothing, or has
-// its default in a new channel. The type is exported because the framework skips unexported ones.
+// its default in a new channel. The type is exported because huma skips unexported ones.
 type AnswerRulesChange struct {
 	AnswerMode    *string           `json:"answerMode,omitempty" enum:"automatic,draft" doc:"automatic, the default: the agent answers by itself; draft: it proposes, and a person sends"`                                                                                                              //nolint:lll // a struct tag can't be broken
 	MaxAgeMinutes clearable[int64]  `json:"maxAgeMinutes,omitzero" minimum:"1" maximum:"10080" doc:"For how long after the customer's last message the agent still answers; later the conversation has the attention message_too_old. null, the default: at any time"`                                  //nolint:lll // as above
@@ -90,7 +90,7 @@ func (c *AnswerRulesChange) checkHours(rules *store.AnswerRules) error {
 	}
 }
 
-// AnswerRulesObject shows a channel's rules. It is exported for the framework, see [AnswerRulesChange].
+// AnswerRulesObject shows a channel's rules. It is exported for huma, see [AnswerRulesChange].
 type AnswerRulesObject struct {
 	AnswerMode    string   `json:"answerMode"    enum:"automatic,draft" doc:"automatic: the agent answers; draft: it proposes, a person sends"`
 	MaxAgeMinutes *int64   `json:"maxAgeMinutes" doc:"For how long after the customer's last message the agent still answers; null: at any time"`
@@ -116,7 +116,7 @@ func showAnswerRules(rules *store.AnswerRules) AnswerRulesObject {
 }
 
 // WidgetChange is the part of a channel's body that only widgets have. An absent member changes nothing, or has its
-// default in a new channel. The type is exported because the framework skips unexported ones.
+// default in a new channel. The type is exported because huma skips unexported ones.
 type WidgetChange struct {
 	Origins           *[]string         `json:"origins,omitempty" maxItems:"20" doc:"widget: the sites that may show it, each scheme://host[:port] or https://*.example.com; none: nobody yet"`                                                     //nolint:lll // a struct tag can't be broken
 	DailySpendMicros  clearable[string] `json:"dailySpendMicros,omitzero" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"widget: what the answers of one day (UTC) may cost; null, the default: a tenth of the wallet"` //nolint:lll // as above

@@ -40,7 +40,7 @@ func groupDecoders(t *testing.T) (all []handlertest.ForeignDecoder) {
 			}
 			address := strings.NewReplacer("{id}", "a_none", "{docId}", "a_none", "{provider}", "none").Replace(path)
 			all = append(all, handlertest.ForeignDecoder{
-				Name: operation.OperationID, Most: int(min(operation.MaxBodyBytes-1, 256<<10)), Bodies: handlertest.Within(frames...),
+				Name: operation.OperationID, Most: int(min(operation.MaxBodyBytes, 256<<10)), Bodies: handlertest.Within(frames...),
 				Decode: func(t *testing.T, body string) {
 					w := handlertest.Served(o.Serve, request(operation.Method, address, "owner", body))
 					require.NotContains(t, w.Body.String(), "no operation", "the address is wrong")

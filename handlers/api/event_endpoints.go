@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// EventEndpointObject is an endpoint of events as the API shows it: without its secrets. It is exported for the framework, see
+// EventEndpointObject is an endpoint of events as the API shows it: without its secrets. It is exported for huma, see
 // [endpoint.PathID].
 type EventEndpointObject struct {
 	ID             string            `json:"id"`

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for the
-// framework, see [endpoint.PathID].
+// APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for
+// huma, see [endpoint.PathID].
 type APIKeyObject struct { //nolint:revive // KeyObject could be any key
 	ID          string    `json:"id"`
 	Name        *string   `json:"name"        doc:"null: it has none"`
@@ -51,7 +51,7 @@ func showAPIKey(key *store.APIKey) APIKeyObject {
 	}
 }
 
-// KeyBounds are the numeric bounds of an API key. It is exported for the framework, see [endpoint.PathID].
+// KeyBounds are the numeric bounds of an API key. It is exported for huma, see [endpoint.PathID].
 type KeyBounds struct {
 	RequestsPerMinute *int64 `json:"requestsPerMinute" doc:"Of the key, beside the organization's; null: no bound of its own"`
 	MaxConcurrent     *int64 `json:"maxConcurrent"     doc:"Model calls of the key that run at the same time on a server; null: no bound of its own"`
@@ -82,7 +82,7 @@ type apiKeyCreation struct {
 	ExpiresAt     *string    `json:"expiresAt,omitempty"     maxLength:"40" doc:"Instead of expiresInDays: a time as 2027-01-31T12:00:00Z, which may lie in the past"` //nolint:lll // as above
 }
 
-// APIKeyChange is the body of PATCH /api-keys/{id}. It is exported for the framework, see [endpoint.PathID].
+// APIKeyChange is the body of PATCH /api-keys/{id}. It is exported for huma, see [endpoint.PathID].
 type APIKeyChange struct { //nolint:revive // KeyChange could be of any key
 	Models clearable[[]string] `json:"models,omitzero" maxItems:"500" doc:"The ids of the models that it may use; null: all; empty: none. Absent in a new key: as in the key that asks"` //nolint:lll // a struct tag can't be broken
 

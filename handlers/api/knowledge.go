@@ -215,7 +215,7 @@ var (
 		"Delete a document"), (*Deps).deleteDocument)
 )
 
-// DocumentPath names a document in a path. It is exported for the framework, see [endpoint.PathID].
+// DocumentPath names a document in a path. It is exported for huma, see [endpoint.PathID].
 type DocumentPath struct {
 	endpoint.PathID
 

@@ -79,7 +79,7 @@ func (d *Deps) listDrafts(ctx context.Context, principal *identity.Principal, in
 	return onePage(drafts, func(d *inbox.Draft) DraftObject { return DraftObject{d.ID, d.Text(), endpoint.Timestamp(d.CreatedAt)} }), nil
 }
 
-// DraftPath names a draft. It is exported for the framework, see [endpoint.PathID].
+// DraftPath names a draft. It is exported for huma, see [endpoint.PathID].
 type DraftPath struct {
 	endpoint.PathID
 

@@ -268,7 +268,7 @@ func (d *Deps) listActions(ctx context.Context, principal *identity.Principal, i
 		})
 }
 
-// WalletPosting are the members that credits and adjustments share. It is exported for the framework, see [endpoint.PathID].
+// WalletPosting are the members that credits and adjustments share. It is exported for huma, see [endpoint.PathID].
 type WalletPosting struct {
 	Environment  *store.Env `json:"environment,omitempty" enum:"live,test" doc:"Whose wallet; live when absent"`
 	AmountMicros string     `json:"amountMicros" maxLength:"20" doc:"In millionths of the currency unit; an adjustment below 0 takes"`

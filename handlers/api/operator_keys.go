@@ -35,7 +35,7 @@ var (
 		"Remove the second factor of an operator who lost it; the next sign-in sets up another"), (*Deps).resetOperatorSecondFactor)
 )
 
-// OperatorKeyObject is an operator key without its secret, which the store doesn't have. It is exported for the framework, see [endpoint.PathID].
+// OperatorKeyObject is an operator key without its secret, which the store doesn't have. It is exported for huma, see [endpoint.PathID].
 type OperatorKeyObject struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`
@@ -102,7 +102,7 @@ func (d *Deps) revokeOperatorKey(ctx context.Context, principal *identity.Princi
 	return &endpoint.Empty{}, unlessMissing(err, "There is no operator key with this id.")
 }
 
-// OperatorObject is an operator. It is exported for the framework, see [endpoint.PathID].
+// OperatorObject is an operator. It is exported for huma, see [endpoint.PathID].
 type OperatorObject struct {
 	ID           string `json:"id"`
 	Email        string `json:"email"`

@@ -32,7 +32,7 @@ var (
 		"Get an organization's figures at a glance: wallet, charges, margin and how calls ended"), (*Deps).getSummary)
 )
 
-// UsageQuery selects figures. It is exported for the framework, see [endpoint.PathID].
+// UsageQuery selects figures. It is exported for huma, see [endpoint.PathID].
 type UsageQuery struct {
 	HistoryQuery
 
@@ -40,7 +40,7 @@ type UsageQuery struct {
 	Model string          `query:"model" maxLength:"200" doc:"Only this model"`
 }
 
-// UsageFigures are sums of calls. It is exported for the framework, see [endpoint.PathID].
+// UsageFigures are sums of calls. It is exported for huma, see [endpoint.PathID].
 type UsageFigures struct {
 	Calls              int64  `json:"calls"`
 	Answered           int64  `json:"answered"`

@@ -119,7 +119,7 @@ func (d *Deps) updateBounds(ctx context.Context, principal *identity.Principal, 
 	return nil
 }
 
-// MemberObject is a user as the API shows it. It is exported for the framework, see [endpoint.PathID].
+// MemberObject is a user as the API shows it. It is exported for huma, see [endpoint.PathID].
 type MemberObject struct {
 	ID        string        `json:"id"`
 	Email     string        `json:"email"`

@@ -42,7 +42,7 @@ var (
 		"Ignore an unmatched or held payment permanently: it is never credited; 409 conflict if it doesn't wait")), (*Deps).ignorePayment)
 )
 
-// PaymentObject is a payment. It is exported for the framework, see [endpoint.PathID].
+// PaymentObject is a payment. It is exported for huma, see [endpoint.PathID].
 type PaymentObject struct {
 	ID            string  `json:"id"`
 	Provider      string  `json:"provider"`
@@ -67,7 +67,7 @@ func showPayment(p *billing.Payment) PaymentObject {
 	}
 }
 
-// ReceivedPayment is a payment in the operator's view. It is exported for the framework, see [endpoint.PathID].
+// ReceivedPayment is a payment in the operator's view. It is exported for huma, see [endpoint.PathID].
 type ReceivedPayment struct {
 	PaymentObject
 
@@ -158,7 +158,7 @@ func (d *Deps) listWalletPayments(ctx context.Context, principal *identity.Princ
 // byTransfer is the way of a payment by bank transfer. The other ways are names of providers.
 const byTransfer = "transfer"
 
-// TopUpWay is a way in which credits can be paid. It is exported for the framework, see [endpoint.PathID].
+// TopUpWay is a way in which credits can be paid. It is exported for huma, see [endpoint.PathID].
 type TopUpWay struct {
 	Via        string   `json:"via"        doc:"transfer, or the name of a provider with a page of its own"`
 	Label      string   `json:"label"`
@@ -182,7 +182,7 @@ type topUpCreation struct {
 	Currency string `json:"currency,omitempty" maxLength:"3" doc:"Absent: the first one of the way"`
 }
 
-// TransferObject is a transfer to make. It is exported for the framework, see [endpoint.PathID].
+// TransferObject is a transfer to make. It is exported for huma, see [endpoint.PathID].
 type TransferObject struct {
 	Bank    string `json:"bank"    doc:"The number of the bank, BIN"`
 	Account string `json:"account"`
@@ -191,7 +191,7 @@ type TransferObject struct {
 	SVG     string `json:"svg"     doc:"The VietQR code as a picture"`
 }
 
-// TopUpObject is a payment that was begun. It is exported for the framework, see [endpoint.PathID].
+// TopUpObject is a payment that was begun. It is exported for huma, see [endpoint.PathID].
 type TopUpObject struct {
 	Via          string          `json:"via"`
 	Code         string          `json:"code"         doc:"Must be in the text of a transfer. That of transfers is always the same and doesn't end"`

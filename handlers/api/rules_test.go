@@ -343,7 +343,7 @@ func bodyBound(description *huma.OpenAPI, route handlers.Route) int {
 	item := description.Paths[route.Path]
 	for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 		if operation != nil && operation.Method == route.Method {
-			return int(operation.MaxBodyBytes) - 1
+			return int(operation.MaxBodyBytes)
 		}
 	}
 	return 0

@@ -182,7 +182,7 @@ func (d *Deps) changePassword(ctx context.Context, principal *identity.Principal
 	return d.sessionAfter(ctx, principal, err)
 }
 
-// LiveSession is one of a person's sessions as the API shows it. It is exported for the framework, see [endpoint.PathID].
+// LiveSession is one of a person's sessions as the API shows it. It is exported for huma, see [endpoint.PathID].
 type LiveSession struct {
 	Current   bool    `json:"current"   doc:"The session that asks"`
 	Client    *string `json:"client"    doc:"What the browser called itself when the session began; null: nothing"`

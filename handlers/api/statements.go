@@ -24,7 +24,7 @@ var (
 		"GET /wallet/statements/{month}", identity.WalletRead, "Get the statement of a month, which may be in progress")))), (*Deps).getStatement)
 )
 
-// StatementObject is the statement of a month in a list. It is exported for the framework, see [endpoint.PathID].
+// StatementObject is the statement of a month in a list. It is exported for huma, see [endpoint.PathID].
 type StatementObject struct {
 	Month             string    `json:"month"             doc:"A calendar month in timeZone, as 2026-10"`
 	Environment       store.Env `json:"environment"       enum:"live,test"`
@@ -42,7 +42,7 @@ type StatementObject struct {
 	Calls             int64     `json:"calls"             doc:"Calls that were charged"`
 }
 
-// ChargeObject is the sum of charges in a statement. It is exported for the framework, see [endpoint.PathID].
+// ChargeObject is the sum of charges in a statement. It is exported for huma, see [endpoint.PathID].
 type ChargeObject struct {
 	Model            string  `json:"model"`
 	KeyID            *string `json:"keyId"            doc:"The API key of the calls; null for agents and members"`
@@ -53,7 +53,7 @@ type ChargeObject struct {
 	AmountMicros     string  `json:"amountMicros"     doc:"With a minus"`
 }
 
-// StatementDetail is a whole statement. It is exported for the framework, see [endpoint.PathID].
+// StatementDetail is a whole statement. It is exported for huma, see [endpoint.PathID].
 type StatementDetail struct {
 	StatementObject
 
@@ -202,7 +202,7 @@ func (d *Deps) getStatement(_ context.Context, principal *identity.Principal, in
 var GetCall = operation(operated("wallet:read", testKeys(members("getCall", "GET /wallet/calls/{id}", identity.WalletRead,
 	"Get a model call that has ended, and why it cost what it did"))), (*Deps).getCall)
 
-// CostLineObject is a line of the cost of a call. It is exported for the framework, see [endpoint.PathID].
+// CostLineObject is a line of the cost of a call. It is exported for huma, see [endpoint.PathID].
 type CostLineObject struct {
 	Kind        string `json:"kind"        enum:"input,cachedInput,cacheWrite,longCacheWrite,output"`
 	Tokens      int64  `json:"tokens"`
@@ -210,7 +210,7 @@ type CostLineObject struct {
 	Micros      string `json:"micros"      doc:"Their cost, rounded such that the lines together are costMicros"`
 }
 
-// CallDetail is a call with the lines of its cost. It is exported for the framework, see [endpoint.PathID].
+// CallDetail is a call with the lines of its cost. It is exported for huma, see [endpoint.PathID].
 type CallDetail struct {
 	CallObject
 

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TableQuery is the parameter of lists that are also available as CSV. It is exported for the framework, see
+// TableQuery is the parameter of lists that are also available as CSV. It is exported for huma, see
 // [endpoint.PathID].
 type TableQuery struct {
 	Format string `query:"format" enum:"json,csv" doc:"csv: all rows from the cursor on, as a file, whatever the limit; so does Accept: text/csv"` //nolint:lll // a struct tag can't be broken

@@ -38,7 +38,7 @@ func eventFile(o endpoint.Operation) endpoint.Operation {
 	return containing(map[string]*huma.MediaType{eventBatch: text, eventLines: text, "text/csv": text}, o)
 }
 
-// UsageEventsQuery are the parameters of an export. It is exported for the framework, see [endpoint.PathID].
+// UsageEventsQuery are the parameters of an export. It is exported for huma, see [endpoint.PathID].
 type UsageEventsQuery struct {
 	Since  string `query:"since"  maxLength:"50" doc:"The sequence of the last event that was read. Absent: from the first one on"`
 	Limit  int64  `query:"limit"  minimum:"1" doc:"How many events at most. Absent: all that there are"`

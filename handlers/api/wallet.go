@@ -49,7 +49,7 @@ var (
 		"Get what calls cost, by model and day")), (*Deps).getSpend)
 )
 
-// WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
+// WalletQuery selects one of the organization's wallets. It is exported for huma, see [endpoint.PathID].
 type WalletQuery struct {
 	Environment store.Env `query:"environment" enum:"live,test" doc:"For login sessions: live when it is absent. A key has one environment"` //nolint:lll // a struct tag can't be broken
 }
@@ -79,7 +79,7 @@ func (d *Deps) getWallet(ctx context.Context, principal *identity.Principal, in 
 // dayLayout is how a UTC day is written in queries and answers (RFC 3339 full-date).
 const dayLayout = time.DateOnly
 
-// HistoryQuery are the parameters of a wallet's lists. It is exported for the framework, see [endpoint.PathID].
+// HistoryQuery are the parameters of a wallet's lists. It is exported for huma, see [endpoint.PathID].
 type HistoryQuery struct {
 	WalletQuery
 	endpoint.PageQuery
@@ -156,7 +156,7 @@ func readPlace(text string, calls bool) (billing.Place, error) {
 	return billing.Place{Seq: number}, nil
 }
 
-// TransactionObject is a transaction as the API shows it. It is exported for the framework, see [endpoint.PathID].
+// TransactionObject is a transaction as the API shows it. It is exported for huma, see [endpoint.PathID].
 type TransactionObject struct {
 	ID            string  `json:"id"`
 	At            string  `json:"at"            format:"date-time"`
@@ -260,7 +260,7 @@ func showCall(c *placedCall) CallObject {
 // isTurn reports whether a call was made for a turn of a conversation and not for an HTTP request.
 func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_") }
 
-// CallQuery selects calls. It is exported for the framework, see [endpoint.PathID].
+// CallQuery selects calls. It is exported for huma, see [endpoint.PathID].
 type CallQuery struct {
 	HistoryQuery
 

@@ -3,24 +3,20 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // Op is an operation as a value: its description and what does it. HTTP serves it ([Op.Register]), and a function runs it ([Op.Run]) for pages
-// and commands. D holds the dependencies of its group. I holds the parameters and the body by the framework's rules; O is [JSON],
+// and commands. D holds the dependencies of its group. I holds the parameters and the body, with huma's tags; O is [JSON],
 // [Replayable], [Stream] or [Empty].
 type Op[D, I, O any] struct {
 	Operation
@@ -44,15 +40,9 @@ type Any[D any] interface {
 
 // Register implements [Any].
 func (o Op[D, I, O]) Register(s *Server, d D) {
-	o.Operation = s.Mount(o.Operation)
-	Register(s, o.Operation, func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
+	Register(s, s.Mount(o.Operation), func(ctx context.Context, principal *identity.Principal, in *I) (*O, error) {
 		return o.Do(d, ctx, principal, in)
 	})
-	decoder := sync.OnceValue(newDecoder[I])
-	s.functions[o.ID] = function{o.Operation, func(ctx context.Context, principal *identity.Principal, values Values) (func() (any, error), error) {
-		in, err := decoder().decode(values)
-		return func() (any, error) { return o.Do(d, ctx, principal, in) }, err
-	}}
 }
 
 // Spec implements [Any].
@@ -63,10 +53,11 @@ func (o Op[D, I, O]) Fields() []Field { return fieldsOf[I]() }
 
 // Run implements [Any].
 func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal, values Values) (body any, err error) {
-	in, err := newDecoder[I]().decode(values)
+	decoded, err := o.decoder(reflect.TypeFor[I](), reflect.TypeFor[O](), func(*huma.OpenAPI) {}).values(values)
 	if err != nil {
 		return nil, err
 	}
+	in, _ := decoded.(*I)
 	if err := checkRights(principal, o.Route); err != nil {
 		return nil, err
 	}
@@ -93,14 +84,6 @@ func (o Op[D, I, O]) Run(ctx context.Context, d D, principal *identity.Principal
 	return nil, nil
 }
 
-// function is an operation of a server that [Server.Ask] runs.
-type function struct {
-	Operation
-
-	// prepare decodes the values and returns what runs the operation.
-	prepare func(ctx context.Context, principal *identity.Principal, values Values) (run func() (any, error), err error)
-}
-
 // Person returns the principal of the session of a page's request. A key in a header doesn't count. The error is unauthenticated without a
 // session, and forbidden for a change that another site caused.
 func (s *Server) Person(r *http.Request) (*identity.Principal, error) {
@@ -112,10 +95,11 @@ func (s *Server) Person(r *http.Request) (*identity.Principal, error) {
 // is the output of the operation's Do. principal is the person of the page's request r ([Server.Person]); public operations need none. A
 // request to read a page runs only operations that read. Cookies go to w.
 func (s *Server) Ask(w http.ResponseWriter, r *http.Request, principal *identity.Principal, id string, values Values) (answer any, err error) {
-	asked, known := s.functions[id]
-	if !known || asked.Method != http.MethodGet && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+	i := slices.IndexFunc(s.operations, func(o *operation) bool { return o.ID == id })
+	if i < 0 || s.operations[i].Method != http.MethodGet && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		return nil, handlers.Internal(errors.New("a page can't ask " + id + " in a request with " + r.Method))
 	}
+	asked := s.operations[i]
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r}))
 	if principal == nil {
 		principal = new(identity.Principal)
@@ -134,7 +118,7 @@ func (s *Server) Ask(w http.ResponseWriter, r *http.Request, principal *identity
 }
 
 // run counts and runs an operation. The caller has checked the rights.
-func (s *Server) run(w http.ResponseWriter, r *http.Request, principal *identity.Principal, asked function, values Values) (answer any, err error) {
+func (s *Server) run(w http.ResponseWriter, r *http.Request, principal *identity.Principal, asked *operation, values Values) (answer any, err error) {
 	if !asked.Public {
 		permit, refused := s.Rates.take(w, r, principal, asked.Route)
 		if refused != nil {
@@ -156,12 +140,12 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, principal *identity
 	if err != nil {
 		return nil, err
 	}
-	do, err := asked.prepare(r.Context(), principal, values)
+	in, err := asked.decoder().values(values)
 	decoded()
 	if err != nil {
 		return nil, err
 	}
-	answer, err = do()
+	answer, err = asked.do(r.Context(), principal, in)
 	if stream, ok := answer.(*Stream); ok && err == nil {
 		if stream.whole == nil {
 			return nil, handlers.Internal(errors.New("the answer of " + asked.ID + " is a stream"))
@@ -341,155 +325,4 @@ func typeOf(t reflect.Type) (of FieldType, nullable bool) {
 		return ObjectField, nullable
 	}
 	return "", nullable
-}
-
-// decoder makes inputs of [Values] by the tags of the input's type. It is safe for concurrent use, and slow to make.
-type decoder[I any] struct {
-	schemas huma.Registry
-	parts   []inputPart
-}
-
-// inputPart is a parameter of an input, or its body.
-type inputPart struct {
-	index []int
-	// in is path, query, header or body; name is empty for a body.
-	in, name string
-	required bool
-	schema   *huma.Schema
-	// members are the names of a body's members.
-	members []string
-}
-
-func newDecoder[I any]() *decoder[I] {
-	d := &decoder[I]{schemas: huma.NewMapRegistry(SchemaPrefix, SchemaName)}
-	eachField(reflect.TypeFor[I](), nil, func(index []int, f reflect.StructField, in string) {
-		part := inputPart{index: index, in: in, name: f.Tag.Get(in)}
-		if in != "body" {
-			part.schema = huma.SchemaFromField(d.schemas, f, "")
-			part.required = f.Tag.Get("required") == "true"
-			d.parts = append(d.parts, part)
-			return
-		}
-		part.schema = huma.SchemaFromType(d.schemas, f.Type)
-		part.schema.AdditionalProperties = true
-		eachField(f.Type, nil, func(_ []int, f reflect.StructField, _ string) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			part.members = append(part.members, name)
-		})
-		d.parts = append(d.parts, part)
-	})
-	return d
-}
-
-// decode returns the input that values describe. Its errors are the same as for a request with invalid parameters or an invalid body.
-func (d *decoder[I]) decode(values Values) (*I, error) {
-	in := new(I)
-	for i := range d.parts {
-		part, err := &d.parts[i], error(nil)
-		into := reflect.ValueOf(in).Elem().FieldByIndex(part.index)
-		text, given := values[part.name].(string)
-		switch {
-		case part.in == "body":
-			err = d.decodeBody(part, values, into)
-		case given && (text != "" || part.in == "path"):
-			err = d.decodeParameter(part, text, into)
-		case part.required:
-			err = handlers.InvalidRequest(part.name, "%s is missing.", part.name)
-		case part.schema.Default != nil:
-			err = d.decodeParameter(part, fmt.Sprint(part.schema.Default), into)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return in, nil
-}
-
-// decodeBody builds the body of those values that are its members.
-func (d *decoder[I]) decodeBody(part *inputPart, values Values, into reflect.Value) error {
-	members := map[string]any{}
-	for _, name := range part.members {
-		value, given := values[name]
-		if !given {
-			continue
-		}
-		if !storable(value) {
-			return handlers.InvalidRequest(name, "%s contains the character NUL, or is not UTF-8.", name)
-		}
-		members[name] = value
-	}
-	if err := d.check(part.schema, "body", members); err != nil {
-		return err
-	}
-	text, err := json.Marshal(members)
-	if err == nil {
-		err = json.Unmarshal(text, into.Addr().Interface())
-	}
-	if err != nil {
-		return handlers.Internal(fmt.Errorf("decode checked values: %w", err))
-	}
-	return nil
-}
-
-// storable reports whether all texts in a value can be stored: they are UTF-8 without NUL.
-func storable(value any) bool {
-	switch value := value.(type) {
-	case string:
-		return utf8.ValidString(value) && !strings.ContainsRune(value, 0)
-	case []string:
-		return !slices.ContainsFunc(value, func(element string) bool { return !storable(element) })
-	case []any:
-		return !slices.ContainsFunc(value, func(element any) bool { return !storable(element) })
-	case map[string]any:
-		for name, member := range value {
-			if !storable(name) || !storable(member) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// decodeParameter reads one parameter of a path, query or header, as the framework does.
-func (d *decoder[I]) decodeParameter(part *inputPart, text string, into reflect.Value) error {
-	if !storable(text) {
-		return handlers.InvalidRequest(part.name, "%s contains the character NUL, or is not UTF-8.", part.name)
-	}
-	var value any = text
-	switch into.Kind() { //nolint:exhaustive // no parameter has another type
-	case reflect.Int, reflect.Int64:
-		number, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return handlers.InvalidRequest(part.name, "%s is not valid: expected an integer.", part.name)
-		}
-		into.SetInt(number)
-		value = float64(number)
-	case reflect.Bool:
-		on, err := strconv.ParseBool(text)
-		if err != nil {
-			return handlers.InvalidRequest(part.name, "%s is not valid: expected true or false.", part.name)
-		}
-		into.SetBool(on)
-		value = on
-	default:
-		into.SetString(text)
-	}
-	if part.in == "path" && part.name == "id" && !handlers.WellFormedID(text) {
-		return handlers.NotFound("There is nothing with this id.")
-	}
-	return d.check(part.schema, part.in+"."+part.name, value)
-}
-
-// check checks a value by its schema.
-func (d *decoder[I]) check(schema *huma.Schema, place string, value any) error {
-	path, result := huma.NewPathBuffer([]byte(place), len(place)), &huma.ValidateResult{}
-	huma.Validate(d.schemas, schema, path, huma.ModeWriteToServer, value, result)
-	if len(result.Errors) == 0 {
-		return nil
-	}
-	fault := &huma.ErrorModel{Status: http.StatusBadRequest}
-	for _, err := range result.Errors {
-		fault.Add(err)
-	}
-	return refusedByFramework(fault)
 }

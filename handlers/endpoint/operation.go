@@ -1,22 +1,21 @@
 package endpoint
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -32,7 +31,7 @@ const MaxAPIBody = 1 << 20
 // MaxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's earlier token.
 const MaxPublicBody = 16 << 10
 
-// operationKey is where the framework's description of an operation keeps the [Operation].
+// operationKey is where the description of an operation keeps the [Operation].
 const operationKey = "operation"
 
 // Operation describes a route to the checks and to the interface description.
@@ -90,7 +89,7 @@ func (o Operation) bodyBytes() int64 {
 	return cmp.Or(o.MaxBody, MaxAPIBody)
 }
 
-// responses returns the descriptions that the framework can't derive from the types, and drops that of its own error body.
+// responses returns the descriptions of answers that the output's type doesn't have.
 func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	responses := map[string]*huma.Response{"default": {Description: "Error"}}
 	if o.Table != nil {
@@ -114,6 +113,60 @@ func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	return responses
 }
 
+// describe adds the operation to a description and returns it.
+func (o Operation) describe(input, output reflect.Type, to *huma.OpenAPI) *huma.Operation {
+	schemas := to.Components.Schemas
+	described := &huma.Operation{
+		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, MaxBodyBytes: o.bodyBytes(), Metadata: map[string]any{operationKey: o},
+		Parameters: slices.Clone(o.Parameters), Responses: o.responses(schemas),
+	}
+	eachField(input, nil, func(_ []int, f reflect.StructField, in string) {
+		if in == "body" {
+			schema := huma.SchemaFromField(schemas, f, o.ID+"Request")
+			described.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+			return
+		}
+		param := &huma.Param{Name: f.Tag.Get(in), In: in, Required: in == "path" || f.Tag.Get("required") == "true"}
+		if indexOfParam(described.Parameters, in, param.Name) >= 0 {
+			return // every operation of the server has it
+		}
+		param.Schema = huma.SchemaFromField(schemas, f, "")
+		param.Description = param.Schema.Description
+		if in == "query" {
+			param.Explode = new(bool)
+		}
+		described.Parameters = append(described.Parameters, param)
+	})
+	o.describeAnswer(output, described.Responses, schemas)
+	to.AddOperation(described)
+	return described
+}
+
+func indexOfParam(parameters []*huma.Param, in, name string) int {
+	return slices.IndexFunc(parameters, func(p *huma.Param) bool { return p.In == in && p.Name == name })
+}
+
+// describeAnswer adds the answers that an operation's output describes.
+func (o Operation) describeAnswer(output reflect.Type, responses map[string]*huma.Response, schemas huma.Registry) {
+	status := strconv.Itoa(o.answers())
+	if responses[status] == nil {
+		responses[status] = &huma.Response{Description: http.StatusText(o.answers())}
+	}
+	response := responses[status]
+	if field, ok := output.FieldByName("Replayed"); ok {
+		response.Headers = map[string]*huma.Header{field.Tag.Get("header"): {Schema: huma.SchemaFromField(schemas, field, "")}}
+	}
+	if field, ok := output.FieldByName("Body"); ok {
+		schema := huma.SchemaFromField(schemas, field, o.ID+"Response")
+		if response.Content == nil {
+			response.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
+		}
+		if _, made := output.FieldByName("Status"); made {
+			responses["200"] = &huma.Response{Description: "It was made before", Content: response.Content}
+		}
+	}
+}
+
 // Empty is the answer of a DELETE.
 type Empty struct{}
 
@@ -133,175 +186,141 @@ type Made[T any] struct {
 
 func (m *Made[T]) content() any { return &m.Body }
 
-func (*Made[T]) made() reflect.Type { return reflect.TypeFor[T]() }
+func (m *Made[T]) state() int { return m.Status }
 
-// Register adds an operation, as [Op] describes it. The framework registers it on a private API on its first request, because the schemas of
-// all operations would be most of an idle process's memory, which each garbage collection reads.
-func Register[I, O any](s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error)) {
-	register := func(to huma.API) { register(to, o, serve) }
-	s.routes, s.registrations = append(s.routes, o.Route), append(s.registrations, register)
-	served := sync.OnceValue(func() *single {
-		adapter := new(single)
-		framework := huma.NewAPI(frameworkConfig(), adapter)
-		framework.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
-			s.admit(framework.OpenAPI().Components.Schemas, ctx, next)
-		})
-		register(framework)
-		s.Describe(framework.OpenAPI())
-		return adapter
-	})
-	s.mux.HandleFunc(o.Method+" "+o.Path, func(w http.ResponseWriter, r *http.Request) { served().ServeHTTP(w, r) })
+// operation is an operation of a server.
+type operation struct {
+	Operation
+
+	input, output reflect.Type
+	do            func(ctx context.Context, principal *identity.Principal, in any) (any, error)
+	// decoder makes the decoder on first use, because the schemas of all operations would be most of an idle process's memory, which each
+	// garbage collection reads.
+	decoder func() *decoder
 }
 
-// single is the framework's adapter for one operation.
-type single struct {
-	operation *huma.Operation
-	serve     func(huma.Context)
-}
-
-// Handle implements [huma.Adapter].
-func (a *single) Handle(operation *huma.Operation, serve func(huma.Context)) {
-	a.operation, a.serve = operation, serve
-}
-
-// ServeHTTP implements [huma.Adapter].
-func (a *single) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.serve(humago.NewContext(a.operation, r, w))
-}
-
-// register registers an operation on an API of the framework.
-func register[I, O any](to huma.API, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error)) {
-	schemas := to.OpenAPI().Components.Schemas
-	registered := huma.Operation{
-		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
-		Metadata:     map[string]any{operationKey: o},
-		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
-		Responses:    o.responses(schemas), Parameters: o.Parameters,
-	}
-	if made, ok := any(new(O)).(interface{ made() reflect.Type }); ok {
-		registered.Responses["200"] = &huma.Response{
-			Description: "It was made before",
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(made.made(), true, "")}},
-		}
-	}
-	huma.Register(to, registered, func(ctx context.Context, in *I) (*O, error) {
-		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
-			decoded()
-		}
-		principal, ok := handlers.PrincipalFrom(ctx)
-		if !ok && !o.Public {
-			return nil, &refusal{handlers.Internal(errors.New("an operation runs without a principal"))}
-		}
-		out, err := serve(ctx, &principal, in)
-		if err != nil {
-			return nil, &refusal{err}
-		}
-		return out, nil
+// Register adds an operation, as [Op] describes it.
+func Register[I, O any](s *Server, o Operation, do func(ctx context.Context, principal *identity.Principal, in *I) (*O, error)) {
+	s.register(&operation{
+		Operation: o, input: reflect.TypeFor[I](), output: reflect.TypeFor[O](),
+		do: func(ctx context.Context, principal *identity.Principal, in any) (any, error) {
+			input, _ := in.(*I)
+			return do(ctx, principal, input)
+		},
 	})
 }
 
-// admit checks the rights to an operation and reads its body. It runs before the framework reads anything.
-func (s *Server) admit(schemas huma.Registry, ctx huma.Context, next func(huma.Context)) {
-	r, w := humago.Unwrap(ctx)
-	answer, ok := w.(*answer)
-	if !ok || r.Method != ctx.Operation().Method {
-		return // The mux serves HEAD with what GET has.
-	}
-	answer.admitted = true
-	o, ok := ctx.Operation().Metadata[operationKey].(Operation)
-	if !ok || o.Scope == "" && o.Role == "" && !o.Public {
-		answer.err = handlers.Internal(errors.New("an operation has no scope and no role"))
-		return
+func (s *Server) register(o *operation) {
+	o.decoder = sync.OnceValue(func() *decoder { return o.Operation.decoder(o.input, o.output, s.Describe) })
+	s.operations = append(s.operations, o)
+	s.mux.HandleFunc(o.Method+" "+o.Path, func(w http.ResponseWriter, r *http.Request) {
+		if answer, ok := w.(*answer); ok && r.Method == o.Method { // the mux serves HEAD with what GET has
+			answer.admitted = true
+			answer.err = s.serve(answer, r, o)
+		}
+	})
+}
+
+// serve checks the rights to an operation, reads its input, and runs it.
+func (s *Server) serve(answer *answer, r *http.Request, o *operation) (err error) {
+	if o.Scope == "" && o.Role == "" && !o.Public {
+		return handlers.Internal(errors.New("an operation has no scope and no role"))
 	}
 	r, permit, err := s.letIn(answer, r, o.Route)
 	if err != nil {
-		answer.err = err
-		return
+		return err
 	}
 	answer.request = r
-	defer func() { permit.Return(answer.to, r, answer.err) }()
+	defer func() { permit.Return(answer.to, r, err) }()
 	if id := r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
-		answer.err = handlers.NotFound("There is nothing with this id.")
-		return
+		return handlers.NotFound("There is nothing with this id.")
 	}
 	if o.Check != nil {
-		if answer.err = o.Check(r.Context()); answer.err != nil {
-			return
+		if err := o.Check(r.Context()); err != nil {
+			return err
 		}
 	}
-	var (
-		body    []byte
-		release = func() {}
-	)
-	if operation := ctx.Operation(); operation.RequestBody != nil {
-		body, release, err = handlers.ReadBody(answer.to, r, operation.MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
-	}
+	body, release, err := s.readBody(answer.to, r, o)
 	defer release()
 	if err != nil {
-		answer.err = err
-		return
+		return err
 	}
-	if answer.leave, answer.err = s.takeTurn(r); answer.err != nil {
-		return
+	if answer.leave, err = s.takeTurn(r); err != nil {
+		return err
 	}
 	defer answer.leave()
-	r, decoded, err := s.decode(schemas, ctx.Operation(), r, body, release)
-	defer decoded()
+	in, err := s.input(r, o, body)
 	if err != nil {
-		answer.err = err
-		return
+		return err
 	}
 	if bytes := o.reserved(); bytes > 0 {
 		answer.room = handlers.NewRoom(s.bodies, handlers.AccountOf(r))
 		if !answer.room.Grow(bytes) {
-			answer.err = handlers.NoRoom()
-			return
+			return handlers.NoRoom()
 		}
 	}
-	answer.err = s.once(answer, r, body, func() { next(humago.NewContext(ctx.Operation(), r, answer)) })
+	return s.once(answer, r, body, func() error {
+		release() // nothing refers to the body, and an answer may be a stream
+		return o.run(answer, r, in)
+	})
 }
 
-// decode returns the request with its body in the form that the framework accepts. decoded ends the decoding and releases the body.
-func (s *Server) decode(
-	schemas huma.Registry, operation *huma.Operation, r *http.Request, body []byte, release func(),
-) (_ *http.Request, decoded func(), err error) {
-	if operation.RequestBody == nil {
-		return r, func() {}, nil
+// readBody reads the body of a request, nil if the operation has none. release is never nil.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, o *operation) (body []byte, release func(), err error) {
+	if _, has := o.input.FieldByName("Body"); !has {
+		return nil, func() {}, nil
 	}
+	return handlers.ReadBody(w, r, o.bodyBytes(), s.bodies, handlers.AccountOf(r))
+}
+
+// input decodes the input of a request.
+func (s *Server) input(r *http.Request, o *operation, body []byte) (any, error) {
 	done, err := s.bodies.Decoding(r.Context(), len(body))
 	if err != nil {
-		return nil, func() {}, err
+		return nil, err
 	}
-	decoded = sync.OnceFunc(func() { done(); release() })
-	schema := operation.RequestBody.Content["application/json"].Schema
-	if body, err = readObject(body, schema, schemas); err != nil {
-		return nil, decoded, err
-	}
-	// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream. The framework
-	// requires the Content-Type; clients may send any.
-	replaced := r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded))
-	replaced.Header = r.Header.Clone()
-	replaced.Header.Set("Content-Type", "application/json")
-	replaced.Body = io.NopCloser(bytes.NewReader(body))
-	replaced.ContentLength = int64(len(body))
-	return replaced, decoded, nil
+	defer done()
+	return o.decoder().request(r, body)
 }
 
-// decodedKey is the context key of the function that ends the decoding of the request.
-type decodedKey struct{}
+// run runs an operation and keeps its answer.
+func (o *operation) run(answer *answer, r *http.Request, in any) error {
+	principal, ok := handlers.PrincipalFrom(r.Context())
+	if !ok && !o.Public {
+		return handlers.Internal(errors.New("an operation runs without a principal"))
+	}
+	out, err := o.do(r.Context(), &principal, in)
+	if err != nil {
+		return err
+	}
+	if stream, ok := out.(*Stream); ok {
+		return stream.write(answer, r)
+	}
+	answer.status = o.answers()
+	if made, ok := out.(interface{ state() int }); ok {
+		answer.status = made.state()
+	}
+	if replayable, ok := out.(interface{ replayed() bool }); ok {
+		answer.replayed = replayable.replayed()
+	}
+	if full, ok := out.(interface{ content() any }); ok {
+		answer.body = handlers.Marshal(full.content())
+	}
+	return nil
+}
 
 // Streamed returns an answer that write sends itself, without a place among the operations that run, because it may go on for minutes. An
 // error of write is answered like any other, so write must return nil once it has written.
 func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream {
-	return prepared(func(w http.ResponseWriter, r *http.Request) (func() error, error) {
+	return &Stream{prepare: func(w http.ResponseWriter, r *http.Request) (func() error, error) {
 		return func() error { return write(w, r) }, nil
-	})
+	}}
 }
 
 // Whole returns an answer that read reads in the operation's turn: one with a body, or a [File]. accept is the header Accept. It is empty where
 // the operation runs as a function ([Server.Ask]).
 func Whole(bodies *handlers.ByteBudget, read func(ctx context.Context, accept string) (answer any, err error)) *Stream {
-	stream := prepared(func(w http.ResponseWriter, r *http.Request) (send func() error, err error) {
+	prepare := func(w http.ResponseWriter, r *http.Request) (send func() error, err error) {
 		answer, err := read(r.Context(), strings.Join(r.Header.Values("Accept"), ","))
 		switch answer := answer.(type) {
 		case File:
@@ -311,37 +330,27 @@ func Whole(bodies *handlers.ByteBudget, read func(ctx context.Context, accept st
 			return func() error { return bodies.Send(w, r, http.StatusOK, "application/json", body) }, err
 		}
 		return nil, err
-	})
-	stream.whole = func(ctx context.Context) (any, error) { return read(ctx, "") }
-	return stream
-}
-
-// prepared is [Streamed] for an answer that begins with data of the store: prepare reads that part in the operation's turn and writes nothing,
-// and send writes the answer.
-func prepared(prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)) *Stream {
-	return &Stream{Body: func(ctx huma.Context) {
-		answer, err := answerOf(ctx)
-		if err != nil {
-			return // Serve gave no such request to the framework
-		}
-		r, _ := humago.Unwrap(ctx)
-		answer.streamed = true
-		answer.room.Close()
-		send, err := prepare(answer.to, r)
-		answer.leave()
-		if err == nil {
-			err = send()
-		}
-		answer.err = err
-	}}
+	}
+	return &Stream{prepare: prepare, whole: func(ctx context.Context) (any, error) { return read(ctx, "") }}
 }
 
 // Stream is an answer that is written piece by piece.
 type Stream struct {
-	Body func(huma.Context)
-
+	// prepare reads the first data of the store, in the operation's turn, and writes nothing. send writes the answer.
+	prepare func(w http.ResponseWriter, r *http.Request) (send func() error, err error)
 	// whole returns the answer of an operation that runs as a function ([Server.Ask]), where nothing is written. Nil means none.
 	whole func(ctx context.Context) (any, error)
+}
+
+func (s *Stream) write(answer *answer, r *http.Request) error {
+	answer.streamed = true
+	answer.room.Close()
+	send, err := s.prepare(answer.to, r)
+	answer.leave()
+	if err != nil {
+		return err
+	}
+	return send()
 }
 
 // File is an answer that writes itself, such as a list with the format csv.
@@ -367,7 +376,7 @@ const keepWait = 10 * time.Second
 // once serves a request, or repeats the answer to an earlier one with the same Idempotency-Key. A request that failed leaves its key free. If
 // the process ends before the answer is stored, a repetition is refused for five minutes and then runs. Each change is one transaction, so an
 // earlier request without an answer has done everything or nothing; names, references and external ids show a repetition which of both.
-func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()) error {
+func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func() error) error {
 	key := ""
 	if s.Repeats != nil && r.Method == http.MethodPost {
 		var err error
@@ -376,8 +385,7 @@ func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()
 		}
 	}
 	if key == "" {
-		serve()
-		return answer.err
+		return serve()
 	}
 	principal, _ := handlers.PrincipalFrom(r.Context())
 	request := store.OperatorRequest{
@@ -393,16 +401,16 @@ func (s *Server) once(answer *answer, r *http.Request, body []byte, serve func()
 	case repeated:
 		return s.Repeats.replay(answer, stored)
 	}
-	serve()
-	if answer.err == nil {
+	err = serve()
+	if err == nil {
 		request.Status, request.Answer = int64(answer.status), s.Repeats.Ring.Seal(answer.body, vault.OperatorAnswer(request.Hash))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keepWait)
 	defer cancel()
-	if err := s.Repeats.DB.OperatorRequests.End(ctx, request); err != nil && answer.err != nil {
-		return handlers.Internal(errors.Join(answer.err, fmt.Errorf("freeing an Idempotency-Key: %w", err)))
+	if fault := s.Repeats.DB.OperatorRequests.End(ctx, request); fault != nil && err != nil {
+		return handlers.Internal(errors.Join(err, fmt.Errorf("freeing an Idempotency-Key: %w", fault)))
 	}
-	return answer.err // a client with its answer needs no kept one
+	return err // a client with its answer needs no kept one
 }
 
 // replay gives the answer of a stored request again.
@@ -415,6 +423,6 @@ func (k *Repeats) replay(answer *answer, stored store.OperatorRequest) (err erro
 		return handlers.Internal(fmt.Errorf("opening the answer to an Idempotency-Key: %w", err))
 	}
 	answer.status = int(stored.Status)
-	handlers.MarkReplayed(answer.header)
+	answer.replayed = true
 	return nil
 }

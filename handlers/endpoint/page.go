@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -92,7 +90,7 @@ func OrNull[T comparable](value T) *T {
 }
 
 // PathID is the id in a path. [Server.Serve] has answered not_found for a text that can't be one. Like other types that
-// operations' inputs embed, it is exported because the framework skips unexported fields.
+// operations' inputs embed, it is exported because huma's schemas skip unexported fields.
 type PathID struct {
 	ID string `path:"id"`
 }
@@ -109,19 +107,15 @@ func RateLimited(after time.Duration, cause error, format string, args ...any) *
 	return refusal
 }
 
-// KeyHeader is the Idempotency-Key of an operation's request. It is exported for the framework, see [PathID].
+// KeyHeader is the Idempotency-Key of an operation's request. It is exported as [PathID] is.
 type KeyHeader struct {
 	Key string `header:"Idempotency-Key" doc:"Makes it safe to send the request again after a network failure: the same key with the same content does it once, within 24 hours. 1 to 255 visible ASCII characters."` //nolint:lll // a struct tag can't be broken
 
 	header http.Header
 }
 
-// Resolve implements huma.Resolver: it keeps the header unchanged.
-func (k *KeyHeader) Resolve(ctx huma.Context) []error {
-	k.header = http.Header{}
-	ctx.EachHeader(func(name, value string) { k.header.Add(name, value) })
-	return nil
-}
+// keep keeps the header of the request unchanged.
+func (k *KeyHeader) keep(header http.Header) { k.header = header }
 
 // IdempotencyKey returns the key, as [handlers.IdempotencyKey] reads it.
 func (k *KeyHeader) IdempotencyKey() (string, error) {
@@ -139,6 +133,8 @@ type Replayable[T any] struct {
 
 func (r *Replayable[T]) content() any { return &r.Body }
 
+func (r *Replayable[T]) replayed() bool { return r.Replayed != "" }
+
 // Replay returns the answer with the body.
 func Replay[T any](body T, replayed bool) *Replayable[T] {
 	answer := &Replayable[T]{Body: body}
@@ -147,5 +143,3 @@ func Replay[T any](body T, replayed bool) *Replayable[T] {
 	}
 	return answer
 }
-
-var _ huma.Resolver = (*KeyHeader)(nil)

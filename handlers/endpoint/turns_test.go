@@ -50,7 +50,7 @@ func newSlow() *slow {
 		return Streamed(func(http.ResponseWriter, *http.Request) error { return wait() }), nil
 	})
 	Register(s.Server, operation(http.MethodGet, "/prepared"), func(context.Context, *identity.Principal, *struct{}) (*Stream, error) {
-		return prepared(func(http.ResponseWriter, *http.Request) (func() error, error) { return wait, nil }), nil
+		return &Stream{prepare: func(http.ResponseWriter, *http.Request) (func() error, error) { return wait, nil }}, nil
 	})
 	return s
 }

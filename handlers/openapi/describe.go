@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// describer builds the interface description from the framework's operations of the endpoint groups and the descriptions of the
+// describer builds the interface description from the operations of the endpoint groups and the descriptions of the
 // hand-written handlers. It works only when the description is built, and costs no request anything.
 type describer struct {
 	config Config
@@ -43,7 +43,7 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 			Title: "caddy-svc", Version: cmp.Or(config.Version, "devel"),
 			Description: introduction,
 			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
-			Extensions:  map[string]any{summaryKey: headline}, // new in OpenAPI 3.1, and in the framework not yet
+			Extensions:  map[string]any{summaryKey: headline}, // new in OpenAPI 3.1, and in huma not yet
 		},
 		Servers: []*huma.Server{{URL: config.BaseURL}},
 		Tags:    tags,
@@ -327,7 +327,7 @@ type schemas struct {
 }
 
 // Map returns copies of all schemas, without additionalProperties: its absence says that unknown members are ignored. The schemas
-// that the framework checks requests with stay unchanged.
+// that check requests stay unchanged.
 func (s schemas) Map() map[string]*huma.Schema {
 	all := make(map[string]*huma.Schema)
 	for _, registry := range []huma.Registry{s.Registry, s.own} {
@@ -337,9 +337,6 @@ func (s schemas) Map() map[string]*huma.Schema {
 			all[name] = &copied
 		}
 	}
-	// The framework's own error body, which is never sent.
-	delete(all, "ErrorModel")
-	delete(all, "ErrorDetail")
 	return all
 }
 
@@ -360,7 +357,7 @@ func (s schemas) MarshalJSON() ([]byte, error) {
 }
 
 // standard returns a member's schema in words of JSON Schema that generators of clients understand: a word or null is described as
-// either, because an enum also holds for null, and patternDescription, the framework's own, begins the description.
+// either, because an enum also holds for null, and patternDescription, huma's own, begins the description.
 func standard(property *huma.Schema) *huma.Schema {
 	if property.Nullable && len(property.Enum) > 0 {
 		return &huma.Schema{

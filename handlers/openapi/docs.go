@@ -1,6 +1,6 @@
 // Package openapi serves the interface description: OpenAPI 3.1 as JSON and YAML, and a page made of it.
 //
-// The operations of the endpoint groups are described by the framework from the types that they read and write; the other routes
+// The operations of the endpoint groups are described by huma from the types that they read and write; the other routes
 // (/v1, webhooks, the widget's files, the description itself) are described here. A route without a description, a
 // description without a route, and an error code without an entry in docs/failure-modes.md are errors of [New].
 //

@@ -29,7 +29,7 @@ const (
 	readsPerMinute = 600
 )
 
-// ChannelPath is the channel in a widget's address. It is exported because the framework passes over what isn't.
+// ChannelPath is the channel in a widget's address. It is exported as [endpoint.PathID] is.
 type ChannelPath struct {
 	ChannelID string `path:"channelId"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 )
 
-// Every body is refused with an error of the contract, or reaches the framework as one object with described names only.
+// Every body is refused with an error of the contract, or reaches the decoder as one object with described names only.
 func FuzzAPIBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"Lan","model":"echo/a"}`, `{"name":"a\u0000","model":7}`, `{"NAME":"x","name":null,"credentials":{"name":["\u0000"],"x":{}}}`,
