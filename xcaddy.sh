@@ -33,8 +33,7 @@ elif [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
 fi
 if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	variant=$variant-race
-	build+=(-race)
-	GOFLAGS="$GOFLAGS $UNWATCHED"
+	build+=(-race "${UNWATCHED[@]}")
 	CGO_ENABLED=1
 fi
 # Builds for tests have the version "devel", so that not every commit makes them anew, and share compiled packages with the tests.
@@ -97,7 +96,8 @@ if [ ${#guest[@]} = 0 ]; then
 else # the worker of its own has no guests
 	# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
 	# xcaddy's own flags would add -trimpath, with which our packages are compiled once more.
-	XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s'" GOFLAGS="$GOFLAGS -v" fast go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
+	xcaddy=$(fast go tool -n xcaddy)
+	XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s' ${build[*]@Q}" GOFLAGS="$GOFLAGS -v" fast "$xcaddy" build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
 	mv "$out.new" "$out"
 fi
 echo "$now" >"$stamp"

@@ -33,15 +33,15 @@ for package in modernc.org/sqlite/lib modernc.org/libc modernc.org/memory; do
 	GOFLAGS="$GOFLAGS '-gcflags=$package=-dwarf=false -race=false'"
 done
 export GOFLAGS
-# UNWATCHED is added to GOFLAGS where -race is given. The detector doesn't watch packages that only compute what their callers give them:
-# passwords' hashes, expressions, JSON, and Caddy's colours of code. They share memory through package sync alone, which is watched. They
-# are compiled without inlining: an inlined copy of a generic function of sync, such as a method of sync.Map, would use atomics that the
-# detector doesn't see, and the linker could keep it for all.
-UNWATCHED=
+# UNWATCHED are flags beside -race, and only there, so that what is built without it is compiled once. The detector doesn't watch packages
+# that only compute what their callers give them: passwords' hashes, expressions, JSON, Caddy's colours of code, and the tests' client of
+# OpenAI. They share memory through package sync alone, which is watched. They are compiled without inlining: an inlined copy of a generic
+# function of sync, such as a method of sync.Map, would use atomics that the detector doesn't see, and the linker could keep it for all.
+UNWATCHED=()
 for package in golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b unicode/utf8 encoding/base64 regexp regexp/syntax encoding/xml \
 	github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/go-json-experiment/json/internal/jsonwire \
-	github.com/alecthomas/chroma/v2 github.com/alecthomas/chroma/v2/lexers github.com/alecthomas/chroma/v2/styles; do
-	UNWATCHED="$UNWATCHED '-gcflags=$package=-dwarf=false -race=false -l'"
+	github.com/openai/openai-go/... github.com/alecthomas/chroma/v2 github.com/alecthomas/chroma/v2/lexers github.com/alecthomas/chroma/v2/styles; do
+	UNWATCHED+=("-gcflags=$package=-dwarf=false -race=false -l")
 done
 unset package
 

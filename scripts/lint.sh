@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting and golangci-lint, which has go vet's analyzers, over the product and packaging/, the systemd units, and Prometheus' rules. Changes nothing.
+# Formatting and golangci-lint, which has go vet's analyzers, over the product, packaging/ and tests/guest, the systemd units, and Prometheus' rules. Changes nothing.
 # `scripts/lint.sh tools` only installs and builds what that needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,10 +26,10 @@ if [ -n "$unformatted" ]; then
 fi
 
 step "lint: packaging (a module of its own, whose tests have no race detector)"
-fast go -C packaging vet ./...
 (cd packaging && fast "$linter" run ./...)
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
-export GOFLAGS="$GOFLAGS $UNWATCHED -race"
+export GOFLAGS="$GOFLAGS ${UNWATCHED[*]@Q} -race"
 step "lint: golangci-lint, with go vet's analyzers (compiles what tests depend on the first time)"
 fast "$linter" run ./...
+(cd tests/guest && fast "$linter" run ./...)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -169,14 +170,26 @@ func TestSBOM(t *testing.T) {
 	require.Len(t, *(*bom.Dependencies)[0].Dependencies, len(*bom.Components))
 }
 
+// smallProgram returns a Go program with its list of modules, which is compressed in a moment.
+func smallProgram(t *testing.T) []byte {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module example.org/program\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o600))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "program", ".")
+	build.Dir = folder
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	text, err := os.ReadFile(filepath.Join(folder, "program"))
+	require.NoError(t, err)
+	return text
+}
+
 // TestPackagesAreReproducible guarantees that the same binaries and files make the same packages for all targets, whatever
 // the modes and times of the files are.
 func TestPackagesAreReproducible(t *testing.T) {
 	t.Parallel()
-	program, err := os.Executable() // any program of Go's
-	require.NoError(t, err)
-	text, err := os.ReadFile(program)
-	require.NoError(t, err)
+	text := smallProgram(t)
 	var sums [][]byte
 	for i, mode := range []os.FileMode{0o700, 0o755} {
 		binaries := t.TempDir()

@@ -4,10 +4,11 @@
 package guest
 
 import (
+	"github.com/caddyserver/caddy/v2"
+
 	"example.org/guest/pager"
 	"example.org/guest/parrot"
 	"example.org/guest/till"
-	"github.com/caddyserver/caddy/v2"
 )
 
 func init() {
