@@ -34,6 +34,7 @@ const (
 	// backlogConnections are those of the row's measure, `respond`.
 	backlogConnections = 32
 
+
 	answered variant = "worker"
 )
 
@@ -79,6 +80,9 @@ http://%[1]s {
 	bind 127.0.0.1
 	handle /respond {
 		respond "{\"ok\":true,\"queued\":1}"
+	}
+	handle /webhooks/bot/* {
+		svc_webhook bot
 	}
 	handle /live {
 		svc_health live
@@ -276,7 +280,7 @@ func (l *backlog) organization(ctx context.Context, ring *vault.Ring, i int, rou
 // bot makes a channel with the number as its bot's.
 func (l *backlog) bot(ctx context.Context, ring *vault.Ring, org, agent, number string) (route store.Route, err error) {
 	channel := store.NewID("chn")
-	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": "bench-0123456789abcdef"})
+	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": backlogSecret})
 	if err != nil {
 		return route, fmt.Errorf("writing credentials: %w", err)
 	}

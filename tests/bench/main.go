@@ -139,6 +139,12 @@ func (b *bench) once(ctx context.Context) error {
 			return err
 		}
 	}
+	if strings.Contains(pacedRowName, only) {
+		found = true
+		if err := b.runPaced(ctx); err != nil {
+			return err
+		}
+	}
 	if rows := backlogRows(only); len(rows) > 0 {
 		found = true
 		if err := b.runBacklog(ctx, rows); err != nil {
