@@ -34,7 +34,8 @@ joined guests
 
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
-SVC_POSTGRES_FSYNC=off fast scripts/services.sh go test -exec "env -u GOGC" -race "${UNWATCHED[@]}" -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
+# The detector would let each process sleep for a second before it ends.
+GORACE=atexit_sleep_ms=50 SVC_POSTGRES_FSYNC=off fast scripts/services.sh go test -exec "env -u GOGC" -race "${UNWATCHED[@]}" -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
 	{
 		passed=0 failed=0
 		while IFS= read -r line; do # awk would wait for a full buffer

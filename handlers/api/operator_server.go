@@ -34,21 +34,19 @@ const (
 const OwnerOfID = "-"
 
 // operatorOperations are the operations of the operator's interface: the operator's own, and some of the organizations'.
-func operatorOperations() []Operation {
-	return []Operation{
-		CreateOrganization, ListOrganizations, ReadOrganization, SuspendOrganization, ResumeOrganization, SetPlan, SetTimeZone,
-		CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey,
-		ListOrganizationModels, EnableModel, DisableModel,
-		ListChannelStates, ApproveChannel,
-		InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
-		GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, ListUsageEvents, ListAllUsageEvents,
-		CreditWallet, AdjustWallet, RefundCall, ListPayments, GetPayment, MatchPayment, IgnorePayment,
-		ListBudgets, CreateBudget, GetBudget, UpdateBudget, EndBudget, RaiseBudget, EndBudgetRise,
-		GetQueue, ListDeadTurns, RetryTurn, ListAttention,
-		GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
-		ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
-		CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListOperators,
-	}
+var operatorOperations = []Operation{
+	CreateOrganization, ListOrganizations, ReadOrganization, SuspendOrganization, ResumeOrganization, SetPlan, SetTimeZone,
+	CreateAPIKey, ListAPIKeys, GetAPIKey, RevokeAPIKey,
+	ListOrganizationModels, EnableModel, DisableModel,
+	ListChannelStates, ApproveChannel,
+	InviteMember, ListMembers, GetMember, UpdateMember, RemoveMember, LinkMember,
+	GetWallet, ListTransactions, ListCalls, GetCall, ListStatements, GetStatement, ListUsageEvents, ListAllUsageEvents,
+	CreditWallet, AdjustWallet, RefundCall, ListPayments, GetPayment, MatchPayment, IgnorePayment,
+	ListBudgets, CreateBudget, GetBudget, UpdateBudget, EndBudget, RaiseBudget, EndBudgetRise,
+	GetQueue, ListDeadTurns, RetryTurn, ListAttention,
+	GetStatus, ListConditions, GetDoctor, RunDoctor, StartBackup, ListVendors, ListPlans, ListActions,
+	ListUsers, ListUsage, GetOverview, FindOrganization, ListOrganizationUsage, GetSummary,
+	CreateOperatorKey, ListOperatorKeys, RevokeOperatorKey, ListOperators,
 }
 
 // NewOperator returns a server with the operator's interface. deps.Authenticator is [identity.OperatorKeys], and deps.Ring is required.
@@ -57,7 +55,7 @@ func NewOperator(deps Deps) *endpoint.Server {
 	s := endpoint.New(deps.Authenticator, nil, deps.Bodies)
 	s.Rates, s.Mount, s.Complete = deps.Rates, onOperatorServer, deps.operatorRequest
 	s.Repeats = &endpoint.Repeats{DB: deps.DB, Ring: deps.Ring}
-	for _, o := range operatorOperations() {
+	for _, o := range operatorOperations {
 		o.Register(s, &deps)
 	}
 	return s
@@ -66,7 +64,7 @@ func NewOperator(deps Deps) *endpoint.Server {
 // OperatorRoute returns the route of an operation of the operator's interface. ok is false for another operation.
 func OperatorRoute(o Operation) (route handlers.Route, ok bool) {
 	spec := o.Spec()
-	ok = slices.ContainsFunc(operatorOperations(), func(other Operation) bool { return other.Spec().ID == spec.ID })
+	ok = slices.ContainsFunc(operatorOperations, func(other Operation) bool { return other.Spec().ID == spec.ID })
 	return onOperatorServer(spec).Route, ok
 }
 
