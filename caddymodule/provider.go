@@ -245,6 +245,9 @@ func newProvider(driver providers.Driver, config *providers.Config) (provider pr
 
 // preset returns the preset that the provider names and its protocol, or nil if there is none.
 func (p *Provider) preset() (preset *providers.Preset, protocol string) {
+	if p.Preset == "" {
+		return nil, ""
+	}
 	for _, driver := range protocols.all() {
 		d := driver.Describe()
 		for i := range d.Presets {
