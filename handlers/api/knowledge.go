@@ -103,15 +103,9 @@ func searchRefusal(err error) error {
 	return handlers.Internal(err)
 }
 
-// knowledgeBaseConflict returns conflict for a taken name, or otherwise for any other error.
+// knowledgeBaseConflict is [takenOrFull] for knowledge bases.
 func knowledgeBaseConflict(err, otherwise error) error {
-	if errors.Is(err, store.ErrLimit) {
-		return noRoom(store.MaxKnowledgeBases, "knowledge bases", err)
-	}
-	if errors.Is(err, store.ErrConflict) {
-		return endpoint.Refusal(errcode.Conflict, err, "The organization has a knowledge base with this name already.")
-	}
-	return otherwise
+	return takenOrFull(err, otherwise, "a knowledge base", store.MaxKnowledgeBases, "knowledge bases")
 }
 
 // KnowledgeBaseObject is a knowledge base as the API shows it, without its documents.
