@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -253,46 +254,43 @@ func (d *Deps) keyModels(principal *identity.Principal, ids []string) (store.Key
 
 // keyEdit checks a change of a key's bounds by a principal, whose own bounds it can't exceed, and returns the function that makes it.
 func (d *Deps) keyEdit(principal *identity.Principal, change *APIKeyChange) (edit func(*store.APIKey), err error) {
-	var bounds store.APIKey
+	var models store.KeyModels
 	if change.Models.given {
-		var models []string
-		if change.Models.value != nil {
-			models = *change.Models.value
-		}
-		if bounds.Models, err = d.keyModels(principal, models); err != nil {
+		var ids []string
+		change.Models.set(&ids)
+		if models, err = d.keyModels(principal, ids); err != nil {
 			return nil, err
 		}
 	}
-	bounds.RequestsPerMinute, err = withinBound(&change.RequestsPerMinute, principal.KeyPerMinute, "requestsPerMinute")
-	if err != nil {
-		return nil, err
-	}
-	bounds.MaxConcurrent, err = withinBound(&change.MaxConcurrent, principal.KeyConcurrent, "maxConcurrent")
-	return func(key *store.APIKey) {
+	edit = func(key *store.APIKey) {
 		if change.Models.given {
-			key.Models = bounds.Models
+			key.Models = models
 		}
-		if change.RequestsPerMinute.given {
-			key.RequestsPerMinute = bounds.RequestsPerMinute
-		}
-		if change.MaxConcurrent.given {
-			key.MaxConcurrent = bounds.MaxConcurrent
-		}
-	}, err
+		setNumber(&key.RequestsPerMinute, &change.RequestsPerMinute)
+		setNumber(&key.MaxConcurrent, &change.MaxConcurrent)
+	}
+	return edit, cmp.Or(
+		withinBound(&change.RequestsPerMinute, principal.KeyPerMinute, "requestsPerMinute"),
+		withinBound(&change.MaxConcurrent, principal.KeyConcurrent, "maxConcurrent"),
+	)
 }
 
-// withinBound returns the column of a bound. own is the bound of the key that makes the request, 0 for none.
-func withinBound(bound *clearable[int64], own int64, field string) (sql.NullInt64, error) {
+// setNumber replaces a number by that of the member, or by none if the member is null.
+func setNumber(into *sql.NullInt64, member *clearable[int64]) {
+	if member.given {
+		*into = sql.NullInt64{Int64: *cmp.Or(member.value, new(int64)), Valid: member.value != nil}
+	}
+}
+
+// withinBound refuses a bound of a key above own, the bound of the key that makes the request. 0 means that this key has none.
+func withinBound(bound *clearable[int64], own int64, field string) error {
 	if bound.given && own > 0 && (bound.value == nil || *bound.value > own) {
-		return sql.NullInt64{}, &handlers.Error{
+		return &handlers.Error{
 			Code: errcode.Forbidden, Field: field,
 			Message: fmt.Sprintf("This API key has the bound %d itself, so it can't give a key a larger one.", own),
 		}
 	}
-	if bound.value == nil {
-		return sql.NullInt64{}, nil
-	}
-	return sql.NullInt64{Int64: *bound.value, Valid: true}, nil
+	return nil
 }
 
 func (d *Deps) updateAPIKey(ctx context.Context, principal *identity.Principal, in *idAndBody[APIKeyChange]) (*APIKeyObject, error) {
