@@ -50,14 +50,14 @@ type organizationsData struct {
 
 func showOrganizations(req *request) (any, error) {
 	list := site.Read(req, api.ListOrganizations, req.listed("q", "suspended", "createdSince"))
-	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Get: true, Fields: []ui.Field{
-		{Name: "q", Label: "Name, id or your own id", Value: req.Query("q")},
-		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: ui.Choices([]ui.Option{
+	search := ui.Form{ID: "organization-search", Action: organizationsPath, Submit: "Search", Fields: []ui.Field{
+		{Name: "q", Label: "Name, id or your own id"},
+		{Name: "suspended", Kind: ui.SelectField, Label: "State", Options: []ui.Option{
 			{Label: "All"}, {Value: "false", Label: "Active"}, {Value: "true", Label: "Suspended"},
-		}, req.Query("suspended"))},
+		}},
 	}}
 	return organizationsData{
-		Search: req.Form(search), Organizations: list.Data, Pager: req.Pager(list.NextCursor),
+		Search: req.Filter(search), Organizations: list.Data, Pager: req.Pager(list.NextCursor),
 		Create: req.Form(createForm.With("plan", req.plans(""))),
 	}, nil
 }
@@ -208,8 +208,7 @@ func showLedger(req *request, shown *organizationData) {
 }
 
 func showCalls(req *request, shown *organizationData) {
-	in := req.listed("environment")
-	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Get: true, Fields: []ui.Field{
+	filter := ui.Form{ID: "calls-filter", Action: req.Path(), Submit: "Filter", Fields: []ui.Field{
 		{Name: "keyId", Label: "Id of the key"},
 		{Name: "agentId", Label: "Id of the assistant"},
 		{Name: "model", Label: "Model"},
@@ -217,12 +216,8 @@ func showCalls(req *request, shown *organizationData) {
 		{Name: "from", Kind: ui.DateField, Label: "First day"},
 		{Name: "to", Kind: ui.DateField, Label: "Last day"},
 	}}
-	for i, field := range filter.Fields {
-		filter.Fields[i].Value = req.Query(field.Name)
-		in[field.Name] = req.Query(field.Name)
-	}
-	list := site.ReadTable[api.CallObject](req, api.ListCalls, in)
-	shown.Forms[filter.ID] = new(req.Form(filter))
+	list := site.ReadTable[api.CallObject](req, api.ListCalls, req.listed(callParameters...))
+	shown.Forms[filter.ID] = new(req.Filter(filter))
 	shown.List, shown.Pager, shown.File = list.Data, req.Pager(list.NextCursor), req.fileAddress()
 	for _, call := range list.Data {
 		if call.ChargedMicros != "0" {

@@ -23,7 +23,7 @@ func pages() []page {
 		{Path: usagePath, Template: "usage", Title: "Usage & margin", Show: showUsage},
 		filePage(usagePath, api.ListUsage, usageParameters...),
 		filePage(organizationPath("{id}")+"/ledger", api.ListTransactions, "environment"),
-		filePage(organizationPath("{id}")+"/calls", api.ListCalls, "environment", "from", "to", "keyId", "agentId", "model", "outcome"),
+		filePage(organizationPath("{id}")+"/calls", api.ListCalls, callParameters...),
 		{
 			Path: root + "/queue", Template: "queue", Title: "Queue", Show: showQueue,
 			Actions: []action{simple("retry", api.RetryTurn, rowForm("turn-retry", api.RetryTurn, "id"), "The turn runs again.")},
@@ -61,10 +61,8 @@ type actionsData struct {
 
 func showActions(req *request) (any, error) {
 	list := site.Read(req, api.ListActions, req.listed("orgId"))
-	filter := ui.Form{ID: "audit-filter", Submit: "Show", Get: true, Fields: []ui.Field{
-		{Name: "orgId", Label: "Only of the organization with this id", Value: req.Query("orgId")},
-	}}
-	return actionsData{Filter: req.Form(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
+	filter := ui.Form{ID: "audit-filter", Submit: "Show", Fields: []ui.Field{{Name: "orgId", Label: "Only of the organization with this id"}}}
+	return actionsData{Filter: req.Filter(filter), Entries: list.Data, Pager: req.Pager(list.NextCursor)}, nil
 }
 
 // queueFigures reads the numbers of the queue.
@@ -104,10 +102,10 @@ func showPeople(req *request) (any, error) {
 	in := req.listed()
 	in["email"] = strings.TrimSpace(req.Query("email"))
 	users, operators := site.Read(req, api.ListUsers, in), site.Read(req, api.ListOperators, values{"limit": "100"})
-	search := ui.Form{ID: "people-search", Action: root + "/people", Submit: "Search", Get: true, Fields: []ui.Field{
-		{Name: "email", Label: "The beginning of an e-mail address", Value: req.Query("email")},
+	search := ui.Form{ID: "people-search", Action: root + "/people", Submit: "Search", Fields: []ui.Field{
+		{Name: "email", Label: "The beginning of an e-mail address"},
 	}}
-	return peopleData{Search: req.Form(search), Users: users.Data, Operators: operators.Data, Pager: req.Pager(users.NextCursor)}, nil
+	return peopleData{Search: req.Filter(search), Users: users.Data, Operators: operators.Data, Pager: req.Pager(users.NextCursor)}, nil
 }
 
 // found is something that a search has found, with its address.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/url"
@@ -35,7 +36,7 @@ type usageRow struct {
 	Label, Path string
 }
 
-var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usagePath, Submit: "Show", Get: true},
+var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usagePath, Submit: "Show"},
 	ui.Field{Name: "by", Label: "By", Options: []ui.Option{
 		{Value: "day", Label: "Day"},
 		{Value: "organization", Label: "Organization"},
@@ -52,6 +53,9 @@ var usageForm = ui.FormOf(api.ListUsage, ui.Form{ID: "usage-filter", Action: usa
 
 // usageParameters are the parameters of the address of usage.
 var usageParameters = []string{"by", "from", "to", "orgId", "model", "environment"}
+
+// callParameters are the parameters of the address of the calls of an organization.
+var callParameters = []string{"environment", "from", "to", "keyId", "agentId", "model", "outcome"}
 
 // listed returns the input of a list: up to 100 rows from the cursor of the page's address, with other parameters of the address.
 func (req *request) listed(names ...string) values {
@@ -95,15 +99,7 @@ func (req *request) fileAddress() string {
 }
 
 func showUsage(req *request) (any, error) {
-	shown := usageData{By: req.Query("by"), Filter: req.Form(usageForm)}
-	if shown.By == "" {
-		shown.By = "day"
-	}
-	for i := range shown.Filter.Fields {
-		field := &shown.Filter.Fields[i]
-		field.Value = req.Query(field.Name)
-		field.Options = ui.Choices(field.Options, field.Value)
-	}
+	shown := usageData{By: cmp.Or(req.Query("by"), "day"), Filter: req.Filter(usageForm)}
 	in := req.parameters(usageParameters...)
 	in["limit"] = "100"
 	inDays := maps.Clone(in)

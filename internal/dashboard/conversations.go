@@ -143,15 +143,15 @@ func showConversations(req *pageRequest) (any, error) {
 		data.Conversations = append(data.Conversations, conversationRow{one, labelOf(channels, one.ChannelID)})
 	}
 	data.Pager = req.Pager(conversations.NextCursor)
-	data.Filter = req.Form(form{ID: "conversation-filter", Action: conversationsPath, Get: true, Submit: "Show", Fields: []field{
-		{Name: "channelId", Kind: ui.SelectField, Label: "Channel", Options: ui.Choices(channels, req.Query("channelId"))},
-		{Name: "state", Kind: ui.SelectField, Label: "Who answers", Options: ui.Choices([]option{
+	data.Filter = req.Filter(form{ID: "conversation-filter", Action: conversationsPath, Submit: "Show", Fields: []field{
+		{Name: "channelId", Kind: ui.SelectField, Label: "Channel", Options: channels},
+		{Name: "state", Kind: ui.SelectField, Label: "Who answers", Options: []option{
 			{Label: "Anybody"},
 			{Value: answeredByAssistant, Label: "The assistant"},
 			{Value: answeredByHuman, Label: "A person"},
 			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
-		}, req.Query("state"))},
-		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody", Value: req.Query("waiting")},
+		}},
+		{Name: "waiting", Kind: ui.CheckField, Label: "Only those that need somebody"},
 	}})
 	if req.Query("waiting") != "" {
 		channel := req.Query("channelId")

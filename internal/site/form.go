@@ -198,6 +198,17 @@ func (req *Request) Form(f ui.Form) ui.Form {
 	return f
 }
 
+// Filter returns a form of parameters of the page's address as the page shows it, with their values.
+func (req *Request) Filter(f ui.Form) ui.Form {
+	f.Get, f.Fields = true, slices.Clone(f.Fields)
+	for i := range f.Fields {
+		one := &f.Fields[i]
+		one.Value = req.Query(one.Name)
+		one.Options = ui.Choices(one.Options, one.Value)
+	}
+	return req.Form(f)
+}
+
 // wasRefused reports whether f is the form that was sent and refused. Forms in rows are distinguished by their addresses and
 // hidden fields.
 func (req *Request) wasRefused(f ui.Form) bool {
