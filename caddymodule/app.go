@@ -399,14 +399,11 @@ func (a *App) Rules() []caddyfile.Rule {
 // faults checks a configuration, whether it was a Caddyfile or JSON. It returns everything that is wrong and can be seen
 // without reading a secret, in the order of the options.
 func (a *App) faults() *config.Faults {
-	fs := new(config.Faults)
 	// The Caddy modules of this build that were made to be platforms, protocols or providers of payments, and can't be used.
 	_, _, faulty := messagingPlatforms.find()
 	_, _, others := protocols.find()
 	_, _, payers := paymentProviders.find()
-	for _, fault := range slices.Concat(faulty, others, payers) {
-		fs.Addf(string(fault.id), "%v", fault.err)
-	}
+	fs := new(slices.Concat(faulty, others, payers))
 	caddyfile.Faults(a.Rules(), fs, appName)
 	return fs
 }

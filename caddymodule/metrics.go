@@ -179,7 +179,13 @@ func (a *App) gauges() []prometheus.Collector {
 		gauge("detached_calls", "Calls that continue without their client; at most 256.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
 		gauge("open_holds", "Holds of calls that run or weren't settled, in the whole store; -1 if it can't be read.", nil,
-			a.openHolds),
+			func() float64 {
+				n, err := atScrape(a, func(ctx context.Context, rt *runtime) (int64, error) { return rt.shared.book.OpenHolds(ctx) })
+				if err != nil {
+					return -1
+				}
+				return float64(n)
+			}),
 		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.tranches.Calls()) })),
 		gauge("wal_bytes", "Size of SQLite's write-ahead log. Above some 100 MiB a reader keeps it from being folded in.", nil,
@@ -235,15 +241,6 @@ func atScrape[T any](a *App, read func(context.Context, *runtime) (T, error)) (f
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
 	return read(ctx, a.runtime)
-}
-
-// openHolds returns the number of holds in the store, -1 if it can't be read.
-func (a *App) openHolds() float64 {
-	n, err := atScrape(a, func(ctx context.Context, rt *runtime) (int64, error) { return rt.shared.book.OpenHolds(ctx) })
-	if err != nil {
-		return -1
-	}
-	return float64(n)
 }
 
 // scraped reads several series at each scrape.

@@ -65,14 +65,8 @@ var (
 	}}
 )
 
-// moduleFault is the reason why a module of this build can't be used.
-type moduleFault struct {
-	id  caddy.ModuleID
-	err error
-}
-
-// find returns the drivers of this build by their names in order, the built-in ones first, and the modules that can't be used.
-func (ds drivers[D]) find() (names []string, found map[string]D, faulty []moduleFault) {
+// find returns the drivers of this build by their names in order, the built-in ones first, and a fault for each module that can't be used.
+func (ds drivers[D]) find() (names []string, found map[string]D, faulty config.Faults) {
 	found = map[string]D{}
 	for _, driver := range ds.builtin {
 		name, _ := ds.describe(driver)
@@ -85,7 +79,7 @@ func (ds drivers[D]) find() (names []string, found map[string]D, faulty []module
 		}
 		driver, err := ds.guest(module)
 		if err != nil {
-			faulty = append(faulty, moduleFault{module.ID, err})
+			faulty.Addf(string(module.ID), "%v", err)
 			continue
 		}
 		names, found[name] = append(names, name), driver

@@ -94,10 +94,10 @@ func init() {
 // it does wrong, and that what it panics with is nowhere.
 func TestModulesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	said := func(faulty []moduleFault) map[string]string {
+	said := func(faulty config.Faults) map[string]string {
 		all := map[string]string{}
 		for _, fault := range faulty {
-			all[fault.id.Name()] = fault.err.Error()
+			all[caddy.ModuleID(fault.Path).Name()] = fault.Text
 		}
 		return all
 	}
