@@ -276,10 +276,7 @@ func (d *Deps) raiseBudget(ctx context.Context, principal *identity.Principal, i
 		rise, err = d.Book.RaiseBudget(ctx, principal.Actor(), principal.OrgID, in.ID, rise)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return new(d.showRise(&rise)), nil
+	return new(d.showRise(&rise)), err
 }
 
 type pathRise struct {

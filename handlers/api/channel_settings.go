@@ -175,15 +175,6 @@ func (c *WidgetChange) given() string {
 	}
 }
 
-func (o *ChannelObject) showWidget(settings *store.WidgetSettings) {
-	origins := append([]string{}, settings.Origins...)
-	o.Origins, o.RequestsPerMinute = &origins, &settings.RequestsPerMinute
-	if settings.DailySpendMicros.Valid {
-		micros := strconv.FormatInt(settings.DailySpendMicros.Int64, 10)
-		o.DailySpendMicros = &micros
-	}
-}
-
 func noCredentials() *handlers.Error {
 	return handlers.InvalidRequest("credentials", "credentials are of no use to a channel of type widget.")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -253,8 +254,11 @@ func (d *Deps) showChannel(channel *store.Channel) ChannelObject {
 			object.State = stateExpiring
 		}
 	}
-	if channel.Widget != nil {
-		object.showWidget(channel.Widget)
+	if settings := channel.Widget; settings != nil {
+		object.Origins, object.RequestsPerMinute = new(append([]string{}, settings.Origins...)), &settings.RequestsPerMinute
+		if settings.DailySpendMicros.Valid {
+			object.DailySpendMicros = new(strconv.FormatInt(settings.DailySpendMicros.Int64, 10))
+		}
 	}
 	return object
 }

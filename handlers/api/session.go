@@ -263,10 +263,7 @@ func (d *Deps) enableSecondFactor(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body secondFactorEnabling },
 ) (*EnabledSecondFactor, error) {
 	codes, err := d.Sessions.EnableSecondFactor(endpoint.ExchangeFrom(ctx).R, *principal, in.Body.Secret, in.Body.Code)
-	if err != nil {
-		return nil, err
-	}
-	return &EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}, nil
+	return &EnabledSecondFactor{SecondFactorState{true, len(codes)}, codes}, err
 }
 
 type secondFactorDisabling struct {
