@@ -119,12 +119,19 @@ func (d *Deps) checkModel(ctx context.Context, principal *identity.Principal, id
 	return nil
 }
 
-// agentConflict is [takenOrFull] for agents. It also returns the error for a knowledge base that was deleted after checkKnowledgeBases.
+// agentConflict returns the error for a taken name, or for a knowledge base that was deleted after checkKnowledgeBases, or otherwise
+// for any other error.
 func agentConflict(err, otherwise error) error {
 	if errors.Is(err, store.ErrKnowledgeBaseNotFound) {
 		return unknownKnowledgeBase()
 	}
-	return takenOrFull(err, otherwise, "an agent", store.MaxAgents, "agents")
+	if errors.Is(err, store.ErrLimit) {
+		return noRoom(store.MaxAgents, "agents", err)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return endpoint.Refusal(errcode.Conflict, err, "The organization has an agent with this name already.")
+	}
+	return otherwise
 }
 
 // checkKnowledgeBases refuses knowledge bases that aren't the organization's.

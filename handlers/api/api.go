@@ -345,18 +345,6 @@ func noRoom(most int, kind string, err error) error {
 	return endpoint.Refusal(errcode.PlanLimitExceeded, err, "The organization has %d %s, the most it may have.", most, kind)
 }
 
-// takenOrFull returns the error for a thing whose name another one of the organization has, or of which the organization has as many as it may. It
-// returns otherwise for any other error.
-func takenOrFull(err, otherwise error, thing string, most int, things string) error {
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		return endpoint.Refusal(errcode.Conflict, err, "The organization has %s with this name already.", thing)
-	case errors.Is(err, store.ErrLimit):
-		return noRoom(most, things, err)
-	}
-	return otherwise
-}
-
 // singular returns the name of one of a kind, as texts to clients use it.
 func singular(kind store.OwnedKind) string {
 	switch kind {

@@ -129,10 +129,15 @@ func (d *Deps) createAPIKey(ctx context.Context, principal *identity.Principal, 
 		return nil, err
 	}
 	key, err := identity.CreateAPIKey(ctx, d.DB, principal.Actor(), request)
-	if errors.Is(err, store.ErrOutlives) {
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return nil, endpoint.Refusal(errcode.Conflict, err, "The organization has an API key with this name already.")
+	case errors.Is(err, store.ErrLimit):
+		return nil, noRoom(store.MaxAPIKeys, "API keys that aren't revoked", err)
+	case errors.Is(err, store.ErrOutlives):
 		return nil, handlers.InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
 	}
-	return &issuedKey{showAPIKey(&key.APIKey), key.Raw}, takenOrFull(err, err, "an API key", store.MaxAPIKeys, "API keys that aren't revoked")
+	return &issuedKey{showAPIKey(&key.APIKey), key.Raw}, err
 }
 
 // expiry returns the moment of expiresInDays or expiresAt, or nil if the body has neither.

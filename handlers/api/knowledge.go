@@ -103,9 +103,15 @@ func searchRefusal(err error) error {
 	return handlers.Internal(err)
 }
 
-// knowledgeBaseConflict is [takenOrFull] for knowledge bases.
+// knowledgeBaseConflict returns conflict for a taken name, or otherwise for any other error.
 func knowledgeBaseConflict(err, otherwise error) error {
-	return takenOrFull(err, otherwise, "a knowledge base", store.MaxKnowledgeBases, "knowledge bases")
+	if errors.Is(err, store.ErrLimit) {
+		return noRoom(store.MaxKnowledgeBases, "knowledge bases", err)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return endpoint.Refusal(errcode.Conflict, err, "The organization has a knowledge base with this name already.")
+	}
+	return otherwise
 }
 
 // KnowledgeBaseObject is a knowledge base as the API shows it, without its documents.
