@@ -147,6 +147,12 @@ const (
 	countsEnd
 )
 
+// countNames are the members of usageMetadata that have a count.
+var countNames = map[string]int{
+	"promptTokenCount": promptCount, "toolUsePromptTokenCount": toolsCount, "cachedContentTokenCount": cachedCount,
+	"candidatesTokenCount": candidatesCount, "thoughtsTokenCount": thoughtsCount, "totalTokenCount": totalCount,
+}
+
 var noCounts = counts{
 	jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount, jsonscan.NoCount,
 }
@@ -158,21 +164,8 @@ type number struct{ count, at, end int }
 func (s *scanner) usage(r *response) {
 	r.counts, r.numbered, r.repeated = noCounts, 0, false
 	for more := s.EnterOrSkip('{'); more; more = s.More('{') {
-		which := countsEnd
-		switch string(s.Name()) {
-		case "promptTokenCount":
-			which = promptCount
-		case "toolUsePromptTokenCount":
-			which = toolsCount
-		case "cachedContentTokenCount":
-			which = cachedCount
-		case "candidatesTokenCount":
-			which = candidatesCount
-		case "thoughtsTokenCount":
-			which = thoughtsCount
-		case "totalTokenCount":
-			which = totalCount
-		default:
+		which, known := countNames[string(s.Name())]
+		if !known {
 			continue
 		}
 		r.repeated = r.repeated || slices.ContainsFunc(r.numbers[:r.numbered], func(n number) bool { return n.count == which })
