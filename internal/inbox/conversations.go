@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -164,16 +163,14 @@ func (q *Queue) withFiles(ctx context.Context, orgID string, all []Message) ([]M
 			went = append(went, m.ID)
 		}
 	}
-	files, err := media.OfMessages(ctx, q.db, q.ring, orgID, came)
+	files, err := media.OfMessages(ctx, q.db, q.ring, orgID, came, went)
 	if err != nil {
 		return nil, err
 	}
-	sent, err := media.OfSent(ctx, q.db, q.ring, orgID, went)
-	maps.Copy(files, sent)
 	for i := range all {
 		all[i].Files = files[all[i].ID]
 	}
-	return all, err
+	return all, nil
 }
 
 // File reads a file of an organization's conversation, or returns [store.ErrNotFound].

@@ -119,52 +119,65 @@ type File struct {
 	sent   bool // a person sent it
 }
 
-const fileColumns = `SELECT f.id, f.org_id, f.message_id, f.kind, f.state, f.code, f.about, f.media_type, f.bytes, f.pieces FROM media f`
+// The columns of files that customers sent, and of files that people sent, read alike.
+const (
+	fileColumns = `SELECT f.id, f.org_id, f.message_id, f.kind, f.state, f.code, f.about, f.media_type, f.bytes, f.pieces FROM media f`
+	sentColumns = `SELECT f.id, f.org_id, coalesce(f.outbound_id, ''), f.kind, 'stored', '', f.name, f.media_type, f.bytes, f.pieces
+		FROM sent_files f`
+)
 
-func scanFile(ring *vault.Ring) func(store.Row) (File, error) {
+// scanFile scans fileColumns, or sentColumns if sent.
+func scanFile(ring *vault.Ring, sent bool) func(store.Row) (File, error) {
 	return func(row store.Row) (f File, err error) {
 		var sealed []byte
+		f.sent = sent
 		if err = row.Scan(&f.ID, &f.orgID, &f.MessageID, &f.Kind, &f.State, &f.Code, &sealed, &f.MediaType, &f.Bytes, &f.pieces); err != nil {
 			return f, err
 		}
-		if a, err := openAbout(ring, f.orgID, f.ID, sealed); err == nil {
-			f.Name = a.Name
+		if !sent {
+			if a, err := openAbout(ring, f.orgID, f.ID, sealed); err == nil {
+				f.Name = a.Name
+			}
+		} else if name, err := ring.Open(sealed, vault.SentFileName(f.orgID, f.ID)); err == nil {
+			f.Name = string(name)
 		}
 		return f, nil
 	}
 }
 
 var (
-	listSizes     = store.ListSizes{100, 10, 1}
-	filesOfEither = listSizes.Statement(fileColumns+` WHERE f.message_id IN {list} AND f.org_id = $1 ORDER BY f.message_id, f.position`, 1, 1)
+	listSizes      = store.ListSizes{100, 10, 1}
+	filesOfMessage = listSizes.Statement(fileColumns+` WHERE f.message_id IN {list} AND f.org_id = $1 ORDER BY f.message_id, f.position`, 1, 1)
+	sentOfMessage  = listSizes.Statement(sentColumns+` WHERE f.outbound_id IN {list} AND f.org_id = $1`, 1, 1)
 )
 
-// OfMessages returns the files of an organization's messages, by the messages' ids, each message's in order.
-func OfMessages(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, messageIDs []string) (map[string][]File, error) {
-	return ofEither(ctx, db, scanFile(ring), filesOfEither, orgID, messageIDs)
-}
-
-func ofEither(
-	ctx context.Context, db *store.DB, scan func(store.Row) (File, error), texts store.ListStatement, orgID string, messageIDs []string,
-) (map[string][]File, error) {
+// OfMessages returns the files of an organization's messages that came from customers, and of messages that people sent, by the messages' ids,
+// each message's in order.
+func OfMessages(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, came, sent []string) (map[string][]File, error) {
 	files := map[string][]File{}
-	err := store.EachPadded(listSizes, messageIDs, func(size int, piece []string) error {
-		found, err := store.ReadRows(ctx, db, "list files", scan, texts[size], store.Arguments(piece, any(orgID))...)
-		for i := range found {
-			files[found[i].MessageID] = append(files[found[i].MessageID], found[i])
-		}
-		return err
-	})
+	read := func(scan func(store.Row) (File, error), texts store.ListStatement, messageIDs []string) error {
+		return store.EachPadded(listSizes, messageIDs, func(size int, piece []string) error {
+			found, err := store.ReadRows(ctx, db, "list files", scan, texts[size], store.Arguments(piece, any(orgID))...)
+			for i := range found {
+				files[found[i].MessageID] = append(files[found[i].MessageID], found[i])
+			}
+			return err
+		})
+	}
+	err := read(scanFile(ring, false), filesOfMessage, came)
+	if err == nil {
+		err = read(scanFile(ring, true), sentOfMessage, sent)
+	}
 	return files, err
 }
 
 // Find reads a file of an organization's conversation, or [store.ErrNotFound].
 func Find(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversationID, id string) (File, error) {
-	f, err := store.ReadRow(ctx, db, "read a file", scanFile(ring),
+	f, err := store.ReadRow(ctx, db, "read a file", scanFile(ring, false),
 		fileColumns+` JOIN messages m ON m.id = f.message_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
 		id, orgID, conversationID)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.ReadRow(ctx, db, "read a sent file", scanSent(ring),
+		return store.ReadRow(ctx, db, "read a sent file", scanFile(ring, true),
 			sentColumns+` JOIN outbound_messages m ON m.id = f.outbound_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
 			id, orgID, conversationID)
 	}
@@ -316,32 +329,9 @@ func DropSent(tx store.Tx, outboundID string) {
 	tx.Queue(store.AnyRows, `UPDATE sent_files SET outbound_id = NULL WHERE outbound_id = $1`, outboundID)
 }
 
-const sentColumns = `SELECT f.id, f.org_id, coalesce(f.outbound_id, ''), f.kind, f.name, f.media_type, f.bytes, f.pieces FROM sent_files f`
-
-func scanSent(ring *vault.Ring) func(store.Row) (File, error) {
-	return func(row store.Row) (f File, err error) {
-		var name []byte
-		f.sent, f.State = true, Stored
-		if err = row.Scan(&f.ID, &f.orgID, &f.MessageID, &f.Kind, &name, &f.MediaType, &f.Bytes, &f.pieces); err != nil {
-			return f, err
-		}
-		if opened, err := ring.Open(name, vault.SentFileName(f.orgID, f.ID)); err == nil {
-			f.Name = string(opened)
-		}
-		return f, nil
-	}
-}
-
-var sentOfEither = listSizes.Statement(sentColumns+` WHERE f.outbound_id IN {list} AND f.org_id = $1`, 1, 1)
-
-// OfSent returns the files of an organization's outgoing messages, by the messages' ids.
-func OfSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, outboundIDs []string) (map[string][]File, error) {
-	return ofEither(ctx, db, scanSent(ring), sentOfEither, orgID, outboundIDs)
-}
-
 // ToSend reads a whole file that is sent now. The error is [store.ErrNotFound], one of the store, or of the vault.
 func ToSend(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, id string) (platforms.File, error) {
-	f, err := store.ReadRow(ctx, db, "read a file to send", scanSent(ring), sentColumns+` WHERE f.id = $1 AND f.org_id = $2`, id, orgID)
+	f, err := store.ReadRow(ctx, db, "read a file to send", scanFile(ring, true), sentColumns+` WHERE f.id = $1 AND f.org_id = $2`, id, orgID)
 	if err != nil {
 		return platforms.File{}, err
 	}
