@@ -154,7 +154,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 				return replay, err
 			}
-		case isShort(op.refused) && !hold.Rough:
+		case IsShort(op.refused) && !hold.Rough:
 			retry := func(ctx context.Context) (bool, error) {
 				op.recalls, op.ride, op.returns = true, nil, b.tranches.returning(op.Wallet)
 				err := b.doHold(ctx, op)
@@ -349,8 +349,8 @@ const (
 	recallWait = trancheLease + 5*time.Second
 )
 
-// isShort reports whether an operation was refused because the free balance or a budget has too little.
-func isShort(refused error) bool {
+// IsShort reports whether an operation was refused because the free balance or a budget has too little.
+func IsShort(refused error) bool {
 	_, budget := errors.AsType[*BudgetError](refused)
 	return budget || errors.Is(refused, ErrInsufficientCredits)
 }
@@ -378,7 +378,7 @@ func (b *Book) recall(
 	defer cancel()
 	for {
 		pending, err := try(ctx)
-		if !pending || !isShort(err) {
+		if !pending || !IsShort(err) {
 			return err
 		}
 		wanted := micros

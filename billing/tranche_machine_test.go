@@ -172,7 +172,7 @@ func (m *trancheBank) call(r *rapid.T, p *trancheProcess, micros int64) (id stri
 	switch {
 	case errors.Is(err, ErrCreditsInTranches):
 		return ""
-	case isShort(err):
+	case IsShort(err):
 		require.Less(r, m.fits(), micros, "a call that fits is refused")
 		return ""
 	}

@@ -38,7 +38,7 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 	for {
 		replay, err := c.reserve(ctx)
 		switch {
-		case isShort(err) && c.prompt.counted == 0:
+		case billing.IsShort(err) && c.prompt.counted == 0:
 			err = c.countAffordable(ctx, err)
 		case errors.Is(err, billing.ErrKeyInFlight):
 			err = c.awaitFirst(ctx, until)
@@ -49,12 +49,6 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
 			return nil, err
 		}
 	}
-}
-
-// isShort reports whether a hold was refused because the wallet or a budget has too little left.
-func isShort(err error) bool {
-	_, budget := errors.AsType[*billing.BudgetError](err)
-	return budget || errors.Is(err, billing.ErrInsufficientCredits)
 }
 
 // reserve holds the price of the current bounds.
@@ -109,7 +103,7 @@ func (c *call) beginTurn(ctx context.Context, hold billing.Hold) error {
 		commit = func(ctx context.Context, step billing.Companion) error {
 			hold.With = step
 			_, err := c.Book.Hold(ctx, hold)
-			if isShort(err) || errors.Is(err, billing.ErrCreditsInTranches) {
+			if billing.IsShort(err) || errors.Is(err, billing.ErrCreditsInTranches) {
 				short, err = err, nil
 			}
 			return err
