@@ -178,12 +178,12 @@ func (q *queue) take(batch []*PendingWrite) []*PendingWrite {
 	return q.takeFrom(lazy, batch, maxBatch, maxBatchBytes, &bytes)
 }
 
-// takeUrgent appends as many urgent writes as a transaction may carry, and no others.
-func (q *queue) takeUrgent(batch []*PendingWrite) []*PendingWrite {
+// takeUrgent returns as many urgent writes as a transaction may carry, and no others.
+func (q *queue) takeUrgent() []*PendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	bytes := 0
-	return q.takeFrom(urgent, batch, maxBatch, maxBatchBytes, &bytes)
+	return q.takeFrom(urgent, nil, maxBatch, maxBatchBytes, &bytes)
 }
 
 // takeFrom appends writes of a line until the batch reaches the limit or is too heavy. The first one of a line is never too heavy: it would be as
@@ -348,13 +348,6 @@ func (q *queue) length() (n int) {
 		n += q.lines[c].count
 	}
 	return n
-}
-
-// ending reports whether urgent writes are in line.
-func (q *queue) ending() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lines[urgent].count > 0
 }
 
 // pending reports whether the writer should begin a transaction now.

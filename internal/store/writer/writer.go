@@ -285,8 +285,10 @@ func (w *Writer) collect() []*PendingWrite {
 	switch {
 	case len(w.back) > 0:
 		w.queue.skip()
-		if resumed && w.queue.ending() {
-			return w.queue.takeUrgent(make([]*PendingWrite, 0, 16))
+		if resumed {
+			if ending := w.queue.takeUrgent(); len(ending) > 0 {
+				return ending
+			}
 		}
 		batch := w.back
 		w.back, w.resumed = nil, true
