@@ -70,12 +70,17 @@ func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (all Swept, err error) {
 	now, err := db.Now(ctx)
 	before := now - retention.Days*retentionDay
-	for after, more := "", true; more && err == nil; {
-		var ids []string
-		ids, after, more, err = sweepable(ctx, db, retention.OrgID, after, before)
-		for _, id := range ids {
-			if err == nil {
-				err = sweepConversation(ctx, db, retention, id, &all)
+	type sweepable struct {
+		ID  string
+		Old bool // it is worth a transaction
+	}
+	var page []sweepable
+	for after, more := "", true; more && err == nil; more = len(page) == retentionPage {
+		page, err = store.ReadRows(ctx, db, "look for old conversations", store.ScanFields[sweepable](),
+			selectSweepable, retention.OrgID, after, before, retentionPage)
+		for _, c := range page {
+			if after = c.ID; c.Old && err == nil {
+				err = sweepConversation(ctx, db, retention, c.ID, &all)
 			}
 		}
 	}
@@ -97,19 +102,6 @@ const selectSweepable = `SELECT page.id,
 		OR (SELECT 1 FROM outbound_messages WHERE conversation_id = page.id AND created_at < $3 AND turn_id IS NULL LIMIT 1) IS NOT NULL
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
 	FROM (SELECT id, updated_at, run_at FROM conversations WHERE ` + laterOfOrganization + ` ORDER BY id LIMIT $4) AS page ORDER BY page.id`
-
-// sweepable returns the conversations of a page that are worth a transaction, the page's last one, and whether there are more.
-func sweepable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
-	page, err := store.ReadRows(ctx, db, "look for old conversations", func(row store.Row) (struct{}, error) {
-		var old bool
-		err := row.Scan(&last, &old)
-		if old {
-			ids = append(ids, last)
-		}
-		return struct{}{}, err
-	}, selectSweepable, orgID, after, before, retentionPage)
-	return ids, last, len(page) == retentionPage, err
-}
 
 // sweepConversation sweeps a conversation and adds the numbers to all.
 func sweepConversation(ctx context.Context, db *store.DB, retention store.Retention, id string, all *Swept) error {
