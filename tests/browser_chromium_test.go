@@ -49,6 +49,8 @@ func (b *browserProcess) start() error {
 		chromedp.DisableGPU,
 		// A fifth of the browser's processor time would be for pages kept for the way back, and for processes of pages that may come.
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,BackForwardCache,SpareRendererForSitePerProcess,RenderDocument"),
+		// A frame of another site is a target of its own, as it is in a browser with windows.
+		chromedp.Flag("site-per-process", true),
 		// The network of a test machine may be closed; a browser that looks for its vendor's hosts only waits.
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),

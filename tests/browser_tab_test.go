@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -59,7 +60,12 @@ func openTab(t testing.TB, origin string, more ...string) *tab {
 		}
 	})
 	require.NoError(t, chromedp.Do(ctx)) // the tab's life is its context's, not that of a first step
-	var err error
+	browsing := chromedp.FromContext(ctx)
+	_, err := cdp.Call(ctx, browsing.Browser, browser.SetPermission, browser.SetPermissionParams{ // a browser with windows has it
+		Permission: &browser.PermissionDescriptor{Name: "clipboard-write"}, Setting: browser.PermissionSettingGranted,
+		BrowserContextID: browsing.BrowserContextID,
+	})
+	require.NoError(t, err)
 	ended, err = p.watcher.watch(ctx)
 	require.NoError(t, err)
 	p.as(light, desk)
