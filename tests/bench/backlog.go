@@ -53,6 +53,8 @@ const backlogCaddyfile = `{
 		}
 		plan counted {
 		}
+		plan budgeted {
+		}
 		provider echo {
 			protocol echo
 		}
