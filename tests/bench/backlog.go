@@ -34,7 +34,6 @@ const (
 	// backlogConnections are those of the row's measure, `respond`.
 	backlogConnections = 32
 
-
 	answered variant = "worker"
 )
 
