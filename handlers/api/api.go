@@ -124,8 +124,17 @@ type PlanLimits interface {
 // New returns a server with the operations of all groups. Nothing of it is shared with another one.
 func New(deps Deps) *endpoint.Server { return serve(&deps) }
 
-// complete sets what may be left out.
+// Complete sets what may be left out. Requests may use the result at the same time.
+func (d Deps) Complete() *Deps {
+	d.complete()
+	return &d
+}
+
+// complete sets what may be left out, and changes nothing the next time.
 func (d *Deps) complete() {
+	if d.questions != nil {
+		return
+	}
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -140,9 +149,7 @@ func (d *Deps) complete() {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
 	d.TopUps = cmp.Or(d.TopUps, new(topup.Payments))
-	if d.questions == nil {
-		d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
-	}
+	d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
 }
 
 // Operator returns an operator of the service as the principal of operations on an organization, or on the whole service if orgID is empty. by is
