@@ -230,7 +230,7 @@ func storable(value any) bool {
 // nothing after it, no deeper than 64) and writes the same object in the form that the schema describes, which is never much larger:
 //
 //   - Members that the described object doesn't have are left out, at any depth, so that nothing is built for them.
-//   - Numbers are written in one spelling (10.0 is 10), because the decoder accepts whole numbers in one form only.
+//   - Numbers are written in one spelling: 10.0 becomes 10, because the decoder accepts no other form of a whole number.
 //   - Of an array that is too long it keeps one element more than allowed, and it empties an object or array in place of another type. The
 //     schema refuses both.
 //

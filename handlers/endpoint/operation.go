@@ -89,7 +89,7 @@ func (o Operation) bodyBytes() int64 {
 	return cmp.Or(o.MaxBody, MaxAPIBody)
 }
 
-// responses returns the descriptions of answers that the output's type doesn't have.
+// responses returns the answers that can't be derived from the output's type, by status.
 func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	responses := map[string]*huma.Response{"default": {Description: "Error"}}
 	if o.Table != nil {
@@ -146,7 +146,7 @@ func indexOfParam(parameters []*huma.Param, in, name string) int {
 	return slices.IndexFunc(parameters, func(p *huma.Param) bool { return p.In == in && p.Name == name })
 }
 
-// describeAnswer adds the answers that an operation's output describes.
+// describeAnswer adds the operation's usual answer, from the output's type.
 func (o Operation) describeAnswer(output reflect.Type, responses map[string]*huma.Response, schemas huma.Registry) {
 	status := strconv.Itoa(o.answers())
 	if responses[status] == nil {
@@ -273,8 +273,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, o *operation) 
 	return handlers.ReadBody(w, r, o.bodyBytes(), s.bodies, handlers.AccountOf(r))
 }
 
-// input decodes the input of a request.
+// input decodes the input of a request. Without a body it needs no slot.
 func (s *Server) input(r *http.Request, o *operation, body []byte) (any, error) {
+	if len(body) == 0 {
+		return o.decoder().request(r, nil)
+	}
 	done, err := s.bodies.Decoding(r.Context(), len(body))
 	if err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ type answer struct {
 	caller handlers.Caller
 }
 
-// Header, WriteHeader and Write drop the mux's own answers: a 404, a 405, or a redirect to a cleaner path.
+// Header implements [http.ResponseWriter], for the mux. Its own answers (404, 405, a redirect to a cleaner path) are dropped.
 func (*answer) Header() http.Header { return http.Header{} }
 
 func (*answer) WriteHeader(int) {}
