@@ -437,7 +437,7 @@ func (h *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 func (a *App) newConsole(
 	server *endpoint.Server, deps *api.Deps, operators *handlers.OperatorSessions, bodies *handlers.ByteBudget,
 ) *console.Console {
-	deps = deps.Complete()
+	deps.Complete()
 	return console.New(console.Config{
 		Operators: operators,
 		Ask: func(

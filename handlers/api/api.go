@@ -124,14 +124,8 @@ type PlanLimits interface {
 // New returns a server with the operations of all groups. Nothing of it is shared with another one.
 func New(deps Deps) *endpoint.Server { return serve(&deps) }
 
-// Complete sets what may be left out. Requests may use the result at the same time.
-func (d Deps) Complete() *Deps {
-	d.complete()
-	return &d
-}
-
-// complete sets what may be left out, and changes nothing the next time.
-func (d *Deps) complete() {
+// Complete sets what may be left out. Later calls change nothing, so they may come from several requests at a time.
+func (d *Deps) Complete() {
 	if d.questions != nil {
 		return
 	}
@@ -155,7 +149,7 @@ func (d *Deps) complete() {
 // Operator returns an operator of the service as the principal of operations on an organization, or on the whole service if orgID is empty. by is
 // [identity.CommandLine], or the principal of an operator's key or session. The error is not_found if there is no organization with the id.
 func (d *Deps) Operator(ctx context.Context, by identity.Principal, orgID string) (*identity.Principal, error) {
-	d.complete()
+	d.Complete()
 	by.Env = store.Live
 	if orgID == "" {
 		return &by, nil
@@ -170,7 +164,7 @@ func (d *Deps) Operator(ctx context.Context, by identity.Principal, orgID string
 }
 
 func serve(d *Deps) *endpoint.Server {
-	d.complete()
+	d.Complete()
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
 	for _, o := range organizationOperations() {

@@ -51,7 +51,7 @@ var operatorOperations = []Operation{
 
 // NewOperator returns a server with the operator's interface. deps.Authenticator is [identity.OperatorKeys], and deps.Ring is required.
 func NewOperator(deps Deps) *endpoint.Server {
-	deps.complete()
+	deps.Complete()
 	s := endpoint.New(deps.Authenticator, nil, deps.Bodies)
 	s.Rates, s.Mount, s.Complete = deps.Rates, onOperatorServer, deps.operatorRequest
 	s.Repeats = &endpoint.Repeats{DB: deps.DB, Ring: deps.Ring}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +147,22 @@ func TestScopesOfOperators(t *testing.T) {
 	require.Equal(t, errcode.Forbidden, handlers.AsError(err).Code)
 	_, err = o.Operator(t.Context(), administrator, "org_1")
 	require.NoError(t, err)
+}
+
+// TestOperatorsAtTheSameTime guarantees that requests of operators share completed dependencies: the race detector finds a change.
+func TestOperatorsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	deps := new(Deps)
+	deps.Complete()
+	var (
+		requests sync.WaitGroup
+		faults   [8]error
+	)
+	for i := range faults {
+		requests.Go(func() { _, faults[i] = deps.Operator(t.Context(), identity.CommandLine("cli:lan"), "") })
+	}
+	requests.Wait()
+	require.NoError(t, errors.Join(faults[:]...))
 }
 
 // TestOperatorKeyOperations: a key is made within its maker's rights and shown once, and organizations don't see the names of operators.
