@@ -122,8 +122,8 @@ func (p *Places) clone() Places {
 }
 
 // due returns the wanted conversations for free Places, in the order in which they should be leased, and after them some spares where other
-// workers may take them. It begins after the organization that a lease of this queue served last.
-func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string, wanted int, err error) {
+// workers may take them. It begins after the organization that a lease of this queue served last. more: there may be others for these places.
+func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string, wanted int, more bool, err error) {
 	steps := min(free.Free+walkSpares, maxWalk)
 	q.mu.Lock()
 	served := q.served
@@ -136,14 +136,14 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 		return err
 	}, walkOrganizations, tx.Now(), served, steps)
 	if err != nil || len(work.organizations) == 0 {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	walked, spares := len(work.organizations), 0
 	if locksRows(tx) {
 		spares = leaseSpares
 	}
 	if err := q.readDue(ctx, tx, work, free, spares); err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	found := 0
 	for _, o := range work.organizations {
@@ -151,14 +151,14 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 	}
 	if walked == steps && found < free.Free {
 		if err := q.readOldest(ctx, tx, work); err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 	}
-	ids, last := work.choose(free.clone())
+	ids, last, more := work.choose(free.clone())
 	wanted = len(ids)
 	for _, o := range work.organizations {
-		more := o.due[:min(len(o.due), spares)]
-		ids, spares = append(ids, more...), spares-len(more)
+		spare := o.due[:min(len(o.due), spares)]
+		ids, spares = append(ids, spare...), spares-len(spare)
 	}
 	if last < 0 || last >= walked {
 		last = walked - 1
@@ -166,7 +166,7 @@ func (q *Queue) due(ctx context.Context, tx store.Tx, free Places) (ids []string
 	q.mu.Lock()
 	q.served = work.organizations[last].id
 	q.mu.Unlock()
-	return ids, wanted, nil
+	return ids, wanted, more, nil
 }
 
 // readDue reads the due conversations of the visited organizations: of each as many as it gets when all have enough, one more, and its part
@@ -262,14 +262,14 @@ func (w *dueWork) next(free *Places, ready func(*dueOrganization) bool) (next *d
 	return next, index
 }
 
-// choose removes conversations from the due work for the free places. It ends early when the next organization may have more that was not
-// read. last is the index of the last organization that got a place, or -1.
-func (w *dueWork) choose(free Places) (ids []string, last int) {
+// choose removes conversations from the due work for the free places. It ends early, with more, when the next organization may have more
+// that was not read. last is the index of the last organization that got a place, or -1.
+func (w *dueWork) choose(free Places) (ids []string, last int, more bool) {
 	last = -1
 	for {
 		o, i := w.next(&free, func(o *dueOrganization) bool { return len(o.due) > 0 || o.more })
 		if o == nil || len(o.due) == 0 {
-			return ids, last
+			return ids, last, o != nil
 		}
 		ids, o.due = append(ids, o.due[0]), o.due[1:]
 		o.leased++

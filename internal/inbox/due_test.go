@@ -84,7 +84,7 @@ func TestLeasesOfAllProcessesCount(t *testing.T) {
 	})
 }
 
-// However few organizations have work, they take all places, each as many as the others and no more than it may; the next place
+// However few organizations have work, one lease gives them all places, each as many as the others and no more than it may; the next place
 // that gets free is for an organization that came late.
 func TestPlacesAreSharedOut(t *testing.T) {
 	t.Parallel()
@@ -94,18 +94,9 @@ func TestPlacesAreSharedOut(t *testing.T) {
 			for org := range organizations {
 				q.wait(t, fmt.Sprintf("org_%d%d", organizations, org), 40, int64(1000*org))
 			}
-			taken := map[string]int{}
-			for free := 32; ; {
-				leases, err := q.Lease(t.Context(), Places{Free: free, Most: 16, Taken: taken}, life)
-				require.NoError(t, err)
-				if len(leases) == 0 {
-					break
-				}
-				free -= len(leases)
-				for _, lease := range leases {
-					taken[lease.OrgID]++
-				}
-			}
+			leases, err := q.Lease(t.Context(), Places{Free: 32, Most: 16}, life)
+			require.NoError(t, err)
+			taken := counts(leases)
 			sum := 0
 			for org, n := range taken {
 				require.Contains(t, each, n, org)
@@ -116,10 +107,25 @@ func TestPlacesAreSharedOut(t *testing.T) {
 			late := fmt.Sprintf("org_%d_late", organizations)
 			q.wait(t, late, 5, 1_000_000)
 			taken[fmt.Sprintf("org_%d0", organizations)]--
-			leases, err := newHandle(t, q).Lease(t.Context(), Places{Free: 1, Most: 16, Taken: taken}, life)
+			leases, err = newHandle(t, q).Lease(t.Context(), Places{Free: 1, Most: 16, Taken: taken}, life)
 			require.NoError(t, err)
 			require.Equal(t, map[string]int{late: 1}, counts(leases))
 		}
+	})
+}
+
+// A lease fills all places although the organizations' parts are not equally long.
+func TestLeaseGoesOnWhereMoreIsDue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.wait(t, "org_1", 1, 1)
+		q.wait(t, "org_2", 40, 2)
+		leases, err := q.Lease(t.Context(), Places{Free: 20}, life)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{"org_1": 1, "org_2": 19}, counts(leases))
+		leases, err = q.Lease(t.Context(), Places{Free: 32}, life)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{"org_2": 21}, counts(leases))
 	})
 }
 

@@ -16,8 +16,7 @@ import (
 // look-up is padded to less than twice its keys.
 var listSizes = store.ListSizes{256, 128, 64, 32, 16, 8, 4, 2, 1}
 
-// Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more may be
-// due. Organizations take turns: the organization with the fewest leases in all processes gets the next, each time for its conversation
+// Lease leases due conversations for a life and returns them, as many as there are free places or fewer. Organizations take turns: the organization with the fewest leases in all processes gets the next, each time for its conversation
 // that has been due for longest. A lease that ran out is taken again; that counts as a failed attempt of its conversation and running turn,
 // because its worker died or stalled. Two workers never get the same conversation. Conversations of types that are left out
 // ([Queue.SkipUnknown]) aren't due.
@@ -62,26 +61,15 @@ var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+
 // run leases conversations, and with read also reads them, for [Queue.OpenLeased].
 func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	op.leases = nil
-	now := tx.Now()
-	ids, wanted, err := op.queue.due(ctx, tx, op.free)
-	if err != nil {
-		return err
-	}
-	rows := make(map[string]*conversationRow, len(ids))
-	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
-		return tx.Query(ctx, collectConversations(rows), lockDueConversations[size]+store.SkipLocked(tx), store.Arguments(piece, now)...)
-	})
-	if err != nil {
-		return err
-	}
 	free := op.free.clone()
-	for _, id := range ids {
-		if c := rows[id]; c != nil && len(op.leases) < wanted && free.may(c.orgID) {
-			free.take(c.orgID)
-			op.leases = append(op.leases, c.lease(tx, now, op.life))
+	for more := true; more; {
+		before := len(op.leases)
+		var err error
+		if more, err = op.lease(ctx, tx, &free); err != nil {
+			return err
 		}
+		more = more && len(op.leases) > before
 	}
-	queueConversations(tx, rows)
 	if !read {
 		return nil
 	}
@@ -96,6 +84,31 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 		lease.reading = op.queue.queueReading(tx, *lease, channel)
 	}
 	return nil
+}
+
+// lease leases conversations for free places, which it takes. more: others may be due.
+func (op *leaseOp) lease(ctx context.Context, tx store.Tx, free *Places) (more bool, err error) {
+	now := tx.Now()
+	ids, wanted, more, err := op.queue.due(ctx, tx, *free)
+	if err != nil {
+		return false, err
+	}
+	rows := make(map[string]*conversationRow, len(ids))
+	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
+		return tx.Query(ctx, collectConversations(rows), lockDueConversations[size]+store.SkipLocked(tx), store.Arguments(piece, now)...)
+	})
+	if err != nil {
+		return false, err
+	}
+	wanted += len(op.leases)
+	for _, id := range ids {
+		if c := rows[id]; c != nil && len(op.leases) < wanted && free.may(c.orgID) {
+			free.take(c.orgID)
+			op.leases = append(op.leases, c.lease(tx, now, op.life))
+		}
+	}
+	queueConversations(tx, rows)
+	return more, nil
 }
 
 // countAttempt counts a failed attempt of a conversation's last turn, if it runs.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,41 +55,38 @@ func newDispatcher(work context.Context, w *Worker, stop <-chan struct{}) *dispa
 func (d *dispatcher) run(ctx context.Context) {
 	d.running.Go(func() { d.waiter(ctx) })
 	for ctx.Err() == nil {
-		more, err := d.fill(ctx)
-		switch {
-		case err != nil:
-			if ctx.Err() == nil {
-				d.Logger.ErrorContext(ctx, "leasing conversations failed", "error", err)
-			}
-			_ = repeat.Pause(ctx, faultPause)
-		case !more:
+		err := d.fill(ctx)
+		if err == nil {
 			d.idle(ctx)
+			continue
 		}
+		if ctx.Err() == nil {
+			d.Logger.ErrorContext(ctx, "leasing conversations failed", "error", err)
+		}
+		_ = repeat.Pause(ctx, faultPause)
 	}
 }
 
-// fill leases conversations for the free places and starts them. It reports whether another look may fill more of them: a lease may end
-// early at an organization that has more to do than was read. The end of ctx must not interrupt fill: a lease without a confirmed commit
+// fill leases conversations for the free places and starts them. The end of ctx must not interrupt fill: a lease without a confirmed commit
 // would keep its customer waiting until it runs out.
-func (d *dispatcher) fill(ctx context.Context) (more bool, err error) {
+func (d *dispatcher) fill(ctx context.Context) error {
 	free, _ := d.room()
 	if free.Free == 0 || closed(d.stop) {
-		return false, nil
+		return nil
 	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
 	leases, err := d.Queue.Lease(bounded, free, d.Lease)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(leases) > 0 {
 		d.Observer.Leased(len(leases))
 	}
 	for _, lease := range leases {
 		d.start(lease)
-		free.Taken[lease.OrgID]++
 	}
-	return slices.ContainsFunc(leases, func(lease inbox.Lease) bool { return free.Taken[lease.OrgID] < d.most }), nil
+	return nil
 }
 
 // room returns the free places. capped: an organization has as many as it may have.

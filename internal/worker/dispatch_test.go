@@ -99,26 +99,6 @@ func TestAllPlacesAreUsed(t *testing.T) {
 	}
 }
 
-// TestALeaseThatEndsEarlyIsFollowedByAnother: the free places are filled at once, however few a look gets and though another
-// organization has as many as it may.
-func TestALeaseThatEndsEarlyIsFollowedByAnother(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue(append(leases("big", 10), leases("small", 10)...)...)
-		q.perLook = 3
-		var now atomic.Int64
-		start := time.Now()
-		stop := running(t.Context(), q, 8, 0, func(ctx context.Context, _ string) {
-			now.Add(1)
-			_ = repeat.Pause(ctx, time.Second)
-		})
-		synctest.Wait()
-		require.EqualValues(t, 8, now.Load())
-		require.Zero(t, time.Since(start))
-		stop()
-	})
-}
-
 func TestNewWorkIsTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

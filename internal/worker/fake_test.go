@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,8 +23,6 @@ type fakeQueue struct {
 	ended    []string        // conversations whose lease was given back
 	put      []time.Duration // for how long, where not at once
 	renewals int
-	// perLook bounds the leases of one look, 0 for no bound.
-	perLook int
 	// looks counts the reads of interruptions; interrupted is the turn that people have ended.
 	looks       int
 	interrupted string
@@ -45,7 +42,7 @@ func (q *fakeQueue) Lease(_ context.Context, free inbox.Places, _ time.Duration)
 	var got, rest []inbox.Lease
 	taken := maps.Clone(free.Taken)
 	for _, lease := range q.due {
-		if len(got) < min(free.Free, cmp.Or(q.perLook, free.Free)) && taken[lease.OrgID] < free.Most {
+		if len(got) < free.Free && taken[lease.OrgID] < free.Most {
 			taken[lease.OrgID]++
 			got = append(got, lease)
 			continue
