@@ -69,7 +69,10 @@ var endings = map[string]ending{
 	"the provider breaks off, nothing reported": {play: func(*playedCall) []step {
 		return []step{text("one "), broken(providers.FailureUnreachable)}
 	}},
-	"the provider breaks off a stream, usage reported": {play: func(*playedCall) []step {
+	"the provider breaks off before the text, usage reported": {play: func(*playedCall) []step {
+		return []step{usage(10, 20, 15), broken(providers.FailureOverloaded)}
+	}},
+	"the provider breaks off in the text, usage reported": {play: func(*playedCall) []step {
 		return []step{text("one "), usage(10, 20, 0), broken(providers.FailureTimeout)}
 	}},
 	"the client leaves, the call is read to its end": {play: func(c *playedCall) []step {
@@ -95,7 +98,10 @@ var endings = map[string]ending{
 	"the process stops, nothing reported": {play: func(c *playedCall) []step {
 		return []step{text("one "), {do: c.calls.Cut}, {hang: true}}
 	}},
-	"the process stops in a stream, usage reported": {play: func(c *playedCall) []step {
+	"the process stops before the text, usage reported": {play: func(c *playedCall) []step {
+		return []step{usage(10, 20, 0), {do: c.calls.Cut}, {hang: true}}
+	}},
+	"the process stops in the text, usage reported": {play: func(c *playedCall) []step {
 		return []step{text("one "), usage(10, 20, 0), {do: c.calls.Cut}, {hang: true}}
 	}},
 	"the process is killed": {}, // tests.TestCrash

@@ -63,7 +63,7 @@ func (c *call) fail(f *Failure) error {
 	switch {
 	case f.Outcome == OutcomeClientGone && c.answered.Load():
 		usage, source = c.usage()
-	case c.isReported():
+	case c.isReported() && !c.firstTextAt.IsZero(): // before its first text a failed call is free
 		usage, source = c.reported.Bounded(), billing.UsageProvider
 	}
 	if _, err := c.settle(f.Outcome, usage, source, f); err != nil {
