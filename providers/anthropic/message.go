@@ -89,7 +89,9 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	}
 	if doc.tokens.counted {
 		e.tokens.add(&doc.tokens)
-		piece.Usage = e.tokens.usage()
+		if piece.Usage = e.tokens.usage(); doc.tokens.output < 0 { // the count of an earlier event has not the text since
+			piece.Usage.CompletionTokens, piece.Usage.ReasoningTokens = 0, 0
+		}
 	}
 	return piece, nil
 }

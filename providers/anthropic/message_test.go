@@ -194,6 +194,23 @@ func TestModel(t *testing.T) {
 	require.Empty(t, answered.Model)
 }
 
+// TestUncountedText: an event that doesn't count the output says nothing about the text since its last count.
+func TestUncountedText(t *testing.T) {
+	t.Parallel()
+	for _, counts := range []string{`{"input_tokens":10}`, `{"input_tokens":10,"output_tokens":null}`, `{"input_tokens":10,"output_tokens":-1}`} {
+		e := &events{}
+		var piece providers.Piece
+		for _, data := range []string{started, hello, `{"type":"message_delta","delta":{},"usage":{"output_tokens":2}}`, world, `{"type":"message_delta","delta":{},"usage":` + counts + `}`} {
+			var err error
+			piece, err = e.Event([]byte(data))
+			require.NoError(t, err)
+		}
+		if piece.Usage != nil {
+			require.Equal(t, &providers.Usage{PromptTokens: 10}, piece.Usage, counts)
+		}
+	}
+}
+
 // A piece of text costs no memory, with any padding, and is compared instead of parsed from the second one on.
 func TestTextCostsNoMemory(t *testing.T) {
 	e := &events{}

@@ -113,8 +113,11 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 		}
 		text.Add(piece.Text)
 		answer.Model = piece.Model
-		if piece.Usage != nil {
+		switch {
+		case piece.Usage != nil:
 			answer.Usage = largest(answer.Usage, *piece.Usage)
+		case answer.Usage != nil && piece.Text.ByteLen() > 0: // nothing has counted this text, so nothing has counted all
+			answer.Usage.CompletionTokens, answer.Usage.ReasoningTokens = 0, 0
 		}
 		if piece.FinishReason != "" {
 			answer.FinishReason = piece.FinishReason
@@ -161,20 +164,18 @@ func (d *dialect) Stream() providers.StreamReader { return new(events) }
 // events reads the responses of one answer.
 type events struct {
 	last frame
-	// usage is the newest report if counted is set.
-	usage   providers.Usage
-	counted bool
-	model   string
+	// usage is the newest report.
+	usage providers.Usage
+	model string
 	// begun is set if there was text.
 	begun bool
 }
 
-// Event implements [providers.StreamReader]. Every response of a stream counts the tokens so far.
+// Event implements [providers.StreamReader]. A response of a stream counts the tokens so far, and one that doesn't leaves its text uncounted.
 func (e *events) Event(data []byte) (providers.Piece, error) {
 	if text, counts := e.last.content(data); text != nil {
 		e.begun = e.begun || len(text) > len(`""`)
-		e.report(&counts)
-		return providers.Piece{Text: text, Usage: e.reported(), Model: e.model}, nil
+		return providers.Piece{Text: text, Usage: e.report(&counts), Model: e.model}, nil
 	}
 	doc, ok := readResponse(data)
 	switch {
@@ -188,7 +189,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	case doc.malformed:
 		return providers.Piece{}, providers.NotAnAnswer("a response has an unexpected form")
 	}
-	e.report(&doc.counts)
+	usage := e.report(&doc.counts)
 	if e.model == "" {
 		e.model = doc.model.Text()
 	}
@@ -200,21 +201,16 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	if finish == "" {
 		e.last.remember(data, &doc)
 	}
-	return providers.Piece{Text: doc.text.Text, FinishReason: finish, Usage: e.reported(), Model: e.model}, nil
+	return providers.Piece{Text: doc.text.Text, FinishReason: finish, Usage: usage, Model: e.model}, nil
 }
 
-// report stores the usage of a response that has any.
-func (e *events) report(c *counts) {
-	if usage, counted := c.usage(); counted {
-		e.usage, e.counted = usage, true
-	}
-}
-
-// reported returns the newest report, which the next event overwrites, or nil.
-func (e *events) reported() *providers.Usage {
-	if !e.counted {
+// report returns the usage of a response, which the next one overwrites, or nil if it has none.
+func (e *events) report(c *counts) *providers.Usage {
+	usage, counted := c.usage()
+	if !counted {
 		return nil
 	}
+	e.usage = usage
 	return &e.usage
 }
 

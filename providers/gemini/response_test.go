@@ -25,12 +25,9 @@ func read(e *events, data string) (text string, finish string, usage any, err er
 // makes of it.
 func requireSame(t require.TestingT, before, data string) {
 	after := &events{}
-	_, failed := after.Event([]byte(before))
+	_, _ = after.Event([]byte(before))
 	_, _ = after.Event([]byte(before))
 	alone := &events{begun: after.begun}
-	if failed == nil {
-		alone.usage, alone.counted = after.usage, after.counted
-	}
 	wantText, wantFinish, wantUsage, wantErr := read(alone, data)
 	text, finish, usage, err := read(after, data)
 	require.Equal(t, wantErr, err)
@@ -40,6 +37,31 @@ func requireSame(t require.TestingT, before, data string) {
 	if err != nil {
 		require.ErrorAs(t, err, new(*providers.Error))
 	}
+}
+
+// TestUncountedText: only an event with a count has one, so that the text since is estimated; and a whole answer with text after its last count has
+// counted the prompt alone.
+func TestUncountedText(t *testing.T) {
+	t.Parallel()
+	const counted, uncounted = `{"candidates":[{"content":{"parts":[{"text":"one"}]}}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":1}}`,
+		`{"candidates":[{"content":{"parts":[{"text":" two"}]},"finishReason":"STOP"}]}`
+	for _, second := range []string{uncounted, strings.Replace(uncounted, `}]}`, `}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":-1}}`, 1)} {
+		reader := &events{}
+		_, _, usage, err := read(reader, counted)
+		require.NoError(t, err)
+		require.Equal(t, providers.Usage{PromptTokens: 9, CompletionTokens: 1}, usage)
+		_, _, usage, err = read(reader, second)
+		require.NoError(t, err)
+		require.Nil(t, usage)
+
+		answer, err := (&dialect{}).Answer([]byte("[" + counted + "," + second + "]"))
+		require.NoError(t, err)
+		require.Equal(t, "one two", answer.Text)
+		require.Equal(t, &providers.Usage{PromptTokens: 9}, answer.Usage)
+	}
+	answer, err := (&dialect{}).Answer([]byte("[" + counted + "," + uncounted + "," + counted + "]"))
+	require.NoError(t, err)
+	require.Equal(t, &providers.Usage{PromptTokens: 9, CompletionTokens: 1}, answer.Usage)
 }
 
 const exampleEvent = `{"candidates": [{"content": {"parts": [{"text": "Hi \ud83d\udc4b"}],"role": "model"},"index": 0}],` +
