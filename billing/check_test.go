@@ -304,6 +304,7 @@ func TestCheckFindsInPayments(t *testing.T) {
 		}{
 			"nothing":                           {`UPDATE wallets SET seq = seq`, nil},
 			"a claim by hand":                   {`UPDATE wallets SET claim_micros = claim_micros + 1`, []string{"M1"}},
+			"a claim beside free credits":       {`UPDATE wallets SET balance_micros = balance_micros + 1`, []string{"P4", "M1"}},
 			"taken back by hand":                {`UPDATE payments SET taken_micros = taken_micros + 1 WHERE id = '2'`, []string{"M1"}},
 			"a reversal from the wrong account": {`UPDATE ledger_tx SET account = 'sys:loss' WHERE kind = 'reversal'`, []string{"P6"}},
 			"a reversal that is an adjustment":  {`UPDATE ledger_tx SET kind = 'adjust', account = 'sys:loss' WHERE kind = 'reversal'`, []string{"M1"}},

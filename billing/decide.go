@@ -14,6 +14,7 @@ type books struct {
 	now int64 // the database's clock, epoch milliseconds
 
 	wallets map[WalletID]*walletRow
+	claimed bool // there may be claims on some of them
 	holds   map[string]*holdRow
 	calls   map[string]callFigures // of ended calls
 	entries map[entryKey]Entry
@@ -53,7 +54,7 @@ type walletState struct {
 	seq, movedAt  int64 // of the last charge or posting
 	recallUntil   int64
 	kept          int64 // bytes of answers
-	claimed       int64 // what the next credit pays first
+	claimed       int64 // what anything free pays first
 }
 
 // free returns the amount that can be held, withdrawn, or charged after a hold was lost. It is never negative.

@@ -74,7 +74,7 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 		row.State, row.Reason = PaymentUnmatched, ReasonNoCode
 	case op.suspended:
 		row.State, row.Reason = PaymentHeld, ReasonSuspended
-	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency):
+	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency), op.price == 0 && op.Checkout:
 		row.State, row.Reason = PaymentUnmatched, ReasonAmount
 	default:
 		err := b.creditPayment(row, "payment:"+op.Provider)
@@ -122,33 +122,33 @@ func (b *books) creditPayment(row *paymentRow, actor string) error {
 		OrgID: row.OrgID, Type: store.EventWalletCredited, TransactionID: entry.ID, AmountMicros: FormatMicros(row.Micros),
 		BalanceMicros: FormatMicros(entry.BalanceMicros),
 	})
-	if err := b.payClaim(entry); err != nil {
-		return err
-	}
 	return b.settleTaken(row)
 }
 
 // ref returns the reference of a posting for the payment.
 func (p *Payment) ref(what string) string { return what + ":" + p.Provider + ":" + p.ID }
 
-// payClaim pays the claims on a wallet from a credit, once.
-func (b *books) payClaim(credit Entry) error {
-	wallet := b.wallets[credit.Wallet]
-	if credit.Replayed {
+// payClaims pays the claims on wallets from what is free, so that credits which calls held when their payment was taken back are taken when
+// these calls end.
+func (b *books) payClaims() error {
+	if !b.claimed {
 		return nil
 	}
-	micros := min(wallet.claimed, wallet.free())
-	if micros == 0 {
-		return nil
-	}
-	_, err := b.post(posting{
-		kind: EntryReversal, wallet: credit.Wallet, micros: -micros, ref: "claim:" + credit.ID, actor: "system",
-		note: "a payment that was taken back before",
-	})
-	if err == nil {
+	for id, wallet := range b.wallets {
+		micros := min(wallet.claimed, wallet.free())
+		if micros == 0 {
+			continue
+		}
+		_, err := b.post(posting{
+			kind: EntryReversal, wallet: id, micros: -micros, ref: fmt.Sprintf("claim:%d", wallet.seq), actor: "system",
+			note: "a payment that was taken back before",
+		})
+		if err != nil {
+			return err
+		}
 		wallet.claimed -= micros
 	}
-	return err
+	return nil
 }
 
 // takeBack decides the delivery of a refund or a dispute. Before the payment itself is known it is only noted.
@@ -209,6 +209,7 @@ func (b *books) settleTaken(row *paymentRow) error {
 		}
 	}
 	wallet.claimed += change + post
+	b.claimed = true
 	row.TakenMicros = wanted
 	return nil
 }

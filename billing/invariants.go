@@ -63,8 +63,8 @@ var invariants = []invariant{
 		searchParts),
 	rule("P10", "a failed attempt is of a call of its organization, and the attempts of a call are numbered without a gap",
 		"the attempts of the call in attempts, and the call in calls", paged("attempts", straysOfAttempts)),
-	rule("M1", "the claim on a wallet is what payments took back of it beyond its reversals",
-		"the wallet's claim_micros, its payments (taken_micros), and its reversals in ledger_tx", paged("wallets", wrongClaims)),
+	rule("M1", "the claim on a wallet is what payments took back of it beyond its reversals, and nothing is free beside it",
+		"the wallet's claim_micros, balance_micros and held_micros, its payments (taken_micros), and its reversals in ledger_tx", paged("wallets", wrongClaims)),
 	rule("M2", "a credited payment has its credit, with its amount and reference, no other payment has one, and no provider's credit is without one",
 		"the payment in payments (entry_id), and the credit in ledger_tx with the reference pay:PROVIDER:ID", searchPayments),
 	rule("K1", "the bytes of a wallet's kept answers are those of its finished keys",
@@ -169,7 +169,9 @@ const (
 				WHERE p.org_id = w.org_id) ELSE 0 END AS taken,
 			(SELECT coalesce(sum(t.amount_micros), 0) FROM ledger_tx t
 				WHERE t.org_id = w.org_id AND t.env = w.env AND t.kind = 'reversal') AS reversed
-			FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS claims WHERE claim_micros <> taken + reversed`
+			FROM wallets w WHERE w.org_id > $1 AND w.org_id <= $2) AS claims WHERE claim_micros <> taken + reversed
+		UNION ALL SELECT org_id || ':' || env, 'claims ' || claim_micros || ', and ' || balance_micros - held_micros || ' are free' FROM wallets
+		WHERE org_id > $1 AND org_id <= $2 AND claim_micros > 0 AND balance_micros > held_micros`
 	paymentsWithoutCredit = `SELECT p.pay_id, p.state || ', with ' || p.micros || ' micros and the credit ' || p.entry_id
 		FROM payments p LEFT JOIN ledger_tx t ON t.id = p.entry_id AND t.org_id = p.org_id AND t.env = 'live' AND t.kind = 'topup'
 			AND t.ref = 'pay:' || p.provider || ':' || p.id AND t.amount_micros = p.micros

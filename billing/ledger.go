@@ -146,6 +146,9 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	}
 	for _, op := range ops {
 		batch.decide(books, op)
+		if err := books.payClaims(); err != nil {
+			return fmt.Errorf("pay what payments took back: %w", err)
+		}
 	}
 	books.write(tx)
 	return passFailpoints(ctx, tx, ops)
@@ -445,9 +448,6 @@ func (b *batch) decide(books *books, op store.Op) {
 			op.pending = books.recall(op.wallet, nil, func() bool { return books.wallets[op.wallet].free() < -op.micros })
 		}
 		op.entry, op.refused = books.post(op.posting)
-		if op.kind == EntryTopUp && op.refused == nil {
-			op.refused = books.payClaim(op.entry)
-		}
 	case *tendOp:
 		for _, r := range op.rides {
 			books.carry(r, nil)

@@ -67,6 +67,8 @@ type Receipt struct {
 	// Codes are what may be codes in the payment's texts, and Text the text for people.
 	Codes []string
 	Text  string
+	// Checkout: the first code is that of a page, which has a price. A code for any amount is no proof then that the payer paid for credits.
+	Checkout bool
 	// Dispute is the provider's id of a dispute.
 	Dispute string
 	// Reference and Account name a transfer between banks, whichever provider delivers it.
@@ -131,7 +133,8 @@ func (op *payOp) key() paymentKey { return paymentKey{op.Provider, op.ID} }
 func (*payOp) Urgent() bool { return true }
 
 // Receive books a delivery once, also if several servers get it several times and in any order: a credit with its row in the audit log and its event,
-// or a refund or a dispute. Credits that were spent before their refund are a claim, which the next credit pays first, so that no wallet has a debt.
+// or a refund or a dispute. Credits that were spent or held before their refund are a claim, which anything that gets free pays first, so that no
+// wallet has a debt.
 // It returns the payment with the delivery. The error is [ErrInvalid] or a wrapped error of the store; in both cases nothing was booked.
 func (b *Book) Receive(ctx context.Context, receipt Receipt) (Payment, error) {
 	if receipt.Provider == "" || receipt.ID == "" || receipt.Amount < 0 || receipt.Micros < 0 {

@@ -98,6 +98,7 @@ func TestPaymentsThatWait(t *testing.T) {
 			{"an unknown code", func(r *Receipt) { r.Codes = []string{"NOCODE000"} }, PaymentUnmatched, ReasonNoCode},
 			{"a package, a dong short", func(r *Receipt) { r.Codes, r.Amount = []string{packageCode}, 499_999 }, PaymentUnmatched, ReasonAmount},
 			{"a package, in cents", func(r *Receipt) { r.Codes, r.Amount, r.Currency = []string{packageCode}, 500_000, "USD" }, PaymentUnmatched, ReasonAmount},
+			{"a page's payment with the code of transfers", func(r *Receipt) { r.Checkout = true }, PaymentUnmatched, ReasonAmount},
 			{"a suspended organization", func(r *Receipt) { r.Codes = []string{"SUSPENDED"} }, PaymentHeld, ReasonSuspended},
 			{"another currency", func(r *Receipt) { r.Currency, r.Micros, r.Reason = "EUR", 0, ReasonCurrency }, PaymentHeld, ReasonCurrency},
 			{"above the limit", func(r *Receipt) { r.Reason = ReasonLimit }, PaymentHeld, ReasonLimit},
@@ -267,6 +268,28 @@ func TestCreditByHandPaysTheClaim(t *testing.T) {
 		receive(t, book, transfer("3", 30))
 		requireWallet(t, book, 100, 0)
 		requireClaim(t, db, 0)
+	})
+}
+
+// TestClaimOnWhatCallsHold: calls protect no credits from a refund. What they don't need is taken when they end, and not held again before.
+func TestClaimOnWhatCallsHold(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		makeCodes(t, db)
+		receive(t, book, transfer("1", 100))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 600))))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 300))))
+		receive(t, book, about("1", PaymentRefunded, 100, ""))
+		requireWallet(t, book, 900, 900)
+		requireClaim(t, db, 900)
+		_, err := book.Settle(t.Context(), chargeOf("call_1", 600, 25))
+		require.NoError(t, err)
+		requireWallet(t, book, 300, 300)
+		requireClaim(t, db, 325)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_3", 1))), ErrInsufficientCredits)
+		_, err = book.Settle(t.Context(), voidOf("call_2", 300))
+		require.NoError(t, err)
+		requireWallet(t, book, 0, 0)
+		requireClaim(t, db, 25)
 	})
 }
 

@@ -38,6 +38,7 @@ func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 		err := row.Scan(&id.OrgID, &id.Env, &w.balance, &w.held, &w.seq, &w.movedAt, &w.recallUntil, &w.kept, &w.claimed)
 		w.read = w.walletState
 		books.wallets[id] = &w
+		books.claimed = books.claimed || w.claimed > 0
 		return err
 	})
 }

@@ -220,7 +220,7 @@ func (d *Deps) createTopUp(ctx context.Context, principal *identity.Principal, i
 		return nil, handlers.InvalidRequest("amount", "amount must be a whole number above 0, in plain digits.")
 	}
 	micros, reason := d.TopUps.Credits(currency, amount)
-	if reason != "" {
+	if reason != "" || in.Body.Via == byTransfer && amount > vietqr.MaxAmount {
 		return nil, handlers.InvalidRequest("amount", "The amount is too large to be credited by itself. Pay a smaller one, or ask the operator.")
 	}
 	made := &TopUpObject{Via: in.Body.Via, Amount: strconv.FormatInt(amount, 10), Currency: currency, CreditMicros: billing.FormatMicros(micros)}

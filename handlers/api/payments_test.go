@@ -149,6 +149,8 @@ func TestTopUps(t *testing.T) {
 	for _, amount := range []string{"0", "-1", "1.5", "1.0", "1e3", "", "5000001", "9223372036854775807", "92233720368547758080"} {
 		o.refused(t, errcode.InvalidRequest, "amount", http.MethodPost, path, "owner", fmt.Sprintf(`{"via":"transfer","amount":%q}`, amount))
 	}
+	o.TopUps.Rates = map[string]topup.Rate{"VND": {Micros: 10}}
+	o.refused(t, errcode.InvalidRequest, "amount", http.MethodPost, path, "owner", `{"via":"transfer","amount":"10000000000000"}`)
 	o.refused(t, errcode.InvalidRequest, "currency", http.MethodPost, path, "owner", `{"via":"stripe","amount":"1","currency":"USD"}`)
 	o.refused(t, errcode.Forbidden, "", http.MethodPost, path, "user:member", `{"via":"transfer","amount":"1"}`)
 

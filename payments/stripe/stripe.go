@@ -72,6 +72,7 @@ type session struct {
 	ID            string      `json:"id"`
 	PaymentIntent string      `json:"payment_intent"`
 	Status        string      `json:"payment_status"`
+	Mode          string      `json:"mode"`
 	Amount        json.Number `json:"amount_total"`
 	Currency      string      `json:"currency"`
 	Code          string      `json:"client_reference_id"`
@@ -79,9 +80,10 @@ type session struct {
 	Live          bool        `json:"livemode"`
 }
 
-// payment returns the payment of a session; ok is false unless it is paid. no_payment_required is no money.
+// payment returns the payment of a session; ok is false unless it is paid. no_payment_required is no money, and a subscription is of another
+// business of the account: we make none.
 func (s *session) payment() (made payments.Payment, ok bool) {
-	if s.Status != "paid" {
+	if s.Status != "paid" || s.Mode == "subscription" {
 		return payments.Payment{}, false
 	}
 	made = payments.Payment{ID: cmp.Or(s.PaymentIntent, s.ID), Kind: payments.Paid, Code: s.Code, At: time.Unix(s.Created, 0), Test: !s.Live}

@@ -48,6 +48,7 @@ func TestContract(t *testing.T) {
 		None: []string{
 			none.Replace(event("checkout.session.completed", session("unpaid", "5", "true"))),
 			none.Replace(event("checkout.session.completed", session("no_payment_required", "0", "true"))),
+			none.Replace(event("checkout.session.completed", strings.Replace(session("paid", "5", "true"), `"object"`, `"mode":"subscription","object"`, 1))),
 			event("customer.created", `{"id":"cus_1"}`),
 			event("charge.dispute.created", `{"id":"dp_1","payment_intent":"pi_1","amount":5,"currency":"usd","status":"warning_needs_response","livemode":true}`),
 			event("charge.dispute.closed", `{"id":"dp_1","payment_intent":"pi_1","amount":5,"currency":"usd","status":"won","livemode":true}`),

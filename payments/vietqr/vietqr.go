@@ -11,11 +11,14 @@ import (
 	"github.com/boombuler/barcode/qr"
 )
 
+// MaxAmount is the largest amount of a transfer in dong: EMVCo's field 54 has 13 digits.
+const MaxAmount = 9_999_999_999_999
+
 // Transfer is a transfer to be made.
 type Transfer struct {
 	// Bank is the bank's number of six digits (BIN), such as 970436, and Account the number of the account, of 1 to 19 letters and digits.
 	Bank, Account string
-	// Amount is in dong. 0 leaves it to the payer.
+	// Amount is in dong, up to [MaxAmount]. 0 leaves it to the payer.
 	Amount int64
 	// Purpose is the text of the transfer, of up to 25 capitals, digits and blanks. Banks change other characters.
 	Purpose string
@@ -31,7 +34,7 @@ func (t *Transfer) Check() error {
 		return errors.New("the number of the bank has six digits, such as 970436")
 	case t.Account == "" || len(t.Account) > 19 || strings.Trim(t.Account, capitals) != "":
 		return errors.New("the account has 1 to 19 capitals and digits")
-	case t.Amount < 0 || t.Amount >= 1e13:
+	case t.Amount < 0 || t.Amount > MaxAmount:
 		return errors.New("the amount is negative or has more than 13 digits")
 	case len(t.Purpose) > 25 || strings.Trim(t.Purpose, capitals+" ") != "":
 		return errors.New("the purpose has up to 25 capitals, digits and blanks")
