@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,9 +191,11 @@ func (f *fieldFlag) Set(text string) (err error) {
 	case f.field.In != "body":
 		f.value = text
 	case f.field.Type == endpoint.NumberField:
-		if f.value, err = strconv.ParseFloat(text, 64); err != nil {
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
 			return errors.New("want a number")
 		}
+		f.value = number
 	case f.field.Type == endpoint.BooleanField:
 		if f.value, err = strconv.ParseBool(text); err != nil {
 			return errors.New("want true or false")

@@ -79,7 +79,9 @@ func TestKeyCommandsRefuse(t *testing.T) {
 	c.refused(`unknown scope "all"; known are models:read, chat:write`, create("--scopes", "all")...)
 	c.refused(`--env is not valid: expected value to be one of "live, test"`, create("--env", "prod")...)
 	c.refused("--expires-in-days is not valid: expected number >= 1", create("--expires-in-days", "0")...)
-	c.refused("want a number", create("--expires-in-days", "soon")...)
+	for _, days := range []string{"soon", "NaN", "Inf", "-inf", "1e999"} {
+		c.refused("want a number", create("--expires-in-days", days)...)
+	}
 	c.refused("--expires-at must be a time such as", create("--expires-at", "tomorrow")...)
 	c.refused("can't be given beside", create("--expires-at", "2030-01-01T00:00:00Z", "--expires-in-days", "1")...)
 	c.refused(`no key has the id "key_x"`, "key", "revoke", "key_x")

@@ -144,6 +144,7 @@ func TestBudgetsRefused(t *testing.T) {
 		{`{"name":"` + strings.Repeat("ế", 100) + `","period":"day","limitMicros":"1"}`, "name", errcode.InvalidRequest},
 		{`{"name":"n","period":"day","limitMicros":"1","thresholds":[80,50]}`, "thresholds", errcode.InvalidRequest},
 		{`{"name":"n","period":"day","limitMicros":"1","thresholds":[101]}`, "thresholds", errcode.InvalidRequest},
+		{`{"name":"n","period":"day","limitMicros":"1","thresholds":[1e18]}`, "thresholds", errcode.InvalidRequest},
 		{`{"name":"n","period":"day","limitMicros":"1","keyId":"key_none"}`, "keyId", errcode.InvalidRequest},
 		{`{"name":"n","period":"day","limitMicros":"1","keyId":"' OR 1"}`, "keyId", errcode.InvalidRequest},
 		{`{"name":"n","period":"day","limitMicros":"1","keyId":"` + revoked + `"}`, "keyId", errcode.InvalidRequest},

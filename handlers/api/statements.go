@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -108,7 +109,10 @@ type statement struct {
 
 func (d *Deps) readStatement(ctx context.Context, wallet billing.WalletID, month string) (*statement, error) {
 	s := &statement{wallet: wallet}
-	var err error
+	_, err := time.Parse("2006-01", month)
+	if err != nil {
+		return nil, handlers.NotFound("The wallet has no statement of this month.")
+	}
 	if s.Statement, err = d.Wallets.Statement(ctx, wallet, month); err != nil {
 		return nil, unlessMissing(err, "The wallet has no statement of this month.")
 	}

@@ -79,7 +79,7 @@ func TestStatements(t *testing.T) {
 			require.Equal(t, "'=pay", rows[2][slices.Index(rows[0], "reference")])
 		}
 	}
-	for _, path := range []string{"/wallet/statements/2026-07", "/wallet/statements/2027-01", "/wallet/statements/x", "/wallet/statements/2026-10?environment=test"} {
+	for _, path := range []string{"/wallet/statements/2026-07", "/wallet/statements/2027-01", "/wallet/statements/x", "/wallet/statements/2026-10%00", "/wallet/statements/2026-10?environment=test"} {
 		o.refused(t, errcode.NotFound, "", http.MethodGet, path, "user:owner", "")
 	}
 	o.refused(t, errcode.InvalidRequest, "format", http.MethodGet, "/wallet/statements/2026-10?format=xml", "owner", "")

@@ -85,7 +85,7 @@ func (d *decoder) request(r *http.Request, body []byte) (in any, err error) {
 func (d *decoder) values(values Values) (in any, err error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !storable(values[name]) {
-			return nil, handlers.InvalidRequest(name, "%s contains the character NUL, or is not UTF-8.", name)
+			return nil, unstorable(name)
 		}
 	}
 	return d.read(func(part *inputPart) (text string, given bool) {
@@ -140,7 +140,12 @@ func (d *decoder) readBody(part *inputPart, text []byte, into reflect.Value) err
 	if err := d.check(part.schema, part.in, members); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, into.Addr().Interface()); err != nil {
+	err := json.Unmarshal(text, into.Addr().Interface())
+	if large, ok := errors.AsType[*json.SemanticError](err); ok && large.JSONKind == '0' { // a schema bounds not every integer
+		field, _, _ := strings.Cut(strings.TrimPrefix(string(large.JSONPointer), "/"), "/")
+		return handlers.InvalidRequest(field, "%s is not valid: expected an integer.", field)
+	}
+	if err != nil {
 		return handlers.Internal(fmt.Errorf("decode a checked body: %w", err))
 	}
 	return nil
@@ -165,6 +170,9 @@ func (d *decoder) readParameter(part *inputPart, text string, into reflect.Value
 		into.SetBool(on)
 		value = on
 	default:
+		if part.in == "query" && !storable(text) {
+			return unstorable(part.name)
+		}
 		into.SetString(text)
 	}
 	if part.in == "path" && part.name == "id" && !handlers.WellFormedID(text) {
@@ -205,6 +213,10 @@ func requiredMember(message string) (name string, missing bool) {
 		return "", false
 	}
 	return strings.CutSuffix(name, after)
+}
+
+func unstorable(name string) error {
+	return handlers.InvalidRequest(name, "%s contains the character NUL, or is not UTF-8.", name)
 }
 
 // storable reports whether all texts in a value can be stored: they are UTF-8 without NUL.

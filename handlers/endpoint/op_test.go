@@ -121,6 +121,10 @@ func TestRun(t *testing.T) {
 		_, err := note.Run(t.Context(), &n, operator, values)
 		require.Equal(t, "name", handlertest.RequireInvalid(t, err).Field)
 	}
+	for _, large := range []float64{1e19, -1e300} { // the schema has no bounds
+		_, err := note.Run(t.Context(), &n, operator, Values{"name": "a", "count": large})
+		require.Equal(t, "count", handlertest.RequireInvalid(t, err).Field)
+	}
 	_, err = note.Run(t.Context(), &n, operator, Values{"id": "../x", "name": "a"})
 	requireCode(t, errcode.NotFound, err)
 
