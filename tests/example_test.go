@@ -3,7 +3,9 @@ package tests
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -69,6 +71,12 @@ func TestExample(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, live.Body.Close())
 	require.Equal(t, http.StatusOK, live.StatusCode)
+	refused, err := p.clear.Get(p.SideURL + "/operator/organizations") //nolint:noctx // it is local
+	require.NoError(t, err)
+	body, err := io.ReadAll(refused.Body)
+	require.NoError(t, errors.Join(err, refused.Body.Close()))
+	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
+	require.Contains(t, string(body), `"requestId"`, "the private site has the contract's errors, too")
 	p.svc(t, "doctor")
 	info, err := os.Stat(filepath.Join(data, "access.log"))
 	require.NoError(t, err)

@@ -432,6 +432,9 @@ http://:{{.Private}} {
 	handle {
 		svc_error
 	}
+	handle_errors {
+		svc_error
+	}
 }
 `))
 
