@@ -101,7 +101,10 @@ func TestCorrections(t *testing.T) {
 		_, err = book.Settle(t.Context(), chargeOf("call_1", 60, 25))
 		require.NoError(t, err)
 		require.ErrorIs(t, correct(book, 26, "d", "call_1"), ErrCorrected)
-		require.NoError(t, correct(book, 25, "d", "call_1"))
+		require.NoError(t, correct(book, 24, "d", "call_1"))
+		_, err = book.Refund(t.Context(), "ops", "call_1", "")
+		require.ErrorIs(t, err, ErrCorrected, "a part of it was given back")
+		require.NoError(t, correct(book, 1, "f", "call_1"))
 		_, err = book.Adjust(t.Context(), "ops", WalletID{acme.OrgID, store.Test}, 1, "wrong", "e", credit.ID)
 		require.ErrorIs(t, err, ErrNotPosted, "the transaction of another wallet")
 	})
@@ -139,6 +142,8 @@ func TestRefundOnce(t *testing.T) {
 		entry.Replayed, entry.auditID = true, ""
 		require.Equal(t, entry, again)
 		requireWallet(t, book, 100, 0)
+		_, err = book.Adjust(t.Context(), "ops", acme, 1, "wrong", "twice", "call_1")
+		require.ErrorIs(t, err, ErrCorrected)
 
 		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 60))))
 		_, err = book.Settle(t.Context(), voidOf("call_2", 60))

@@ -124,17 +124,17 @@ type correctedKey struct {
 // corrected is the amount of a transaction and the sum of its corrections.
 type corrected struct{ amount, sum int64 }
 
-// correct adds a correction to the sum of its transaction. The sum can't be larger than the amount of the transaction, in either direction, so
-// that two people can't undo the same transaction.
+// correct adds a correction or a refund to the sum of its transaction. The sum can't be larger than the amount of the transaction, in either
+// direction, so that two people can't undo the same transaction.
 func (b *books) correct(p posting) error {
-	of := b.corrected[correctedKey{p.wallet, p.corrects}]
+	of := b.corrected[correctedKey{p.wallet, p.undoes()}]
 	if of == nil {
 		return ErrNotPosted
 	}
 	most := max(of.amount, -of.amount)
 	sum, err := addMicros(of.sum, p.micros)
 	if err != nil || sum > most || sum < -most {
-		return fmt.Errorf("%w: %s is of %s micros, and its corrections are %s micros", ErrCorrected, p.corrects, FormatMicros(of.amount),
+		return fmt.Errorf("%w: %s is of %s micros, and its corrections are %s micros", ErrCorrected, p.undoes(), FormatMicros(of.amount),
 			FormatMicros(of.sum))
 	}
 	of.sum = sum
@@ -369,7 +369,7 @@ func (b *books) post(p posting) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if p.corrects != "" {
+	if p.undoes() != "" {
 		if err := b.correct(p); err != nil {
 			return Entry{}, err
 		}

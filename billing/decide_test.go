@@ -329,6 +329,7 @@ func TestRefund(t *testing.T) {
 	b.settles(t, chargeOf("call_1", 60, 25))
 	b.settles(t, voidOf("call_2", 40))
 
+	b.corrected[correctedKey{acme, "call_1"}] = &corrected{amount: -25}
 	refund := posting{kind: EntryRefund, ref: "call_1", note: "ticket 7", actor: "ops"}
 	entry, err := b.post(refund)
 	require.NoError(t, err)

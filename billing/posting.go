@@ -82,6 +82,14 @@ type posting struct {
 	corrects string
 }
 
+// undoes returns the id of the posting or the charge that is taken back, wholly or in part, or "".
+func (p *posting) undoes() string {
+	if p.kind == EntryRefund {
+		return p.ref
+	}
+	return p.corrects
+}
+
 // maxTextBytes limits references, notes and actors: long enough for a sentence, short enough for a list.
 const maxTextBytes = 500
 

@@ -20,9 +20,10 @@ var (
 const (
 	selectDueHolds = `SELECT org_id, env, id FROM holds WHERE expires_at < $1 ORDER BY expires_at LIMIT $2`
 	selectRefunded = `SELECT org_id, env FROM calls WHERE id = $1`
-	// selectCorrected reads the amount of a posting or a charge, and the sum of its corrections.
+	// selectCorrected reads the amount of a posting or a charge, and the sum of its corrections and its refund.
 	selectCorrected = `SELECT amount_micros, (SELECT CAST(coalesce(sum(amount_micros), 0) AS BIGINT) FROM ledger_tx
 			WHERE org_id = $1 AND env = $2 AND corrects = $3 AND corrects <> '')
+			+ coalesce((SELECT amount_micros FROM ledger_tx WHERE org_id = $1 AND env = $2 AND kind = 'refund' AND ref = $3), 0)
 		FROM (SELECT amount_micros FROM ledger_tx WHERE id = $3 AND org_id = $1 AND env = $2
 			UNION ALL SELECT -charged_micros FROM calls WHERE id = $3 AND org_id = $1 AND env = $2 AND wallet_seq IS NOT NULL) AS corrected`
 	selectEntry = `SELECT id, amount_micros, balance_micros, reason, created_at, wallet_seq, corrects FROM ledger_tx
@@ -86,14 +87,15 @@ func queuePosted(tx store.Tx, p posting, books *books) {
 		books.entries[key] = entry
 		return nil
 	}, selectEntry, key.wallet.OrgID, string(key.wallet.Env), string(key.kind), key.ref)
-	if p.corrects == "" {
+	undone := p.undoes()
+	if undone == "" {
 		return
 	}
 	tx.QueueQuery(func(row store.Row) error {
 		c := new(corrected)
-		books.corrected[correctedKey{p.wallet, p.corrects}] = c
+		books.corrected[correctedKey{p.wallet, undone}] = c
 		return row.Scan(&c.amount, &c.sum)
-	}, selectCorrected, key.wallet.OrgID, string(key.wallet.Env), p.corrects)
+	}, selectCorrected, key.wallet.OrgID, string(key.wallet.Env), undone)
 }
 
 // OpenHolds counts the holds of running calls of all wallets, without the calls that are held from tranches.

@@ -155,7 +155,8 @@ func (p *Payments) Receive(ctx context.Context, name string, delivery *payments.
 			return err
 		}
 		level := slog.LevelInfo
-		if booked.State == billing.PaymentUnmatched || booked.State == billing.PaymentHeld {
+		waits := booked.State == billing.PaymentUnmatched || booked.State == billing.PaymentHeld
+		if waits || made[i].Kind != payments.Paid && booked.State != billing.PaymentCredited { // it may have been credited by hand
 			level = slog.LevelWarn
 		}
 		p.Log.Log(ctx, level, "a payment was delivered", "provider", name, "payment", made[i].ID, "kind", made[i].Kind,
