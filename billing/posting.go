@@ -83,7 +83,7 @@ type posting struct {
 }
 
 // undoes returns the id of the posting or the charge that is taken back, wholly or in part, or "".
-func (p *posting) undoes() string {
+func (p posting) undoes() string {
 	if p.kind == EntryRefund {
 		return p.ref
 	}

@@ -16,10 +16,10 @@ import (
 // look-up is padded to less than twice its keys.
 var listSizes = store.ListSizes{256, 128, 64, 32, 16, 8, 4, 2, 1}
 
-// Lease leases due conversations for a life and returns them, as many as there are free places or fewer. Organizations take turns: the organization with the fewest leases in all processes gets the next, each time for its conversation
-// that has been due for longest. A lease that ran out is taken again; that counts as a failed attempt of its conversation and running turn,
-// because its worker died or stalled. Two workers never get the same conversation. Conversations of types that are left out
-// ([Queue.SkipUnknown]) aren't due.
+// Lease leases due conversations for a life and returns them, as many as there are free places or fewer. Organizations take turns: the
+// organization with the fewest leases in all processes gets the next, each time for its conversation that has been due for longest. A lease that
+// ran out is taken again; that counts as a failed attempt of its conversation and running turn, because its worker died or stalled. Two workers
+// never get the same conversation. Conversations of types that are left out ([Queue.SkipUnknown]) aren't due.
 func (q *Queue) Lease(ctx context.Context, free Places, life time.Duration) ([]Lease, error) {
 	if free.Free <= 0 {
 		return nil, nil

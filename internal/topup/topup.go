@@ -190,7 +190,8 @@ func (p *Payments) receipt(name string, made *payments.Payment) (billing.Receipt
 		return billing.Receipt{}, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	receipt := billing.Receipt{
-		Provider: name, ID: made.ID, Kind: billing.PaymentKind(made.Kind), Text: payments.Text(made.Problem, made.Text), Checkout: p.Checkout(name) != nil,
+		Provider: name, ID: made.ID, Kind: billing.PaymentKind(made.Kind), Text: payments.Text(made.Problem, made.Text),
+		Checkout: p.Checkout(name) != nil,
 	}
 	if made.Problem == "" {
 		receipt.Amount, receipt.Currency, receipt.Dispute = made.Amount, made.Currency, made.Dispute
