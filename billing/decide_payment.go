@@ -74,7 +74,7 @@ func (b *books) paid(op *payOp, row *paymentRow) error {
 		row.State, row.Reason = PaymentUnmatched, ReasonNoCode
 	case op.suspended:
 		row.State, row.Reason = PaymentHeld, ReasonSuspended
-	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency), op.price == 0 && op.Checkout:
+	case op.price > 0 && (op.price != op.Amount || op.priceIn != op.Currency):
 		row.State, row.Reason = PaymentUnmatched, ReasonAmount
 	default:
 		err := b.creditPayment(row, "payment:"+op.Provider)

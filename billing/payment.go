@@ -67,8 +67,6 @@ type Receipt struct {
 	// Codes are what may be codes in the payment's texts, and Text the text for people.
 	Codes []string
 	Text  string
-	// Checkout: the first code is that of a page, which has a price. A code for any amount is no proof then that the payer paid for credits.
-	Checkout bool
 	// Dispute is the provider's id of a dispute.
 	Dispute string
 	// Reference and Account name a transfer between banks, whichever provider delivers it.

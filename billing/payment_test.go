@@ -98,7 +98,6 @@ func TestPaymentsThatWait(t *testing.T) {
 			{"an unknown code", func(r *Receipt) { r.Codes = []string{"NOCODE000"} }, PaymentUnmatched, ReasonNoCode},
 			{"a package, a dong short", func(r *Receipt) { r.Codes, r.Amount = []string{packageCode}, 499_999 }, PaymentUnmatched, ReasonAmount},
 			{"a package, in cents", func(r *Receipt) { r.Codes, r.Amount, r.Currency = []string{packageCode}, 500_000, "USD" }, PaymentUnmatched, ReasonAmount},
-			{"a page's payment with the code of transfers", func(r *Receipt) { r.Checkout = true }, PaymentUnmatched, ReasonAmount},
 			{"a suspended organization", func(r *Receipt) { r.Codes = []string{"SUSPENDED"} }, PaymentHeld, ReasonSuspended},
 			{"another currency", func(r *Receipt) { r.Currency, r.Micros, r.Reason = "EUR", 0, ReasonCurrency }, PaymentHeld, ReasonCurrency},
 			{"above the limit", func(r *Receipt) { r.Reason = ReasonLimit }, PaymentHeld, ReasonLimit},

@@ -106,7 +106,7 @@ var endings = []ending{
 			return
 		}
 		c.json(200, `{"id":"x","object":"chat.completion","choices":[],"usage":`+usualUsage+`}`)
-	}, whole: "provider_error", stream: "provider_error", either: true, charge: [2]int64{0, usualCharge}},
+	}, whole: "provider_error", stream: "provider_error", either: true}, // nothing came before the end
 	{name: "drops before headers", play: (*upstreamCall).drop, whole: "provider_error", stream: "provider_error"},
 	{name: "drops after headers", play: func(c *upstreamCall) {
 		if c.Body.Stream {

@@ -191,7 +191,6 @@ func (p *Payments) receipt(name string, made *payments.Payment) (billing.Receipt
 	}
 	receipt := billing.Receipt{
 		Provider: name, ID: made.ID, Kind: billing.PaymentKind(made.Kind), Text: payments.Text(made.Problem, made.Text),
-		Checkout: p.Checkout(name) != nil,
 	}
 	if made.Problem == "" {
 		receipt.Amount, receipt.Currency, receipt.Dispute = made.Amount, made.Currency, made.Dispute
