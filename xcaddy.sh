@@ -33,7 +33,7 @@ elif [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
 fi
 if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	variant=$variant-race
-	build+=("${RACE[@]}")
+	build+=(-race "${UNWATCHED[@]}")
 	CGO_ENABLED=1
 fi
 # Builds for tests have the version "devel", so that not every commit makes them anew, and share compiled packages with the tests.

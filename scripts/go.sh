@@ -23,25 +23,25 @@ step() { printf '== %s (%ds)\n' "$*" "$SECONDS" >&2; }
 
 export GOTOOLCHAIN=local
 TAGS=-tags=nobadger,nomysql,nopgx
-# Nothing here reads debugger's data (DWARF; traces of panics don't need it), which is an eighth of the compiler's time.
-export GOFLAGS="-buildvcs=false $TAGS -gcflags=all=-dwarf=false"
-# RACE are the flags of a build with the race detector, and only of that, so that what is built without it is compiled once.
-# Nothing but Go's own packages is inlined: that takes a quarter of the compiler's time, and saves none when each access is watched.
-RACE=(-race "-gcflags=all=-dwarf=false -l" -gcflags=std=-dwarf=false)
-# The detector leaves the engine of SQLite alone: three packages of C, translated to Go, which keep their data in memory of
-# their own. The detector doesn't watch that memory, but calling it for every access takes most of the time of all tests.
-# The driver above them, modernc.org/sqlite, is watched as our own code is.
+GOFLAGS="-buildvcs=false $TAGS"
+# The race detector leaves the engine of SQLite alone: three packages of C, translated to Go, which keep their data in
+# memory of their own. The detector doesn't watch that memory, but calling it for every access takes most of the time of
+# all tests. The driver above them, modernc.org/sqlite, is watched as our own code is. Nothing here reads debugger's data
+# (DWARF; traces of panics don't need it), which is an eighth of the compiler's time.
+GOFLAGS="$GOFLAGS -gcflags=all=-dwarf=false"
 for package in modernc.org/sqlite/lib modernc.org/libc modernc.org/memory; do
-	RACE+=("-gcflags=$package=-dwarf=false -race=false")
+	GOFLAGS="$GOFLAGS '-gcflags=$package=-dwarf=false -race=false'"
 done
-# Nor does it watch packages that only compute what their callers give them: passwords' hashes, expressions, JSON, Caddy's
-# colours of code, and the tests' client of OpenAI. They share memory through package sync alone, which is watched. They must
-# not be inlined: a copy of a generic function of sync, such as a method of sync.Map, would use atomics that the detector
-# doesn't see, and the linker could keep it for all.
+export GOFLAGS
+# UNWATCHED are flags beside -race, and only there, so that what is built without it is compiled once. The detector doesn't watch packages
+# that only compute what their callers give them: passwords' hashes, expressions, JSON, Caddy's colours of code, and the tests' client of
+# OpenAI. They share memory through package sync alone, which is watched. They are compiled without inlining: an inlined copy of a generic
+# function of sync, such as a method of sync.Map, would use atomics that the detector doesn't see, and the linker could keep it for all.
+UNWATCHED=()
 for package in golang.org/x/crypto/argon2 golang.org/x/crypto/blake2b unicode/utf8 encoding/base64 regexp regexp/syntax encoding/xml \
 	github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/go-json-experiment/json/internal/jsonwire \
 	github.com/openai/openai-go/... github.com/alecthomas/chroma/v2 github.com/alecthomas/chroma/v2/lexers github.com/alecthomas/chroma/v2/styles; do
-	RACE+=("-gcflags=$package=-dwarf=false -race=false -l")
+	UNWATCHED+=("-gcflags=$package=-dwarf=false -race=false -l")
 done
 unset package
 

@@ -28,7 +28,7 @@ step "lint: packaging (a module of its own, whose tests have no race detector)"
 (cd packaging && fast "$linter" run ./...)
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
-export GOFLAGS="$GOFLAGS ${RACE[*]@Q}"
+export GOFLAGS="$GOFLAGS ${UNWATCHED[*]@Q} -race"
 step "lint: golangci-lint, with go vet's analyzers (compiles what tests depend on the first time)"
 fast "$linter" run ./...
 (cd tests/guest && fast "$linter" run ./...)

@@ -24,7 +24,7 @@ joined tools
 # These modules of their own use one core: the packages are compressed for a minute.
 guests_and_packages() {
 	step "test: the guests' own"
-	go -C tests/guest test "${RACE[@]}" -vet=off -count=1 ./... || return
+	go -C tests/guest test -race "${UNWATCHED[@]}" -vet=off -count=1 ./... || return
 	step "test: the packages of a release, with the binary of the other tests"
 	go -C packaging test -vet=off -count=1 ./...
 }
@@ -35,7 +35,7 @@ joined guests
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
 # The detector would let each process sleep for a second before it ends.
-GORACE=atexit_sleep_ms=50 SVC_POSTGRES_FSYNC=off fast scripts/services.sh go test -exec "env -u GOGC" "${RACE[@]}" -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
+GORACE=atexit_sleep_ms=50 SVC_POSTGRES_FSYNC=off fast scripts/services.sh go test -exec "env -u GOGC" -race "${UNWATCHED[@]}" -vet=off -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
 	{
 		passed=0 failed=0
 		while IFS= read -r line; do # awk would wait for a full buffer
