@@ -128,8 +128,8 @@ func (b *books) creditPayment(row *paymentRow, actor string) error {
 // ref returns the reference of a posting for the payment.
 func (p *Payment) ref(what string) string { return what + ":" + p.Provider + ":" + p.ID }
 
-// payClaims pays the claims on wallets from what is free, so that credits which calls held when their payment was taken back are taken when
-// these calls end.
+// payClaims pays the claims on wallets from their free credits. Calls protect no credits from a refund: the rest of a hold is taken when its
+// call ends.
 func (b *books) payClaims() error {
 	if !b.claimed {
 		return nil

@@ -270,8 +270,8 @@ func TestCreditByHandPaysTheClaim(t *testing.T) {
 	})
 }
 
-// TestClaimOnWhatCallsHold: calls protect no credits from a refund. What they don't need is taken when they end, and not held again before.
-func TestClaimOnWhatCallsHold(t *testing.T) {
+// TestClaimOnHeldCredits: calls protect no credits from a refund. The rest of a hold is taken when its call ends, before another call can hold it.
+func TestClaimOnHeldCredits(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		makeCodes(t, db)
 		receive(t, book, transfer("1", 100))

@@ -86,7 +86,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	return nil
 }
 
-// lease leases conversations for free places, which it takes. more: others may be due.
+// lease fills free places with due conversations. more: others may be due.
 func (op *leaseOp) lease(ctx context.Context, tx store.Tx, free *Places) (more bool, err error) {
 	now := tx.Now()
 	ids, wanted, more, err := op.queue.due(ctx, tx, *free)
