@@ -89,7 +89,7 @@ func (o Operation) bodyBytes() int64 {
 	return cmp.Or(o.MaxBody, MaxAPIBody)
 }
 
-// responses returns the answers that can't be derived from the output's type, by status.
+// responses returns the responses that can't be derived from the output's type, by status.
 func (o Operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	responses := map[string]*huma.Response{"default": {Description: "Error"}}
 	if o.Table != nil {

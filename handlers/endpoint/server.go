@@ -127,7 +127,7 @@ type answer struct {
 	caller handlers.Caller
 }
 
-// Header implements [http.ResponseWriter], for the mux. Its own answers (404, 405, a redirect to a cleaner path) are dropped.
+// Header implements [http.ResponseWriter], for the mux. Its own responses (404, 405, a redirect to a cleaner path) are dropped.
 func (*answer) Header() http.Header { return http.Header{} }
 
 func (*answer) WriteHeader(int) {}
